@@ -1,0 +1,1 @@
+"""Record containers, pure over bytes: WARC, ARC, Hadoop SequenceFile, WAT, WET."""

@@ -1,0 +1,1 @@
+"""What Common Crawl publishes: names, layouts, keys. Pure values; imports nothing of ours but ``errors``."""

@@ -1,0 +1,1 @@
+"""The only room that imports dagster: one noun a file."""

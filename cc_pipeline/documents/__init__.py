@@ -1,0 +1,1 @@
+"""From a stored HTTP response to meaning. Pure: bytes in, values out; imports nothing of ours but ``errors``."""
