@@ -1,0 +1,90 @@
+"""The shape of the ``records`` table: one row per planned capture, with exactly one outcome.
+
+A capture is named by (crawl, warc_filename, warc_record_offset). ``ledger`` and ``quarantine`` are views of
+this table, so the words below are its closed vocabulary.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import TIMESTAMP
+
+#: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
+#: that are not the record the index promises; kept aside. ``missing``: no bytes could be had.
+OUTCOMES: tuple[str, ...] = ("fetched", "quarantined", "missing")
+
+#: Why an outcome is not ``fetched`` (null for fetched rows). The first group says the answer of the source was
+#: wrong, the second that the bytes were, the third that nothing was tried to its end.
+REASONS: tuple[str, ...] = (
+    # the source never gave the range
+    "not_found",
+    "range_not_satisfiable",
+    "forbidden",
+    "throttled",
+    "server_error",
+    "client_error",
+    "unreachable",
+    "timeout",
+    "short_body",
+    "long_body",
+    "whole_object",
+    "error_document",
+    "wrong_range",
+    "changed_object",
+    # the bytes are not the record
+    "empty_body",
+    "not_gzip",
+    "gzip_truncated",
+    "gzip_corrupt",
+    "gzip_trailing_bytes",
+    "too_large",
+    "not_a_record",
+    "length_mismatch",
+    "wrong_target",
+    "wrong_type",
+    "digest_mismatch",
+    # the plan itself
+    "bad_plan",
+)
+
+#: Outcome of comparing the payload with the index's digest (or the record's own claim where the index has
+#: none). ``absent``: nobody claims one. ``unchecked``: the payload is cut or there is no payload to check.
+DIGEST_CHECKS: tuple[str, ...] = ("match", "mismatch", "absent", "unchecked")
+
+RECORD_SCHEMA = pa.schema(
+    [
+        # the key columns every table shares
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("url", pa.string()),
+        pa.field("url_surtkey", pa.string()),
+        pa.field("fetch_time", TIMESTAMP),
+        pa.field("fetch_status", pa.int16()),
+        pa.field("content_digest", pa.string()),
+        pa.field("content_mime_type", pa.string()),
+        pa.field("warc_filename", pa.string(), nullable=False),
+        pa.field("warc_record_offset", pa.int64(), nullable=False),
+        pa.field("warc_record_length", pa.int64(), nullable=False),
+        pa.field("domain", pa.string()),
+        pa.field("archive_format", pa.string(), nullable=False),
+        # what became of it
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("digest_check", pa.string()),
+        # what the record is
+        pa.field("record_type", pa.string()),
+        pa.field("payload_length", pa.int64()),
+        pa.field("truncated", pa.string()),
+        # where its bytes are: file relative to the lake's root, offset and length of an exact gzip member
+        pa.field("stored_file", pa.string()),
+        pa.field("stored_offset", pa.int64()),
+        pa.field("stored_length", pa.int64()),
+        # how it was had
+        pa.field("attempts", pa.int32(), nullable=False),
+        pa.field("fetched_at", TIMESTAMP),
+        pa.field("parser", pa.string()),
+    ]
+)
