@@ -1,0 +1,79 @@
+"""What analysts see in ``cc.duckdb``: each capture once, whatever targets asked for it."""
+
+from __future__ import annotations
+
+from cc_pipeline.lake.publish import ViewSpec
+
+_KEY = "crawl, warc_filename, warc_record_offset"
+
+#: Tables with rows per capture and target, and how to choose the target whose rows are shown when several hold
+#: the same capture. Records prefer one that was fetched.
+_PER_CAPTURE = {
+    "captures": "target",
+    "records": "(outcome = 'fetched') DESC, target",
+    "page_metadata": "target",
+    "page_text": "target",
+    "page_links": "target",
+    "feed_items": "target",
+}
+
+_COMMENTS = {
+    "captures": "One row per capture the index names, with every index column; ARC captures take time, status and "
+    "digest from their record.",
+    "records": "One row per planned capture with exactly one outcome, its reason, its digest check and where its bytes are.",
+    "page_metadata": "One row per record: the 2012 metadata schema for today's pages.",
+    "page_text": "One row per page with text: full text, main content, language.",
+    "page_links": "One row per link of a page, with every attribute.",
+    "feed_items": "One row per item of an RSS or Atom feed.",
+}
+
+
+def publication_views() -> tuple[ViewSpec, ...]:
+    """The published views, in an order in which each finds what it names."""
+    repeats = tuple(_repeats(table, order) for table, order in _PER_CAPTURE.items())
+    return (
+        ViewSpec("crawls", "SELECT * FROM lake.crawls ORDER BY crawl DESC", "Crawls of the source."),
+        ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
+        ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
+        ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
+        *repeats,
+        ViewSpec("captures", _captures(), _COMMENTS["captures"]),
+        ViewSpec(
+            "capture_targets",
+            f"SELECT DISTINCT {_KEY}, subset, url, target FROM lake.captures",
+            "Why a capture is here: one row per capture and target.",
+        ),
+        *(ViewSpec(table, _once(table), _COMMENTS[table]) for table in _PER_CAPTURE if table != "captures"),
+        ViewSpec(
+            "ledger",
+            f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
+            "fetched_at FROM main.records",
+            "One outcome per planned capture: planned = fetched + quarantined + missing.",
+        ),
+        ViewSpec("quarantine", "SELECT * FROM main.records WHERE outcome = 'quarantined'", "Records set aside, with the reason."),
+    )
+
+
+def _repeats(table: str, order: str) -> ViewSpec:
+    columns = f"{_KEY}, target" + (", outcome" if table == "records" else "")
+    sql = (
+        f"SELECT {_KEY}, target FROM (SELECT {columns}, row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
+        f"FROM (SELECT DISTINCT {columns} FROM lake.{table})) WHERE place > 1"
+    )
+    comment = f"Rows of {table} that another target's rows already show."
+    return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
+
+
+def _once(table: str) -> str:
+    return f"SELECT * EXCLUDE (target) FROM lake.{table} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+
+
+def _captures() -> str:
+    once = _once("captures")
+    learned = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+    replaced = ", ".join(f"coalesce(c.{name}, r.{name}) AS {name}" for name in learned)
+    return (
+        f"SELECT * FROM ({once}) WHERE archive_format <> 'arc' UNION ALL "
+        f"SELECT c.* REPLACE ({replaced}) FROM ({once}) c "
+        f"LEFT JOIN ({_once('records')}) r USING ({_KEY}) WHERE c.archive_format = 'arc'"
+    )

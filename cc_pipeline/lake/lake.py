@@ -1,0 +1,238 @@
+"""Delta tables with one idea on top: a commit overwrites exactly the slices it names and carries their input digests.
+
+The digest of a slice travels as a Delta application transaction, in the same atomic commit as the rows, so
+"these inputs are already here" can never disagree with the rows (docs/architecture.md, decision 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.digests import digest_from_int, digest_to_int
+
+_COMMIT_TRIES = 20
+_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table of the lake: its name, schema, the columns that make a slice, and its order within a file."""
+
+    name: str
+    schema: pa.Schema
+    slice_columns: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """A table at one version: explicit file addresses, never a glob."""
+
+    spec: TableSpec
+    version: int
+    files: tuple[str, ...]
+    rows: int
+
+
+class Lake:
+    """The tables under one root (a folder or ``s3://bucket/prefix``).
+
+    ``storage_options`` go to the Delta library as they are (credentials, endpoint). Every method raises
+    ``EnvironmentFault`` when the place cannot be read or written.
+    """
+
+    def __init__(self, root: str, specs: Iterable[TableSpec], storage_options: Mapping[str, str] | None = None) -> None:
+        self.root = root.rstrip("/")
+        self.specs = {spec.name: spec for spec in specs}
+        self._options = dict(storage_options) if storage_options else None
+
+    def address(self, table: str) -> str:
+        """Where the table lies."""
+        return f"{self.root}/tables/{table}"
+
+    def commit(self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
+        """Replaces the rows of ``slices`` by ``data`` in one atomic commit; gives the rows written.
+
+        ``slices`` name values of the table's slice columns, e.g. ``{"crawl": …, "target": …}``; an empty
+        sequence replaces the whole table. ``digests`` maps a digest name to its hexadecimal value.
+        """
+        spec = self.specs[table]
+        data = data.select(spec.schema.names).cast(spec.schema)
+        if spec.sort_by and data.num_rows:
+            data = data.sort_by([(name, "ascending") for name in spec.sort_by])
+        self._write(spec, lambda: data, slices, digests)
+        return int(data.num_rows)
+
+    def commit_stream(
+        self,
+        table: str,
+        open_batches: Callable[[], Iterable[pa.RecordBatch]],
+        slices: Sequence[Mapping[str, str]],
+        digests: Mapping[str, str],
+    ) -> int:
+        """As :meth:`commit`, from record batches in the table's schema and final order, with flat memory.
+
+        ``open_batches`` is called once per try, since a commit that meets another one is tried again.
+        """
+        spec = self.specs[table]
+        rows = 0
+
+        def stream() -> pa.RecordBatchReader:
+            def counted() -> Iterator[pa.RecordBatch]:
+                nonlocal rows
+                rows = 0
+                for batch in open_batches():
+                    rows += batch.num_rows
+                    yield batch
+
+            return pa.RecordBatchReader.from_batches(spec.schema, counted())
+
+        self._write(spec, stream, slices, digests)
+        return rows
+
+    def _write(
+        self,
+        spec: TableSpec,
+        open_data: Callable[[], pa.Table | pa.RecordBatchReader],
+        slices: Sequence[Mapping[str, str]],
+        digests: Mapping[str, str],
+    ) -> None:
+        table = spec.name
+        self._ensure(spec)
+        transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
+        properties = CommitProperties(app_transactions=transactions)
+        predicate = _predicate(spec, slices)
+        for left in reversed(range(_COMMIT_TRIES)):
+            try:
+                write_deltalake(
+                    self.address(table),
+                    open_data(),
+                    mode="overwrite",
+                    predicate=predicate,
+                    storage_options=self._options,
+                    commit_properties=properties,
+                    writer_properties=_WRITER,
+                )
+                return
+            except CommitFailedError as error:
+                # another process replaced neighbouring slices of the same file meanwhile: read again and retry
+                if left == 0:
+                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+            except (OSError, DeltaError) as error:
+                raise _environment_fault(f"could not write {self.address(table)}", error) from error
+
+    def digest(self, table: str, name: str) -> str | None:
+        """The digest last committed under ``name``, or ``None``."""
+        handle = self._open(self.specs[table])
+        if handle is None:
+            return None
+        value = handle.transaction_version(name)
+        return None if value is None else digest_from_int(value)
+
+    def digests(self, table: str, names: Sequence[str]) -> dict[str, str | None]:
+        """As :meth:`digest`, for many names over one reading of the log."""
+        handle = self._open(self.specs[table])
+        if handle is None:
+            return dict.fromkeys(names)
+        values = {name: handle.transaction_version(name) for name in names}
+        return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
+
+    def read(
+        self,
+        table: str,
+        where: Mapping[str, str | Sequence[str]] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Rows whose columns equal ``where`` (a value, or any of a sequence), in the table's own schema."""
+        spec = self.specs[table]
+        names = list(columns) if columns is not None else spec.schema.names
+        schema = pa.schema([spec.schema.field(name) for name in names])
+        handle = self._open(spec)
+        if handle is None:
+            return schema.empty_table()
+        filters = [(k, "=", v) if isinstance(v, str) else (k, "in", list(v)) for k, v in (where or {}).items()]
+        try:
+            found = handle.to_pyarrow_table(columns=names, filters=filters or None)
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not read {self.address(table)}", error) from error
+        return found.select(names).cast(schema)
+
+    def pin(self, table: str) -> PinnedTable:
+        """The table as it is now, as explicit files."""
+        spec = self.specs[table]
+        handle = self._open(spec)
+        if handle is None:
+            return PinnedTable(spec, -1, (), 0)
+        actions = pa.table(handle.get_add_actions(flatten=True))
+        rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
+        return PinnedTable(spec, handle.version(), tuple(sorted(handle.file_uris())), rows)
+
+    def compact(self, table: str, max_files: int = 2_000) -> int:
+        """Merges small files when there are more than ``max_files``; gives the files removed. Old files stay readable."""
+        handle = self._open(self.specs[table])
+        if handle is None or len(handle.file_uris()) <= max_files:
+            return 0
+        return int(handle.optimize.compact()["numFilesRemoved"])
+
+    def vacuum(self, table: str, retention_hours: int = 168) -> int:
+        """Deletes files that no version younger than ``retention_hours`` names; gives how many."""
+        handle = self._open(self.specs[table])
+        return 0 if handle is None else len(handle.vacuum(retention_hours=retention_hours, dry_run=False))
+
+    def _ensure(self, spec: TableSpec) -> None:
+        address = self.address(spec.name)
+        try:
+            if "://" not in address:
+                Path(address).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                address,
+                schema=spec.schema,
+                mode="ignore",
+                partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
+                storage_options=self._options,
+                # rows are found by crawl and target; statistics on long text columns would only swell the log
+                configuration={"delta.dataSkippingStatsColumns": ",".join(spec.slice_columns) or spec.schema.names[0]},
+            )
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not create {address}", error) from error
+
+    def _open(self, spec: TableSpec) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.address(spec.name), storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not open {self.address(spec.name)}", error) from error
+
+
+def _predicate(spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> str | None:
+    if not slices:
+        return None
+    if spec.slice_columns == ("crawl", "target"):
+        by_crawl: dict[str, list[str]] = {}
+        for one in slices:
+            by_crawl.setdefault(one["crawl"], []).append(one["target"])
+        parts = [
+            f"(crawl = {_quoted(crawl)} AND target IN ({', '.join(map(_quoted, targets))}))"
+            for crawl, targets in by_crawl.items()
+        ]
+        return " OR ".join(parts)
+    return " OR ".join("(" + " AND ".join(f"{k} = {_quoted(v)}" for k, v in one.items()) + ")" for one in slices)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _environment_fault(what: str, error: Exception) -> EnvironmentFault:
+    text = str(error)
+    if "No space left" in text or "ENOSPC" in text or "os error 28" in text:
+        return EnvironmentFault(f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact.")
+    return EnvironmentFault(f"{what}: {text}", "Check the place and its permissions, then run it again.")
