@@ -1,0 +1,55 @@
+"""Payload digests: the sha1 we compute, and what records claim."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Final
+
+_ALGORITHMS: Final = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
+
+
+def sha1_base32(payload: bytes) -> str:
+    """SHA-1 in base32, 32 characters: how Common Crawl's index and WARCs spell digests."""
+    return base64.b32encode(hashlib.sha1(payload, usedforsecurity=False).digest()).decode("ascii")
+
+
+def declared(value: str | None) -> str | None:
+    """A claimed digest made comparable: sha1 as bare upper-case base32, anything else as it stands."""
+    if value is None or not value.strip():
+        return None
+    value = value.strip()
+    algorithm, raw = _parse(value)
+    if algorithm == "sha1" and raw is not None:
+        return base64.b32encode(raw).decode("ascii")
+    return value
+
+
+def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
+    """Whether a ``declared`` digest is the payload's; ``None`` where nobody can tell."""
+    if value == computed_sha1:
+        return True
+    algorithm, raw = _parse(value)
+    if algorithm is None or raw is None:
+        return None
+    if algorithm == "sha1":
+        return base64.b32encode(raw).decode("ascii") == computed_sha1
+    return hashlib.new(algorithm, payload, usedforsecurity=False).digest() == raw
+
+
+def _parse(value: str) -> tuple[str | None, bytes | None]:
+    name, colon, text = value.partition(":")
+    algorithm = name.lower().replace("-", "") if colon else "sha1"
+    size = _ALGORITHMS.get(algorithm)
+    if size is None:
+        return None, None
+    text = (text if colon else value).strip()
+    try:
+        if len(text) == 2 * size:
+            return algorithm, bytes.fromhex(text)
+        bare = text.rstrip("=").upper()
+        raw = base64.b32decode(bare + "=" * (-len(bare) % 8))
+    except (ValueError, binascii.Error):
+        return algorithm, None
+    return algorithm, raw if len(raw) == size else None

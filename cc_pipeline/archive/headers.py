@@ -1,0 +1,74 @@
+"""Lines of ``Name: value`` as WARC, ARC and HTTP headers have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cc_pipeline.archive.record import Headers
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLines:
+    """The first line, the fields in order, and what was odd about the lines."""
+
+    first: str
+    fields: Headers
+    lf_only: bool
+    folded: bool
+    malformed: bool
+
+
+def header_end(data: bytes, start: int = 0, stop: int | None = None) -> tuple[int, int]:
+    """(end of the last header line's text, begin of what follows the empty line); (-1, -1) if there is none."""
+    stop = len(data) if stop is None else stop
+    crlf = data.find(b"\n\r\n", start, stop)
+    bare = data.find(b"\n\n", start, stop if crlf < 0 else crlf + 1)
+    if bare >= 0:
+        return bare, bare + 2
+    return (crlf, crlf + 3) if crlf >= 0 else (-1, -1)
+
+
+def split_fields(block: bytes) -> FieldLines:
+    """Split a header block (without the empty line). A folded line is joined to the one before with one space;
+    a line without a colon is kept as a field without a name."""
+    text = block.decode("latin-1")
+    lines = text.split("\r\n")
+    lf_only = False
+    if "\n" in text and (len(lines) == 1 or any("\n" in line for line in lines)):
+        lf_only = len(lines) == 1
+        lines = [line.removesuffix("\r") for line in text.split("\n")]
+    elif lines[-1].endswith("\r"):
+        lines[-1] = lines[-1][:-1]
+    folded = malformed = False
+    fields: list[tuple[str, str]] = []
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if line[:1] in (" ", "\t"):
+            folded = True
+            if fields:
+                last, before = fields[-1]
+                fields[-1] = (last, f"{before} {line.strip()}".strip())
+                continue
+            malformed = True
+        if colon and name:
+            fields.append((name.strip(), value.strip(" \t")))
+        elif line:
+            malformed = True
+            fields.append(("", line))
+    return FieldLines(lines[0], tuple(fields), lf_only, folded, malformed)
+
+
+def first_values(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Lower-cased name to the first value it has."""
+    values: dict[str, str] = {}
+    for name, value in fields:
+        values.setdefault(name.lower(), value)
+    return values
+
+
+def media_type(value: str | None) -> str | None:
+    """``text/html; charset=x`` to ``text/html``; ``None`` where nothing is left."""
+    if value is None:
+        return None
+    return value.partition(";")[0].strip().lower() or None
