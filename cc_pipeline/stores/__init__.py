@@ -1,1 +1,20 @@
-"""Opening a place: file, HTTP, S3. Reading ranges and writing objects through one interface."""
+"""Opening a place: a local folder, an HTTP address, an S3 bucket; raw answers with nothing hidden."""
+
+from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span, Store
+from cc_pipeline.stores.local import LocalStore
+from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
+from cc_pipeline.stores.s3 import S3Options
+from cc_pipeline.stores.web import Timeouts
+
+__all__ = [
+    "DEFAULT_USER_AGENT",
+    "Answer",
+    "Listed",
+    "LocalStore",
+    "NoAnswer",
+    "S3Options",
+    "Span",
+    "Store",
+    "Timeouts",
+    "open_store",
+]

@@ -1,1 +1,17 @@
-"""Bytes you can trust: verified ranges, coalescing, retries by kind of fault, the shared request budget."""
+"""Bytes you can trust: verified ranges, retries by kind of fault, one request budget per machine."""
+
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
+from cc_pipeline.transport.retry import RetryPolicy
+
+__all__ = [
+    "ByteRange",
+    "FaultKind",
+    "ObjectInfo",
+    "RangeBytes",
+    "RangeFault",
+    "RetryPolicy",
+    "Transport",
+    "TransportStats",
+]

@@ -1,0 +1,91 @@
+"""What a place answers, whatever it is: a status, headers and a bounded body."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from cc_pipeline.errors import CcPipelineError
+
+#: Bytes kept of the body of an answer that is not what was asked for; enough for an S3 error document.
+ERROR_BODY_BYTES = 4096
+
+NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes asked for: ``length`` bytes from ``offset``, or the last ``length`` bytes when ``offset`` is ``None``."""
+
+    offset: int | None
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length <= 0 or (self.offset is not None and self.offset < 0):
+            raise ValueError(f"not a byte range: offset {self.offset}, length {self.length}")
+
+    @property
+    def header(self) -> str:
+        """The value of a ``Range`` header (RFC 9110, section 14.1.2; both ends inclusive)."""
+        if self.offset is None:
+            return f"bytes=-{self.length}"
+        return f"bytes={self.offset}-{self.offset + self.length - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer as it came. ``headers`` is looked up with lower-case names.
+
+    ``body`` holds at most one byte more than was asked for (so that an overlong body shows), and at most
+    ``ERROR_BODY_BYTES`` when the status is not the one hoped for.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One object of a listing of a place we own: its key, size in bytes and ETag where the place has one."""
+
+    key: str
+    size: int
+    etag: str | None
+
+
+class NoAnswer(CcPipelineError):
+    """The conversation broke before an answer was complete. ``received`` counts the body bytes that did arrive."""
+
+    def __init__(self, kind: NoAnswerKind, detail: str, received: int = 0) -> None:
+        self.kind: NoAnswerKind = kind
+        self.detail = detail
+        self.received = received
+        super().__init__(f"{kind}: {detail}")
+
+
+class Store(Protocol):
+    """A place with objects under keys. Keys are relative, ``/``-separated, without a leading slash.
+
+    ``host`` names who is asked (the budget is kept per host), ``url`` gives a key's full address.
+    ``fetch`` raises ``NoAnswer`` only; every answer, however bad, is returned. ``limit`` bounds the body when
+    no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault``.
+    """
+
+    host: str
+
+    def url(self, key: str) -> str: ...
+
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer: ...
+
+    async def head(self, key: str) -> Answer: ...
+
+    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer: ...
+
+    async def delete(self, key: str) -> Answer: ...
+
+    def listing(self, prefix: str) -> AsyncIterator[Listed]: ...
+
+    async def close(self) -> None: ...

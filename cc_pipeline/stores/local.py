@@ -1,0 +1,171 @@
+"""A local folder that answers like a web server would, so that one verification serves all places."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.stores.answer import Answer, Listed, Span
+
+_STATUS_OF_ERRNO: Final = {
+    errno.ENOENT: 404,
+    errno.ENOTDIR: 404,
+    errno.EISDIR: 404,
+    errno.ENAMETOOLONG: 404,
+    errno.EINVAL: 404,
+    errno.ELOOP: 404,
+    errno.EACCES: 403,
+    errno.EPERM: 403,
+}
+
+
+class LocalStore:
+    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path."""
+
+    host = "local"
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).expanduser().absolute()
+        self._prefix = str(self.root) + os.sep
+
+    def path(self, key: str) -> Path:
+        """The file of a key. Raises ``UserInputError`` for a key that would leave the root."""
+        parts = key.split("/")
+        if not key or key.startswith("/") or ".." in parts or "\0" in key:
+            raise UserInputError(f"{key!r} is not a key below {self.root}")
+        return Path(self._prefix + key)
+
+    def url(self, key: str) -> str:
+        return self.path(key).as_uri()
+
+    def fetch_now(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+        """The same as ``fetch``, without an event loop."""
+        try:
+            descriptor = os.open(self.path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            return _refusal(error)
+        try:
+            return _answer(descriptor, span, limit)
+        except OSError as error:
+            return _refusal(error)
+        finally:
+            os.close(descriptor)
+
+    def head_now(self, key: str) -> Answer:
+        """The same as ``head``, without an event loop."""
+        try:
+            found = os.stat(self.path(key))
+        except OSError as error:
+            return _refusal(error)
+        if not stat.S_ISREG(found.st_mode):
+            return Answer(404, {}, b"not a regular file")
+        return Answer(200, {"content-length": str(found.st_size), "etag": _etag(found)}, b"")
+
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+        return self.fetch_now(key, span, limit)
+
+    async def head(self, key: str) -> Answer:
+        return self.head_now(key)
+
+    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
+        """Writes beside the place and renames (or links, when it must not exist yet), so no half object shows."""
+        target = self.path(key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with open(beside, "wb") as out:
+                if isinstance(data, Path):
+                    with open(data, "rb") as source:
+                        while block := source.read(1 << 20):
+                            out.write(block)
+                else:
+                    out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            if only_if_absent:
+                os.link(beside, target)
+            else:
+                os.replace(beside, target)
+        except FileExistsError:
+            return Answer(412, {}, b"the object exists already")
+        finally:
+            beside.unlink(missing_ok=True)
+        sync_folder(target.parent)
+        return Answer(200, {"etag": _etag(os.stat(target))}, b"")
+
+    async def delete(self, key: str) -> Answer:
+        self.path(key).unlink(missing_ok=True)
+        return Answer(204, {}, b"")
+
+    def listing_now(self, prefix: str) -> Iterator[Listed]:
+        """Files whose key starts with ``prefix``, in key order within each folder."""
+        folder = self.root / prefix.rpartition("/")[0]
+        for parent, folders, names in os.walk(folder):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(parent, name)
+                key = path.relative_to(self.root).as_posix()
+                if key.startswith(prefix):
+                    found = path.stat()
+                    yield Listed(key, found.st_size, _etag(found))
+
+    async def listing(self, prefix: str) -> AsyncIterator[Listed]:
+        for listed in self.listing_now(prefix):
+            yield listed
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable (a renamed file is safe only once its folder is on disk)."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _etag(found: os.stat_result) -> str:
+    return f'"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}"'
+
+
+def _refusal(error: OSError) -> Answer:
+    status = _STATUS_OF_ERRNO.get(error.errno or 0, 500)
+    return Answer(status, {}, (error.strerror or str(error)).encode())
+
+
+def _answer(descriptor: int, span: Span | None, limit: int) -> Answer:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        return Answer(404, {}, b"not a regular file")
+    size = found.st_size
+    etag = _etag(found)
+    if span is None:
+        body = _read(descriptor, 0, min(size, limit + 1))
+        return Answer(200, {"content-length": str(size), "etag": etag}, body)
+    start = max(0, size - span.length) if span.offset is None else span.offset
+    stop = min(size, start + span.length)
+    if start >= stop:
+        return Answer(416, {"content-range": f"bytes */{size}", "etag": etag}, b"")
+    body = _read(descriptor, start, stop - start)
+    headers = {"content-range": f"bytes {start}-{stop - 1}/{size}", "content-length": str(stop - start), "etag": etag}
+    return Answer(206, headers, body)
+
+
+def _read(descriptor: int, offset: int, length: int) -> bytes:
+    body = os.pread(descriptor, length, offset)
+    if len(body) == length or not body:
+        return body
+    parts = [body]
+    have = len(body)
+    # one pread stops at about 2 GiB on Linux, and may stop early on network file systems
+    while have < length and (more := os.pread(descriptor, length - have, offset + have)):
+        parts.append(more)
+        have += len(more)
+    return b"".join(parts)

@@ -1,0 +1,71 @@
+"""From what a person writes for a place to the store that serves it."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.stores.answer import Store
+from cc_pipeline.stores.local import LocalStore
+from cc_pipeline.stores.s3 import S3Options, S3Store
+from cc_pipeline.stores.web import Conversation, HttpStore, Timeouts
+
+#: Names the project to the people who run the bucket; front doors add a contact.
+DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"
+
+
+def open_store(
+    root: str,
+    *,
+    user_agent: str = DEFAULT_USER_AGENT,
+    timeouts: Timeouts | None = None,
+    s3: S3Options | None = None,
+) -> Store:
+    """The store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
+
+    Nothing is asked yet. Raises ``UserInputError`` for anything else.
+    """
+    scheme = urlsplit(root).scheme.lower() if "://" in root else ""
+    if not scheme:
+        if not root:
+            raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
+        return LocalStore(root)
+    parts = urlsplit(root)
+    if scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise UserInputError(f"{root!r} names another machine; write file:///path")
+        return LocalStore(Path(unquote(parts.path)))
+    if not parts.netloc:
+        raise UserInputError(f"{root!r} names no host or bucket")
+    if scheme == "s3":
+        options = s3 or S3Options()
+        asked = options.endpoint or "https://s3.amazonaws.com"
+        conversation = Conversation(user_agent, timeouts or Timeouts(), system_proxy(asked))
+        return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, conversation)
+    if scheme in ("http", "https"):
+        if parts.query or parts.fragment:
+            raise UserInputError(f"{root!r} has a query or fragment; give the address keys can be appended to")
+        return HttpStore(root, Conversation(user_agent, timeouts or Timeouts(), system_proxy(root)))
+    raise UserInputError(f"{root!r} is not a folder, file://, http(s):// or s3:// address")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address (without port) is this machine."""
+    if host.lower() in ("localhost", ""):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def system_proxy(url: str) -> str | None:
+    """The proxy the system's settings (the usual variables) prescribe for an address; never one for loopback."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)

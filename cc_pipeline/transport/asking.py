@@ -1,0 +1,65 @@
+"""Asking until the answer is what was asked for, or asking again makes no sense."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from cc_pipeline.stores.answer import Answer, NoAnswer, Store
+from cc_pipeline.transport.faults import FaultKind, Finding, Verified
+from cc_pipeline.transport.gate import Gate, GateClosed
+from cc_pipeline.transport.ranges import TransportStats
+from cc_pipeline.transport.retry import RetryPolicy
+
+Fetch = Callable[[], Awaitable[Answer]]
+Judge = Callable[[Answer], Verified | Finding]
+
+NO_BODY = Answer(0, {}, b"")
+
+
+class Asker:
+    """Runs inside the transport's loop; everything it is given belongs to that loop."""
+
+    def __init__(self, store: Store, gate: Gate, retry: RetryPolicy, stats: TransportStats) -> None:
+        self.store = store
+        self.gate = gate
+        self._retry = retry
+        self._stats = stats
+
+    async def ask(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, int]:
+        """The verdict, the last answer and the number of attempts; every attempt passes the gate."""
+        stats = self._stats
+        gate = self.gate
+        attempt = 0
+        last_wait = 0.0
+        answer = NO_BODY
+        while True:
+            attempt += 1
+            try:
+                await gate.enter()
+            except GateClosed as closed:
+                return Finding(FaultKind.BREAKER_OPEN, str(closed)), NO_BODY, attempt - 1
+            stats.requests += 1
+            try:
+                answer = await fetch()
+                found = judge(answer)
+            except NoAnswer as error:
+                answer = NO_BODY
+                found = Finding(FaultKind(error.kind), error.detail)
+            finally:
+                gate.leave()
+            stats.bytes += len(answer.body)
+            if isinstance(found, Verified):
+                gate.succeeded()
+                return found, answer, attempt
+            stats.faults[found.kind.value] += 1
+            gate.failed(found)
+            wait = self._retry.next_wait(found, attempt, last_wait)
+            if wait is None:
+                return found, answer, attempt
+            last_wait = wait
+            stats.retries += 1
+            started = time.monotonic()
+            await asyncio.sleep(wait)
+            stats.retry_seconds += time.monotonic() - started

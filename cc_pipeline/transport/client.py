@@ -1,0 +1,191 @@
+"""The transport: verified ranges of a source, one at a time or many as they complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from cc_pipeline.stores.answer import Answer, Span
+from cc_pipeline.stores.local import LocalStore
+from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
+from cc_pipeline.stores.s3 import S3Options
+from cc_pipeline.stores.web import Timeouts
+from cc_pipeline.transport.asking import Asker
+from cc_pipeline.transport.faults import (
+    FaultKind,
+    Finding,
+    RangeFault,
+    Verified,
+    judge_range,
+    judge_status,
+    judge_whole,
+    range_fault,
+)
+from cc_pipeline.transport.gate import OpenGate
+from cc_pipeline.transport.loop import LoopThread
+from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
+from cc_pipeline.transport.retry import RetryPolicy
+from cc_pipeline.transport.stream import Stream
+
+_WHOLE_LIMIT = 64 << 20
+#: Bytes of answers under way or not yet taken by the caller of ``read_many``.
+_MEMORY_BOUND = 256 << 20
+
+
+class Transport:
+    """Verified reads of one source. Synchronous, thread-safe, a context manager; ``stats`` counts.
+
+    ``source`` is anything ``open_store`` takes. ``concurrency`` bounds the requests under way in this process.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        user_agent: str = DEFAULT_USER_AGENT,
+        concurrency: int = 64,
+        retry: RetryPolicy | None = None,
+        s3: S3Options | None = None,
+        timeouts: Timeouts | None = None,
+        memory_bound: int = _MEMORY_BOUND,
+    ) -> None:
+        self.source = source
+        self.store = open_store(source, user_agent=user_agent, timeouts=timeouts, s3=s3)
+        self.stats = TransportStats()
+        self._local = self.store if isinstance(self.store, LocalStore) else None
+        self._concurrency = concurrency
+        self._retry = retry or RetryPolicy()
+        self._memory_bound = memory_bound
+        self._thread = LoopThread()
+        self._asker: Asker | None = None
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends connections and the thread. The transport can be used again afterwards."""
+        if self._thread.started:
+            self._thread.run(self._close())
+            self._thread.stop()
+
+    def read(self, key: str, offset: int, length: int, etag: str | None = None) -> RangeBytes:
+        """``length`` bytes from ``offset``. Raises ``RangeFault``."""
+        return self._value(ByteRange(key, offset, length, etag))
+
+    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes:
+        """The last ``length`` bytes (all, when the object is shorter). Raises ``RangeFault``."""
+        return self._value(ByteRange(key, None, length, etag))
+
+    def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
+        """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""
+        if self._local is not None:
+            answer = self._local.fetch_now(key, None, limit)
+            found = judge_whole(limit, answer.status, answer.headers, answer.body)
+            self._count(found, answer)
+            attempts = 1
+        else:
+            found, answer, attempts = self._thread.run(self._whole(key, limit))
+        if isinstance(found, Finding):
+            raise range_fault(found.kind, key, None, None, found.detail, attempts)
+        return RangeBytes(key, 0, answer.body, found.total, found.etag, attempts)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
+        if self._local is not None:
+            answer = self._local.head_now(key)
+            found = _judge_head(answer)
+            attempts = 1
+        else:
+            found, answer, attempts = self._thread.run(self._head(key))
+        if isinstance(found, Finding):
+            if found.kind is FaultKind.NOT_FOUND:
+                return None
+            raise range_fault(found.kind, key, None, None, found.detail, attempts)
+        length = answer.headers.get("content-length", "")
+        return ObjectInfo(key, int(length) if length.isdecimal() else None, answer.headers.get("etag"))
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object under this key. Raises ``RangeFault`` when that cannot be told."""
+        return self.head(key) is not None
+
+    def read_many(
+        self, requests: Iterable[ByteRange], concurrency: int | None = None
+    ) -> Iterator[RangeBytes | RangeFault]:
+        """Each request's bytes or fault, as they complete and in no order. Faults are yielded, not raised.
+
+        ``requests`` is drawn in the caller's thread, only as far ahead as ``concurrency`` requests and the
+        memory bound allow. Leaving the iterator early cancels what is under way.
+        """
+        if self._local is not None:
+            return map(self._read_local, requests)
+        stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
+            self._thread.get(),
+            self._range,
+            lambda asked: asked.length,
+            max(1, concurrency or self._concurrency),
+            self._memory_bound,
+        )
+        return stream.run(requests)
+
+    def _value(self, asked: ByteRange) -> RangeBytes:
+        outcome = self._read_local(asked) if self._local is not None else self._thread.run(self._range(asked))
+        if isinstance(outcome, RangeFault):
+            raise outcome
+        return outcome
+
+    def _read_local(self, asked: ByteRange) -> RangeBytes | RangeFault:
+        assert self._local is not None
+        span = Span(asked.offset, asked.length)
+        answer = self._local.fetch_now(asked.key, span)
+        found = judge_range(span, answer.status, answer.headers, answer.body, asked.etag)
+        self._count(found, answer)
+        return _outcome(asked, found, answer, 1)
+
+    def _count(self, found: Verified | Finding, answer: Answer) -> None:
+        self.stats.requests += 1
+        self.stats.bytes += len(answer.body)
+        if isinstance(found, Finding):
+            self.stats.faults[found.kind.value] += 1
+
+    def _ask(self) -> Asker:
+        if self._asker is None:
+            self._asker = Asker(self.store, OpenGate(self._concurrency), self._retry, self.stats)
+        return self._asker
+
+    async def _range(self, asked: ByteRange) -> RangeBytes | RangeFault:
+        span = Span(asked.offset, asked.length)
+        found, answer, attempts = await self._ask().ask(
+            lambda: self.store.fetch(asked.key, span),
+            lambda answer: judge_range(span, answer.status, answer.headers, answer.body, asked.etag),
+        )
+        return _outcome(asked, found, answer, attempts)
+
+    async def _whole(self, key: str, limit: int) -> tuple[Verified | Finding, Answer, int]:
+        return await self._ask().ask(
+            lambda: self.store.fetch(key, None, limit),
+            lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body),
+        )
+
+    async def _head(self, key: str) -> tuple[Verified | Finding, Answer, int]:
+        return await self._ask().ask(lambda: self.store.head(key), _judge_head)
+
+    async def _close(self) -> None:
+        await self.store.close()
+        if self._asker is not None:
+            await self._asker.gate.close()
+            self._asker = None
+
+
+def _judge_head(answer: Answer) -> Verified | Finding:
+    if answer.status == 200:
+        return Verified(0, 0, answer.headers.get("etag"))
+    return judge_status(answer.status, answer.headers, answer.body)
+
+
+def _outcome(asked: ByteRange, found: Verified | Finding, answer: Answer, attempts: int) -> RangeBytes | RangeFault:
+    if isinstance(found, Finding):
+        return range_fault(found.kind, asked.key, asked.offset, asked.length, found.detail, attempts, tag=asked.tag)
+    return RangeBytes(asked.key, found.offset, answer.body, found.total, found.etag, attempts, asked.tag)

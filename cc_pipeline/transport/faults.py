@@ -1,0 +1,247 @@
+"""The closed list of ways a range can fail, and the one function that tells them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault
+from cc_pipeline.stores.answer import Span
+
+
+class FaultKind(StrEnum):
+    """Why bytes that were asked for are not here. docs/faults.md says what is done about each."""
+
+    NOT_FOUND = "not_found"
+    RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
+    FORBIDDEN = "forbidden"
+    THROTTLED = "throttled"
+    SERVER_ERROR = "server_error"
+    CLIENT_ERROR = "client_error"
+    REDIRECTED = "redirected"
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    CONNECTION_RESET = "connection_reset"
+    SHORT_BODY = "short_body"
+    LONG_BODY = "long_body"
+    EMPTY_BODY = "empty_body"
+    WHOLE_OBJECT = "whole_object"
+    ERROR_DOCUMENT = "error_document"
+    WRONG_RANGE = "wrong_range"
+    CHANGED_OBJECT = "changed_object"
+    BREAKER_OPEN = "breaker_open"
+
+
+#: Kinds that say something about the place here and now; the others are about the object that was asked for.
+ENVIRONMENT_KINDS: Final = frozenset(
+    {
+        FaultKind.FORBIDDEN,
+        FaultKind.THROTTLED,
+        FaultKind.SERVER_ERROR,
+        FaultKind.REDIRECTED,
+        FaultKind.UNREACHABLE,
+        FaultKind.TIMEOUT,
+        FaultKind.CONNECTION_RESET,
+        FaultKind.BREAKER_OPEN,
+    }
+)
+
+#: Kinds that asking again cannot cure within this run.
+PERMANENT_KINDS: Final = frozenset(
+    {
+        FaultKind.NOT_FOUND,
+        FaultKind.RANGE_NOT_SATISFIABLE,
+        FaultKind.CLIENT_ERROR,
+        FaultKind.REDIRECTED,
+        FaultKind.CHANGED_OBJECT,
+        FaultKind.BREAKER_OPEN,
+    }
+)
+
+#: Kinds by which a place asks everybody to go slower.
+SLOW_DOWN_KINDS: Final = frozenset({FaultKind.THROTTLED, FaultKind.FORBIDDEN})
+
+_ADVICE: Final = {
+    FaultKind.FORBIDDEN: "The source refuses us: wait, lower the request rate, and check access rights",
+    FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
+    FaultKind.SERVER_ERROR: "The source has trouble: run again later",
+    FaultKind.REDIRECTED: "Set the source to the address it redirects to",
+    FaultKind.UNREACHABLE: "Check the network and the source's address",
+    FaultKind.TIMEOUT: "Check the network, or run again later",
+    FaultKind.CONNECTION_RESET: "Check the network, or run again later",
+    FaultKind.BREAKER_OPEN: "The source refused repeatedly; nothing is sent until the time given has passed",
+}
+
+
+class RangeFault(CcPipelineError):
+    """Bytes that could not be had: ``kind``, the object's ``key``, the range, and how often it was tried.
+
+    ``offset`` is ``None`` for suffixes and whole objects, ``length`` ``None`` for whole objects. Every instance
+    is also a ``DataFault`` or an ``EnvironmentFault``, by its kind.
+    """
+
+    kind: FaultKind
+    key: str
+    offset: int | None
+    length: int | None
+    detail: str
+    attempts: int
+    tag: object
+
+
+class RangeDataFault(RangeFault, DataFault):
+    """The place works, but what it has is not what was asked for."""
+
+
+class RangeEnvironmentFault(RangeFault, EnvironmentFault):
+    """The place did not answer as it should, whatever was asked for."""
+
+
+def range_fault(
+    kind: FaultKind,
+    key: str,
+    offset: int | None,
+    length: int | None,
+    detail: str,
+    attempts: int,
+    *,
+    tag: object = None,
+) -> RangeFault:
+    """The fault of the right family; ``tag`` is handed back to whoever asked for the range."""
+    fault: RangeFault
+    if kind in ENVIRONMENT_KINDS:
+        fault = RangeEnvironmentFault(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])
+    else:
+        fault = RangeDataFault(key, offset, f"{kind.value}: {detail}")
+    fault.kind, fault.key, fault.offset, fault.length = kind, key, offset, length
+    fault.detail, fault.attempts, fault.tag = detail, attempts, tag
+    return fault
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A range that is what was asked for: where it starts, the object's full size, its ETag if it has one."""
+
+    offset: int
+    total: int
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with an answer; ``retry_after`` is the seconds the place asks us to wait, if it says."""
+
+    kind: FaultKind
+    detail: str
+    retry_after: float | None = None
+
+
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z", re.IGNORECASE)
+_ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
+_THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
+_BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
+_LONGEST_WAIT = 3600.0
+
+
+def judge_range(
+    span: Span, status: int, headers: Mapping[str, str], body: bytes, etag: str | None = None
+) -> Verified | Finding:
+    """Whether an answer is exactly the range asked for, or which fault it shows.
+
+    ``etag`` is what the object is expected to be; an answer of another one is ``changed_object``.
+    """
+    if status != 206:
+        if status == 200:
+            return error_document(body) or Finding(
+                FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
+            )
+        return judge_status(status, headers, body)
+    stated = headers.get("content-range", "")
+    match = _CONTENT_RANGE.match(stated)
+    if match is None:
+        return Finding(FaultKind.WRONG_RANGE, f"status 206 with Content-Range {stated[:80]!r}")
+    first, last, total = int(match[1]), int(match[2]), int(match[3])
+    if not first <= last < total:
+        return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
+    start = max(0, total - span.length) if span.offset is None else span.offset
+    stop = total if span.offset is None else start + span.length
+    if first != start or last + 1 != stop:
+        if first == start and last + 1 == total < stop:
+            return Finding(
+                FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, before the range's end {stop}"
+            )
+        return Finding(FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {stated[:80]!r}")
+    found = headers.get("etag")
+    if etag is not None and found is not None and not same_etag(etag, found):
+        return Finding(FaultKind.CHANGED_OBJECT, f"ETag {found[:80]} where {etag[:80]} was expected")
+    return judge_length(stop - start, body) or Verified(start, total, found)
+
+
+def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes) -> Verified | Finding:
+    """The same for a request of a whole object of at most ``limit`` bytes."""
+    if status != 200:
+        return judge_status(status, headers, body)
+    if len(body) > limit:
+        return Finding(FaultKind.LONG_BODY, f"more than {limit} bytes")
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) != len(body):
+        return judge_length(int(declared), body) or Finding(FaultKind.SHORT_BODY, "incomplete")
+    return error_document(body) or Verified(0, len(body), headers.get("etag"))
+
+
+def judge_length(expected: int, body: bytes) -> Finding | None:
+    """Whether a body has the length its headers promise."""
+    have = len(body)
+    if have == expected:
+        return None
+    if have > expected:
+        return Finding(FaultKind.LONG_BODY, f"more than the {expected} bytes asked for")
+    if not have:
+        return Finding(FaultKind.EMPTY_BODY, f"no bytes instead of {expected}")
+    return Finding(FaultKind.SHORT_BODY, f"{have} bytes instead of {expected}")
+
+
+def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Finding:
+    """The fault behind a status that is not the hoped-for one."""
+    code = _ERROR_CODE.search(body[:1024])
+    detail = f"status {status}" + (f", {code[1].decode()}" if code else "")
+    wait = retry_after(headers)
+    if status in (429, 503) or (code is not None and code[1] in _THROTTLE_CODES):
+        return Finding(FaultKind.THROTTLED, detail, wait)
+    if status in (404, 410):
+        return Finding(FaultKind.NOT_FOUND, detail)
+    if status == 416:
+        return Finding(FaultKind.RANGE_NOT_SATISFIABLE, f"{detail}, Content-Range {headers.get('content-range')!r}")
+    if status in (401, 403):
+        return Finding(FaultKind.FORBIDDEN, detail, wait)
+    if status >= 500 or status in (408, 425):
+        return Finding(FaultKind.SERVER_ERROR, detail, wait)
+    if 300 <= status < 400:
+        return Finding(FaultKind.REDIRECTED, f"{detail} to {headers.get('location', '')[:200]!r}")
+    return Finding(FaultKind.CLIENT_ERROR, detail)
+
+
+def error_document(body: bytes) -> Finding | None:
+    """An S3 error document delivered with a status of success, as happens under load."""
+    code = _ERROR_CODE.search(body[:1024])
+    if code is None or not body[:256].lstrip().startswith(b"<"):
+        return None
+    if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES:
+        return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", 1.0)
+    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds of a ``Retry-After`` header in its number form, at most an hour; the date form is not used by S3."""
+    stated = headers.get("retry-after", "").strip()
+    if not stated.isdecimal() or len(stated) > 9:
+        return None
+    return min(float(stated), _LONGEST_WAIT)
+
+
+def same_etag(one: str, other: str) -> bool:
+    """ETags compared as strong or weak alike: what matters is whether the object was replaced."""
+    return one.removeprefix("W/") == other.removeprefix("W/")
