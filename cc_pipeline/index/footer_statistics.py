@@ -1,0 +1,160 @@
+"""Which figures of a column chunk's statistics can be believed, and what they say.
+
+Rules, from ``parquet.thrift`` and the writers' known bugs:
+
+- ``min_value``/``max_value`` count where the file declares the type's own order for the column.
+- The old ``min``/``max`` of byte strings were written comparing *signed* bytes, and older parquet-mr wrote
+  nonsense (PARQUET-251, fixed in 1.8.0). From a sound writer, bounds in unsigned order follow from them only
+  if the first differing byte is below 0x80 in both: see ``bounds_from_signed``.
+- INT96 has no order at all.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cc_pipeline.index.footer_walk_py import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
+
+Kind = Literal["bytes", "integer", "time"]
+Bound = bytes | int | None
+
+STATISTICS: Final = "statistics"
+DEPRECATED: Final = "deprecated_statistics"
+REPAIRED: Final = "repaired"
+
+#: Meanings of byte strings whose order is that of their unsigned bytes.
+_BYTEWISE: Final = frozenset({"", "UTF8", "ENUM", "JSON", "BSON", "UUID"})
+_SIGNED: Final = frozenset({"", "INT_8", "INT_16", "INT_32", "INT_64", "INT_LOGICAL", "DATE"})
+#: Units in a millisecond; the catalog keeps milliseconds.
+_TIMES: Final = {"TIMESTAMP_MILLIS": 1, "TIMESTAMP_MICROS": 1_000, "TIMESTAMP_NANOS": 1_000_000}
+_WRITER: Final = re.compile(rb"^(\S+)(?: version (\d+)\.(\d+)(?:\.(\d+))?)?")
+_PARQUET_MR_FIXED: Final = (1, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What is known of one column in one row group.
+
+    ``minimum``/``maximum`` bound every value (both inclusive): bytes for strings, plain numbers for integers,
+    milliseconds since 1970 for times. ``None`` means unknown, and unknown is never pruned.
+    ``*_truncated`` is whether the bound is known to be no value of the column itself, ``None`` if not said.
+    ``source`` is ``statistics``, ``deprecated_statistics``, ``repaired`` or ``None``.
+    """
+
+    minimum: Bound = None
+    maximum: Bound = None
+    min_truncated: bool | None = None
+    max_truncated: bool | None = None
+    nulls: int | None = None
+    source: str | None = None
+
+
+NOTHING: Final = ColumnStatistics()
+
+
+def read_statistics(
+    kind: Kind,
+    physical: str,
+    meaning: str,
+    order: int,
+    created_by: bytes | None,
+    flags: int,
+    values: tuple[bytes | None, bytes | None, bytes | None, bytes | None],
+) -> ColumnStatistics:
+    """Interprets the four stored statistics (order of ``VALUE_FIELDS``) of one chunk.
+
+    ``order`` is the column's declared order: 1 the type's own, -1 none declared, anything else unknown.
+    """
+    old_max, old_min, new_max, new_min = values
+    if kind == "bytes":
+        if physical != "BYTE_ARRAY" or meaning not in _BYTEWISE:
+            return NOTHING
+        if order == 1 and (new_min is not None or new_max is not None):
+            if new_min is not None and new_max is not None and new_min > new_max:
+                return NOTHING
+            cut_min = _truncated(flags, MIN_EXACT_KNOWN, MIN_EXACT)
+            cut_max = _truncated(flags, MAX_EXACT_KNOWN, MAX_EXACT)
+            return ColumnStatistics(new_min, new_max, cut_min, cut_max, None, STATISTICS)
+        return _deprecated(old_min, old_max, created_by)
+    factor = _factor(kind, physical, meaning)
+    if factor is None:
+        return NOTHING
+    width = 4 if physical == "INT32" else 8
+    low, high, source = _integer(new_min, width), _integer(new_max, width), STATISTICS
+    if low is None and high is None:
+        low, high, source = _integer(old_min, width), _integer(old_max, width), DEPRECATED
+    if (low is None and high is None) or (low is not None and high is not None and low > high):
+        return NOTHING
+    return ColumnStatistics(
+        None if low is None else low // factor, None if high is None else -(-high // factor), None, None, None, source
+    )
+
+
+def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
+    """Bounds in unsigned order of any byte strings whose extremes in *signed* byte order are ``low`` and ``high``.
+
+    All of them share the prefix the two share. An ASCII ``low`` stays the lowest: whatever is below it unsigned
+    is below it signed. An ASCII ``high`` may be exceeded all the same (``a\\xc3`` is below ``ab`` signed, above
+    it unsigned), but where the two first differ every value's byte lies between theirs if both are below 0x80:
+    the bound is the prefix with that byte of ``high`` raised by one. ``None`` where nothing can be shown.
+    """
+    if low == high:
+        return low, high
+    shared = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    prefix = low[:shared]
+    safe_low = low if low.isascii() else prefix
+    if shared == len(high):
+        return None, None
+    if shared < len(low) and low[shared] < high[shared] < 0x80:
+        return safe_low, prefix + bytes([high[shared] + 1])
+    return safe_low, _after_all_with(prefix)
+
+
+def _after_all_with(prefix: bytes) -> bytes | None:
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
+
+
+def _deprecated(low: bytes | None, high: bytes | None, created_by: bytes | None) -> ColumnStatistics:
+    if low is None or high is None or not sound_writer(created_by):
+        return NOTHING
+    if _signed(low) > _signed(high):
+        return NOTHING
+    safe_low, safe_high = bounds_from_signed(low, high)
+    if safe_low is None and safe_high is None:
+        return NOTHING
+    return ColumnStatistics(safe_low, safe_high, safe_low != low, safe_high != high, None, DEPRECATED)
+
+
+def sound_writer(created_by: bytes | None) -> bool:
+    """Whether a writer's old byte-string statistics can be trusted at all (PARQUET-251)."""
+    match = _WRITER.match(created_by or b"")
+    if match is None or match.group(2) is None:
+        return False
+    version = (int(match.group(2)[:9]), int(match.group(3)[:9]))
+    return match.group(1) != b"parquet-mr" or version >= _PARQUET_MR_FIXED
+
+
+def _signed(value: bytes) -> bytes:
+    """A key that sorts as signed bytes do."""
+    return bytes(octet ^ 0x80 for octet in value)
+
+
+def _truncated(flags: int, known: int, exact: int) -> bool | None:
+    return not flags & exact if flags & known else None
+
+
+def _factor(kind: Kind, physical: str, meaning: str) -> int | None:
+    if kind == "time":
+        return _TIMES.get(meaning) if physical == "INT64" else None
+    return 1 if physical in ("INT32", "INT64") and meaning in _SIGNED else None
+
+
+def _integer(value: bytes | None, width: int) -> int | None:
+    if value is None or len(value) != width:
+        return None
+    number: int = struct.unpack("<i" if width == 4 else "<q", value)[0]
+    return number

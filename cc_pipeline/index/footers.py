@@ -1,0 +1,289 @@
+"""From the last bytes of a Parquet index file to what look-ups need: one row for each row group.
+
+No library sees the bytes before they have been walked here: Arrow ends the whole process on some files.
+Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footer_schema import FooterSchema, parse_schema
+from cc_pipeline.index.footer_statistics import ColumnStatistics, Kind, read_statistics
+from cc_pipeline.index.footer_thrift import FooterFault
+from cc_pipeline.index.footer_walk import walk
+from cc_pipeline.index.footer_walk_py import (
+    CHUNK_FIELDS,
+    ELSEWHERE,
+    ENCRYPTED,
+    PRESENT,
+    ROW_GROUP_FIELDS,
+    FooterWalk,
+)
+
+TRAILER_BYTES: Final = 8
+SMALLEST_FILE: Final = 12
+#: A footer beyond this is refused: real ones are 30 to 350 KB.
+MAX_FOOTER_BYTES: Final = 16 * 2**20
+
+DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
+#: What a look-up reads first: the key to find rows, then the pointer into the archive.
+DEFAULT_LOOKUP_COLUMNS: Final = (
+    "url_surtkey",
+    "url",
+    "url_host_name",
+    "fetch_time",
+    "fetch_status",
+    "content_digest",
+    "content_mime_detected",
+    "warc_filename",
+    "warc_record_offset",
+    "warc_record_length",
+)
+
+_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_ENCODINGS: Final = {
+    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
+}  # fmt: skip
+_PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
+_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
+
+    ``offset`` and ``size`` are the range to read (dictionary page included); ``values``, ``uncompressed`` and
+    ``size`` are the writer's claims. Index and filter positions are ``(offset, length)``; a filter's length is
+    -1 where the writer did not say it.
+    """
+
+    column: str
+    ordinal: int
+    physical: str
+    codec: str
+    encodings: tuple[str, ...]
+    values: int
+    offset: int
+    size: int
+    uncompressed: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
+    offset_index: tuple[int, int] | None
+    column_index: tuple[int, int] | None
+    bloom_filter: tuple[int, int] | None
+    null_count: int | None
+    elsewhere: bool
+    encrypted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """One row group: counts, byte sizes (``None`` where not said), and the columns asked for."""
+
+    row_group: int
+    rows: int
+    total_bytes: int | None
+    compressed_bytes: int
+    data_offset: int | None
+    data_end: int | None
+    statistics: dict[str, ColumnStatistics]
+    chunks: dict[str, ColumnChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class FooterRows:
+    """A decoded footer. ``crawl``, ``subset`` and ``part`` are ``None`` for a path that does not say them."""
+
+    path: str
+    crawl: str | None
+    subset: str | None
+    part: int | None
+    file_size: int
+    footer_bytes: int
+    rows: int
+    version: int
+    created_by: str
+    schema: FooterSchema
+    stat_columns: tuple[str, ...]
+    lookup_columns: tuple[str, ...]
+    names: tuple[str, ...]
+    walk: FooterWalk
+
+    @property
+    def row_groups(self) -> tuple[RowGroup, ...]:
+        """Every row group as an object; for one file. Tables of many come from ``footer_tables``."""
+        return tuple(self._row_groups())
+
+    def _row_groups(self) -> Iterator[RowGroup]:
+        counts = array("q", self.walk.row_groups)
+        chunks = array("q", self.walk.chunks)
+        statistics = list(self.statistics())
+        width = len(ROW_GROUP_FIELDS)
+        for number in range(len(counts) // width):
+            rows, total, compressed, _, _, first, end = counts[number * width : (number + 1) * width]
+            found: dict[str, ColumnChunk] = {}
+            for index, name in enumerate(self.names):
+                base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
+                if name in self.lookup_columns and chunks[base] & PRESENT:
+                    found[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
+            yield RowGroup(
+                number,
+                rows,
+                _known(total),
+                compressed,
+                _known(first),
+                _known(end),
+                {name: statistics[number * len(self.stat_columns) + i] for i, name in enumerate(self.stat_columns)},
+                found,
+            )
+
+    def statistics(self) -> Iterator[ColumnStatistics]:
+        """Statistics of every (row group, statistics column), row group by row group."""
+        chunks = array("q", self.walk.chunks)
+        kinds = [stat_kind(name) for name in self.stat_columns]
+        columns = [self.schema.column(name) for name in self.stat_columns]
+        values = self.walk.values
+        count, width, fields = len(self.stat_columns), len(self.names), len(CHUNK_FIELDS)
+        for number in range(len(values) // (4 * count) if count else 0):
+            for index, column in enumerate(columns):
+                base = (number * width + index) * fields
+                if column is None or not chunks[base] & PRESENT or chunks[base] & ELSEWHERE:
+                    yield ColumnStatistics()
+                    continue
+                at = 4 * (number * count + index)
+                ordinal = chunks[base + 16]
+                order = (
+                    -1 if not self.walk.orders else self.walk.orders[ordinal] if ordinal < len(self.walk.orders) else 0
+                )
+                found = read_statistics(
+                    kinds[index], column.physical, column.meaning, order, self.walk.created_by, chunks[base],
+                    (values[at], values[at + 1], values[at + 2], values[at + 3]),
+                )  # fmt: skip
+                yield replace(found, nulls=_known(chunks[base + 15]))
+
+
+def stat_kind(column: str) -> Kind:
+    """How the catalog stores a column's bounds: ``time``, ``integer`` or ``bytes`` (also for unknown columns)."""
+    kind = _COLUMN_TYPES.get(column)
+    if kind is not None and pa.types.is_timestamp(kind):
+        return "time"
+    return "integer" if kind is not None and pa.types.is_integer(kind) else "bytes"
+
+
+def footer_length(tail: bytes, file_size: int, path: str) -> int:
+    """Length of the metadata in front of the last 8 bytes, believed only if it fits; raises ``DataFault``."""
+    if file_size < SMALLEST_FILE:
+        raise DataFault(path, None, f"a file of {file_size} bytes is too short to be Parquet")
+    if len(tail) < TRAILER_BYTES:
+        raise DataFault(path, file_size - len(tail), "the end of the file is missing")
+    if tail[-4:] == b"PARE":
+        raise DataFault(path, file_size - 4, "the footer is encrypted")
+    if tail[-4:] != b"PAR1":
+        raise DataFault(path, file_size - 4, f"the file does not end as Parquet does: {bytes(tail[-4:])!r}")
+    length = int.from_bytes(tail[-8:-4], "little")
+    if length > file_size - SMALLEST_FILE:
+        raise DataFault(
+            path, file_size - TRAILER_BYTES, f"a footer of {length} bytes does not fit a file of {file_size}"
+        )
+    if length > MAX_FOOTER_BYTES:
+        raise DataFault(path, file_size - TRAILER_BYTES, f"a footer of {length} bytes is above {MAX_FOOTER_BYTES}")
+    return length
+
+
+def decode_footer(
+    tail: bytes,
+    file_size: int,
+    path: str,
+    columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
+    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+) -> FooterRows:
+    """Decodes the footer at the end of ``tail``, the last bytes of a file of ``file_size`` bytes.
+
+    ``columns`` get statistics, ``lookup_columns`` get positions and sizes. Raises ``DataFault`` with the
+    offset in the file for anything that breaks the format; never reads beyond what it was given.
+    """
+    length = footer_length(tail, file_size, path)
+    if length + TRAILER_BYTES > len(tail):
+        raise DataFault(
+            path, file_size - len(tail), f"{len(tail)} bytes were read of a footer of {length + TRAILER_BYTES}"
+        )
+    start = file_size - TRAILER_BYTES - length
+    metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
+    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
+    try:
+        found = walk(metadata, tuple(name.encode() for name in names), len(columns), start)
+        schema_start, schema_end = found.schema
+        schema = _schema(metadata[schema_start:schema_end], schema_start)
+    except FooterFault as fault:
+        raise DataFault(path, start + fault.offset, fault.reason) from None
+    crawl, subset, part = place(path)
+    created_by = (found.created_by or b"").decode("utf-8", "backslashreplace")
+    return FooterRows(
+        path, crawl, subset, part, file_size, length, found.rows, found.version, created_by, schema,
+        tuple(columns), tuple(lookup_columns), names, found,
+    )  # fmt: skip
+
+
+def place(path: str) -> tuple[str | None, str | None, int | None]:
+    """Crawl, subset and part number an index file's path says, all ``None`` for any other path."""
+    match = _PLACE.search(path)
+    return (match[1], match[2], int(match[3])) if match else (None, None, None)
+
+
+def codec_name(number: int) -> str:
+    """Name of a compression codec, ``UNKNOWN`` for numbers no version of the format has."""
+    return _CODECS[number] if 0 <= number < len(_CODECS) else "UNKNOWN"
+
+
+def encoding_names(bits: int) -> tuple[str, ...]:
+    """Names of the encodings in a set of bits."""
+    return tuple(name for number, name in _ENCODINGS.items() if bits >= 0 and bits >> number & 1)
+
+
+def _schema(elements: bytes, start: int) -> FooterSchema:
+    try:
+        return parse_schema(elements)
+    except FooterFault as fault:
+        raise FooterFault(start + fault.offset, fault.reason) from None
+
+
+def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
+    (flags, _, codec, encodings, values, uncompressed, size, data, dictionary, *positions, nulls, ordinal) = raw
+    column = schema.column(name)
+    return ColumnChunk(
+        name,
+        ordinal,
+        "UNKNOWN" if column is None else column.physical,
+        codec_name(codec),
+        encoding_names(encodings),
+        values,
+        dictionary if 0 < dictionary < data else data,
+        size,
+        uncompressed,
+        data,
+        dictionary if dictionary > 0 else None,
+        _pair(positions[0], positions[1]),
+        _pair(positions[2], positions[3]),
+        _pair(positions[4], positions[5]),
+        _known(nulls),
+        bool(flags & ELSEWHERE),
+        bool(flags & ENCRYPTED),
+    )
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _pair(offset: int, length: int) -> tuple[int, int] | None:
+    return None if offset < 0 else (offset, length)
