@@ -1,0 +1,238 @@
+"""SURT keys: the sort key Common Crawl's indexes have for a URL.
+
+``http://www.Example.com/b/?z=1&a=2`` becomes ``com,example)/b?a=2&z=1``: host labels reversed, ``www`` (and ``www2``,
+``www17`` ...), user information and the scheme's own port dropped, percent-escapes resolved and written anew,
+everything lower-cased, dot segments and repeated slashes resolved, well-known session ids cut out, query
+parameters sorted. Which rules apply was learnt from real index rows (Common Crawl writes the keys with
+``WaybackURLKeyMaker`` of webarchive-commons) and from the behaviour of the Python package ``surt``, which gives
+the same keys; nothing was taken from either.
+
+Keys are ASCII text, so comparing them as text or as bytes is the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cc_pipeline.commoncrawl.percent import escape, unescape_fully
+
+# Ordinary URLs: a host of two or more plain labels whose last label starts with a letter (so no IPv4 address in
+# any notation), no userinfo, nothing that needs unescaping or escaping.
+_ORDINARY = re.compile(
+    r"https?://([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.[A-Za-z][A-Za-z0-9_-]*)(?::([0-9]{1,5}))?"
+    r'(/[!"$&->@-~]*)?(?:\?([!"$&-~]*))?(?:#.*)?'
+)
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_WWW = re.compile(r"^www[0-9]*\.")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_MAX_IDN_HOST = 512  # longer than any host name can be; keeps the IDNA codec away from hostile input
+
+# ASP.NET puts session ids into a path segment of their own, before the page.
+_PATH_SESSIONS = (
+    re.compile(r"(.*/)\((?:[a-z]\([0-9a-z]{24}\))+\)/([^?]+\.aspx.*)", re.DOTALL),
+    re.compile(r"(.*/)\([0-9a-z]{24}\)/([^?]+\.aspx.*)", re.DOTALL),
+)
+# In a query the last occurrence of each kind goes, together with the ampersand behind it.
+_QUERY_SESSIONS = tuple(
+    re.compile(rf"(.*){pair}(?:&(.*))?", re.DOTALL)
+    for pair in (
+        "jsessionid=[0-9a-z]{32}",
+        "phpsessid=[0-9a-z]{32}",
+        "sid=[0-9a-z]{32}",
+        "aspsessionid[a-z]{8}=[a-z]{24}",
+        "cfid=[^&]+&cftoken=[^&]+",
+    )
+)
+
+
+def surt_key(url: str | bytes) -> str:
+    """The key of ``url`` in Common Crawl's indexes; raw bytes where the URL has raw non-ASCII bytes.
+
+    Never raises. Text that is no hierarchical URL (``dns:``, ``mailto:``, ``filedesc:`` ...) is its own key, and
+    nothing at all is ``-``.
+    """
+    if isinstance(url, bytes):
+        url = url.decode("latin-1")
+        if not url.isascii():
+            return _careful_key(url)
+    match = _ORDINARY.fullmatch(url)
+    if match is None:
+        return _careful_key(url if url.isascii() else _as_byte_text(url))
+    host, port, path, query = match.groups()
+    if path is None:
+        path = "/"
+    elif "//" in path or "/." in path or "(" in path:
+        return _careful_key(url)
+    elif path != "/":
+        path = path.lower()
+        if path[-1] == "/":
+            path = path[:-1]
+    labels = host.lower().split(".")
+    labels.reverse()
+    if labels[-1][:3] == "www" and (labels[-1] == "www" or labels[-1][3:].isdigit()):
+        labels.pop()
+    authority = ",".join(labels)
+    if port is not None and int(port) != (443 if url[4] == "s" else 80) and int(port) != 0:
+        authority = f"{authority}:{int(port)}"
+    if not query:
+        return f"{authority}){path}"
+    query = _sorted_query(query.lower())
+    return f"{authority}){path}?{query}" if query else f"{authority}){path}"
+
+
+def surt_host(host: str) -> str:
+    """``host`` (no port) as it stands in a key before ``)``: ``www.example.com`` gives ``com,example``."""
+    return reverse_labels(_WWW.sub("", canonical_host(host), count=1))
+
+
+def reverse_labels(host: str) -> str:
+    """Labels of a host in reverse, comma-separated, with nothing dropped: ``www.example.com`` gives
+    ``com,example,www``."""
+    return ",".join(reversed(host.split(".")))
+
+
+def canonical_host(host: str) -> str:
+    """The host name that a key is made of, ``www`` included: lower case, unescaped, IDNA as ASCII, IPv4 dotted, no
+    empty labels; the brackets of an IPv6 address go."""
+    return _host_of_bytes((host if host.isascii() else _as_byte_text(host)).strip("[]"))
+
+
+def split_authority(authority: str) -> tuple[str, str]:
+    """Host and port text of ``[user[:password]@]host[:port]``, as written; the brackets of an IPv6 host go."""
+    place = authority.rpartition("@")[2]
+    if place.startswith("["):
+        host, bracket, rest = place[1:].partition("]")
+        if bracket and (not rest or rest[0] == ":"):
+            return host, rest[1:]
+    host, _, port = place.partition(":")
+    return host, port
+
+
+def _careful_key(url: str) -> str:
+    """The key of any URL, given as ASCII or as latin-1 text of its bytes."""
+    text = url.strip(" \t\r\n\f\v").translate({9: None, 10: None, 13: None})
+    if not text:
+        return "-"
+    if text.startswith(("filedesc", "warcinfo")):
+        return text
+    scheme, rest = _split_scheme(text)
+    if rest is None:
+        return escape(text, keep="%#")
+    rest = rest.partition("#")[0]
+    cut = re.search(r"[/?]", rest)
+    authority, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
+    host, port = split_authority(authority)
+    host = _host_of_bytes(host)
+    if not host:
+        return escape(text, keep="%#")
+    key = reverse_labels(_WWW.sub("", host, count=1))
+    port = _port_suffix(scheme, port)
+    path, _, query = tail.partition("?")
+    path = _canonical_path(path)
+    query = _sorted_query(escape(unescape_fully(query)).lower()) if query else ""
+    return f"{key}{port}){path}?{query}" if query else f"{key}{port}){path}"
+
+
+def _split_scheme(text: str) -> tuple[str, str | None]:
+    """Scheme and what follows ``//``; ``None`` for text that names no place on a host."""
+    match = _SCHEME.match(text)
+    if match is None:
+        return "http", text.lstrip("/")
+    scheme = match[1].lower()
+    rest = text[match.end() :]
+    if scheme in _DEFAULT_PORTS:
+        return scheme, rest.lstrip("/")
+    if rest.startswith("//"):
+        return scheme, rest[2:]
+    return scheme, None
+
+
+def _port_suffix(scheme: str, port: str) -> str:
+    if port.isascii() and port.isdigit() and len(port) <= 5:
+        number = int(port)
+        return "" if number in (0, _DEFAULT_PORTS.get(scheme)) else f":{number}"
+    return f":{escape(port.lower())}" if port else ""
+
+
+def _canonical_path(path: str) -> str:
+    """Dot segments and repeated slashes resolved, escapes written anew, session ids and a last slash cut."""
+    segments: list[str] = []
+    for segment in unescape_fully(path.removeprefix("/")).split("/"):
+        if segment == ".." and segments:
+            segments.pop()  # also an empty segment: ``/a//../b`` is ``/a/b``
+        elif segment != ".":
+            segments.append(segment)  # also a first ``..``, which has nothing to climb out of
+    result = escape("/" + "/".join(filter(None, segments))).lower()
+    if ".aspx" in result:
+        for pattern in _PATH_SESSIONS:
+            match = pattern.fullmatch(result)
+            if match:
+                result = match[1] + match[2]
+    return result
+
+
+def _sorted_query(query: str) -> str:
+    """Session ids cut, parameters sorted by name and then value; ``query`` is lower-case."""
+    if "sid=" in query or "sessionid" in query or "cftoken=" in query:
+        for pattern in _QUERY_SESSIONS:
+            match = pattern.fullmatch(query)
+            if match:
+                query = match[1] + (match[2] or "")
+    if "&" not in query:
+        return query
+    return "&".join(sorted(query.split("&"), key=_parameter_order))
+
+
+def _parameter_order(parameter: str) -> tuple[str, str, str]:
+    return parameter.partition("=")
+
+
+def _host_of_bytes(raw: str) -> str:
+    host = unescape_fully(raw)
+    if not host.isascii():
+        host = _idna_ascii(host)
+    host = host.replace("..", ".").strip(".")
+    return _dotted_ipv4(host) or escape(host).lower()
+
+
+def _dotted_ipv4(host: str) -> str | None:
+    """The dotted form of an IPv4 address in another notation: one number, octal parts, parts left out."""
+    if not host.isascii() or not host.replace(".", "").isdigit():
+        return None
+    parts = host.split(".")
+    if len(parts) == 1:
+        if len(host) > 20:
+            return None
+        number = int(host) % 2**32
+        return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
+    if len(parts) > 4:
+        return None
+    octets: list[int] = []
+    for part in parts:
+        octal = part[0] == "0" and len(part) > 1
+        if len(part) > 4 or (octal and not set(part) <= set("01234567")):
+            return None
+        octets.append(int(part, 8 if octal else 10))
+    if max(octets) > 255:
+        return None
+    octets[-1:-1] = [0] * (4 - len(octets))
+    return ".".join(map(str, octets))
+
+
+def _idna_ascii(host: str) -> str:
+    """IDNA 2003 form of a host given as latin-1 text of its UTF-8 bytes; unchanged where there is none."""
+    if len(host) > _MAX_IDN_HOST:
+        return host
+    try:
+        return host.encode("latin-1").decode("utf-8", "ignore").encode("idna").decode("ascii")
+    except UnicodeError:
+        return host
+
+
+def _as_byte_text(url: str) -> str:
+    """The UTF-8 bytes of ``url`` as latin-1 text; undecodable bytes kept as ``surrogateescape`` come back whole."""
+    try:
+        return url.encode("utf-8", "surrogateescape").decode("latin-1")
+    except UnicodeEncodeError:
+        return url.encode("utf-8", "surrogatepass").decode("latin-1")
