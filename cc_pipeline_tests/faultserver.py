@@ -1,0 +1,358 @@
+"""Serves a folder over HTTP on loopback, with scripted latency and faults, and counts what it was asked.
+
+Two ways to run it: ``FaultServer`` on a thread of the test (its ``hits`` can be read at any time), and
+``FaultServerProcess`` as a process of its own (for benchmarks, and for clients that are killed). All kinds of
+fault are explained in docs/faults.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import unquote
+
+from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
+
+#: Answers with that status and an error body.
+STATUS_FAULTS = {"403": 403, "404": 404, "416": 416, "429": 429, "500": 500, "503": 503}
+#: The conversation itself goes wrong.
+WIRE_FAULTS = frozenset({"reset", "stall", "drip", "cut"})
+#: The head says something wrong, or the wrong thing is sent with a right head.
+HEAD_FAULTS = frozenset(
+    {"short", "long", "empty", "whole_object", "xml_200", "wrong_range", "no_range", "changed_etag"}
+)
+FAULT_KINDS: tuple[str, ...] = tuple(sorted({*STATUS_FAULTS, *WIRE_FAULTS, *HEAD_FAULTS, *BODY_FAULTS}))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``kind`` happens to requests of keys that match ``key`` (shell pattern).
+
+    ``share`` of the distinct (key, range) pairs are hit, always the same ones; each at most ``times`` times
+    (``None``: always). ``retry_after`` goes into the header of 429 and 503, ``bytes_per_second`` is for ``drip``.
+    """
+
+    kind: str
+    key: str = "*"
+    share: float = 1.0
+    times: int | None = 1
+    retry_after: int | None = None
+    bytes_per_second: int = 200
+    ranges: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAULT_KINDS:
+            raise ValueError(f"{self.kind!r} is not one of {', '.join(FAULT_KINDS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One request: when it was read (seconds since the epoch), what for, what it got."""
+
+    at: float
+    method: str
+    key: str
+    range: str | None
+    status: int
+    fault: str | None
+    body_bytes: int
+    agent: str
+
+
+@dataclass(slots=True)
+class Scene:
+    """What a server serves, and what happened so far."""
+
+    root: Path
+    latency: float = 0.0
+    rules: tuple[Rule, ...] = ()
+    hits: list[Hit] = field(default_factory=list)
+    log: Path | None = None
+    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    def fault_for(self, key: str, asked: str) -> Rule | None:
+        for rule in self.rules:
+            if not fnmatchcase(key, rule.key) or (rule.ranges and asked not in rule.ranges):
+                continue
+            if rule.share < 1 and zlib.crc32(f"{rule.kind} {key} {asked}".encode()) % 10_000 >= rule.share * 10_000:
+                continue
+            if rule.times is not None:
+                self.seen[(rule.kind, key, asked)] += 1
+                if self.seen[(rule.kind, key, asked)] > rule.times:
+                    continue
+            return rule
+        return None
+
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
+_REASONS = {200: "OK", 206: "Partial Content", 403: "Forbidden", 404: "Not Found", 416: "Range Not Satisfiable"}
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, scene: Scene, connections: set[asyncio.BaseTransport]) -> None:
+        self._scene = scene
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's class is not asyncio's
+        self._connections.add(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is not None:
+            self._connections.discard(self._transport)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+            at = time.time()
+            if self._scene.latency:
+                self._loop.call_later(self._scene.latency, self._answer, head, at)
+            else:
+                self._answer(head, at)
+
+    def _answer(self, head: bytes, at: float) -> None:
+        if self._transport is None:
+            return
+        lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = lines[0].split(" ", 2)
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        key = unquote(target.split("?", 1)[0]).lstrip("/")
+        asked = headers.get("range")
+        rule = self._scene.fault_for(key, asked or "")
+        status, fields, body = _plain(self._scene.root, key, asked)
+        cut: int | None = None
+        if rule is not None:
+            status, fields, body, cut = _spoil(self._scene.root, rule, key, status, fields, body)
+        hit = Hit(
+            at, method, key, asked, status, rule.kind if rule else None, len(body), headers.get("user-agent", "")
+        )
+        self._scene.hits.append(hit)
+        if self._scene.log is not None:
+            with open(self._scene.log, "a") as log:
+                log.write(json.dumps(asdict(hit)) + "\n")
+        if rule is not None and rule.kind == "stall":
+            return
+        fields.setdefault("Content-Length", str(len(body)))
+        fields["Content-Type"] = fields.get("Content-Type", "application/octet-stream")
+        top = f"HTTP/1.1 {status} {_REASONS.get(status, 'Odd')}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in fields.items())
+        self._send(top.encode("latin-1") + b"\r\n", b"" if method == "HEAD" else body, rule, cut)
+
+    def _send(self, top: bytes, body: bytes, rule: Rule | None, cut: int | None) -> None:
+        assert self._transport is not None
+        if rule is not None and rule.kind == "drip":
+            self._transport.write(top)
+            self._drip(body, max(1, rule.bytes_per_second // 10))
+            return
+        self._transport.write(top + body[:cut])
+        if rule is not None and rule.kind == "cut":
+            self._transport.close()
+        elif rule is not None and rule.kind == "reset":
+            connection = self._transport.get_extra_info("socket")
+            # lingering for no time makes closing send RST instead of FIN
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._loop.call_later(0.01, self._transport.abort)
+
+    def _drip(self, body: bytes, portion: int) -> None:
+        if self._transport is None:
+            return
+        self._transport.write(body[:portion])
+        if len(body) > portion:
+            self._loop.call_later(0.1, self._drip, body[portion:], portion)
+
+
+def _plain(root: Path, key: str, asked: str | None) -> tuple[int, dict[str, str], bytes]:
+    """The honest answer, as S3 gives it."""
+    path = root / key
+    if ".." in key.split("/") or not path.is_file():
+        return 404, {"Content-Type": "application/xml"}, error_xml("NoSuchKey")
+    with open(path, "rb") as file:
+        found = os.fstat(file.fileno())
+        size = found.st_size
+        etag = f'"{zlib.crc32(key.encode()):08x}{size:x}-1"'
+        match = _RANGE.match(asked or "")
+        if match is None or not any(match.groups()):
+            return 200, {"ETag": etag}, file.read()
+        first, last = match.groups()
+        if not first:
+            start, stop = max(0, size - int(last)), size
+        else:
+            start, stop = int(first), min(size, int(last) + 1 if last else size)
+        if start >= stop:
+            return 416, {"Content-Range": f"bytes */{size}"}, error_xml("InvalidRange")
+        body = os.pread(file.fileno(), stop - start, start)
+    return 206, {"ETag": etag, "Content-Range": f"bytes {start}-{stop - 1}/{size}"}, body
+
+
+def _spoil(
+    root: Path, rule: Rule, key: str, status: int, fields: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes, int | None]:
+    """The answer with the rule's fault in it, and after how many body bytes the connection ends."""
+    kind = rule.kind
+    if kind in STATUS_FAULTS:
+        fields = {"Content-Type": "application/xml"}
+        if rule.retry_after is not None:
+            fields["Retry-After"] = str(rule.retry_after)
+        code = {"503": "SlowDown", "429": "SlowDown", "403": "AccessDenied", "404": "NoSuchKey"}.get(kind, "InternalError")
+        return STATUS_FAULTS[kind], fields, error_xml(code), None
+    if kind in ("cut", "reset"):
+        return status, fields, body, len(body) // 2
+    if kind == "short":
+        return status, fields, body[: len(body) // 2], None
+    if kind == "long":
+        return status, fields, body + b"overlong" * 4, None
+    if kind == "empty":
+        return status, fields, b"", None
+    if kind == "whole_object":
+        return 200, {"ETag": fields.get("ETag", "")}, (root / key).read_bytes(), None
+    if kind == "xml_200":
+        return 200, {"Content-Type": "application/xml"}, error_xml("SlowDown"), None
+    if kind == "wrong_range":
+        numbers = [int(number) for number in re.findall(r"\d+", fields.get("Content-Range", "0-0/1"))]
+        fields["Content-Range"] = f"bytes {numbers[0] + 1}-{numbers[1] + 1}/{numbers[-1] + 1}"
+    elif kind == "no_range":
+        fields.pop("Content-Range", None)
+    elif kind == "changed_etag":
+        fields["ETag"] = f'"{random.getrandbits(64):016x}"'
+    elif kind in BODY_FAULTS:
+        body = BODY_FAULTS[kind](body)
+    return status, fields, body, None
+
+
+async def _serve(scene: Scene, port: int) -> tuple[asyncio.Server, set[asyncio.BaseTransport]]:
+    loop = asyncio.get_running_loop()
+    connections: set[asyncio.BaseTransport] = set()
+    server = await loop.create_server(lambda: _Connection(scene, connections), "127.0.0.1", port, backlog=1024)
+    return server, connections
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415  # optional
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class FaultServer:
+    """A context manager: ``with FaultServer(folder, rules=[…]) as server: Transport(server.url)``."""
+
+    def __init__(self, root: Path, *, latency: float = 0.0, rules: Iterable[Rule] = ()) -> None:
+        self.scene = Scene(root, latency, tuple(rules))
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="faultserver", daemon=True)
+        self.port = 0
+
+    @property
+    def hits(self) -> list[Hit]:
+        return self.scene.hits
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def set_rules(self, rules: Iterable[Rule]) -> None:
+        self.scene.rules = tuple(rules)
+        self.scene.seen.clear()
+
+    def __enter__(self) -> FaultServer:
+        self._thread.start()
+        self._server, self._connections = asyncio.run_coroutine_threadsafe(_serve(self.scene, 0), self._loop).result()
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        async def end() -> None:
+            self._server.close()
+            for connection in tuple(self._connections):
+                connection.abort()  # type: ignore[attr-defined]  # socket transports have it
+            await asyncio.sleep(0)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class FaultServerProcess:
+    """The same in a process of its own. ``hits()`` reads its log (only when ``logged``; logging costs time)."""
+
+    def __init__(
+        self, root: Path, *, latency: float = 0.0, rules: Sequence[Rule] = (), log: Path | None = None
+    ) -> None:
+        self._log = log
+        arguments = [sys.executable, "-m", "cc_pipeline_tests.faultserver", str(root), "--latency", str(latency)]
+        arguments += ["--rules", json.dumps([asdict(rule) for rule in rules])]
+        if log is not None:
+            arguments += ["--log", str(log)]
+        self._arguments = arguments
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def hits(self) -> list[Hit]:
+        if self._log is None or not self._log.exists():
+            return []
+        return [Hit(**json.loads(line)) for line in self._log.read_text().splitlines()]
+
+    def __enter__(self) -> FaultServerProcess:
+        root = Path(__file__).resolve().parents[1]
+        self._process = subprocess.Popen(self._arguments, stdout=subprocess.PIPE, cwd=root, text=True)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def main() -> None:
+    """``python -m cc_pipeline_tests.faultserver FOLDER``: prints its port and serves until it is killed."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--rules", default="[]", help="JSON list of rules")
+    parser.add_argument("--log", type=Path, help="write one JSON line per request here")
+    given = parser.parse_args()
+    rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
+    scene = Scene(given.root, given.latency, rules, log=given.log)
+    loop = _new_loop()
+    server, _ = loop.run_until_complete(_serve(scene, given.port))
+    print(server.sockets[0].getsockname()[1], flush=True)
+    loop.run_forever()
+
+
+if __name__ == "__main__":
+    main()
