@@ -1,0 +1,165 @@
+"""What to generate: frozen specifications, presets, and a scaled one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cc_pipeline.errors import UserInputError
+
+#: Known starting times; other crawls begin ten days before the week in their id.
+_STARTS: dict[str, datetime] = {
+    "CC-MAIN-2024-22": datetime(2024, 5, 17, 23, 31, 22, tzinfo=UTC),
+    "CC-MAIN-2018-05": datetime(2018, 1, 16, 7, 4, 44, tzinfo=UTC),
+    "CC-MAIN-2012": datetime(2012, 1, 27, 22, 31, 13, tzinfo=UTC),
+    "CC-MAIN-2009-2010": datetime(2009, 9, 17, 0, 0, 0, tzinfo=UTC),
+    "CC-MAIN-2008-2009": datetime(2008, 5, 9, 0, 0, 0, tzinfo=UTC),
+}
+_WEEKLY = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
+
+
+def _start(crawl: str) -> datetime:
+    if crawl in _STARTS:
+        return _STARTS[crawl]
+    weekly = _WEEKLY.fullmatch(crawl)
+    if weekly is None:
+        raise UserInputError(f"{crawl!r} is neither a weekly crawl id (CC-MAIN-2024-22) nor CC-MAIN-2012")
+    try:
+        week = datetime.fromisocalendar(int(weekly[1]), int(weekly[2]), 1)
+    except ValueError as error:
+        raise UserInputError(f"{crawl!r} names a week that does not exist ({error})") from error
+    return week.replace(tzinfo=UTC) - timedelta(days=10)
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlSpec:
+    """One crawl of the bucket.
+
+    ``coverage`` is the share of all pages that this crawl visits. ``parts`` is the number of Parquet files of
+    subset ``warc`` (the other subsets have one each), ``row_group_rows`` the rows in each row group, ``page_rows``
+    the most rows in a Parquet page. ``zipnum_lines`` are lines in one gzip member. ``extra_columns`` names text columns that no
+    reader knows yet; they also become keys of the CDXJ lines. ``record_ids`` adds the column ``warc_record_id``
+    of 2026. ``protocols`` repeats ``WARC-Protocol`` in response records. A crawl without data is listed in
+    collinfo.json and has nothing else.
+    """
+
+    id: str
+    coverage: float = 0.85
+    segments: int = 2
+    files_per_segment: int = 2
+    parts: int = 3
+    row_group_rows: int = 50
+    page_rows: int = 20
+    zipnum_shards: int = 2
+    zipnum_lines: int = 40
+    protocols: bool = False
+    record_ids: bool = False
+    extra_columns: tuple[str, ...] = ()
+    has_data: bool = True
+
+    @property
+    def start(self) -> datetime:
+        """When the crawl began (aware, UTC)."""
+        return _start(self.id)
+
+    @property
+    def format(self) -> str:
+        """``arc`` for the crawls before 2013, else ``warc``."""
+        return "warc" if _WEEKLY.fullmatch(self.id) and self.id >= "CC-MAIN-2013" else "arc"
+
+    def since(self, crawl: str) -> bool:
+        """Whether this crawl is the given weekly one or a later one; ARC crawls are before all of them."""
+        return self.format == "warc" and self.id >= crawl
+
+
+@dataclass(frozen=True, slots=True)
+class MiniCrawlSpec:
+    """A whole bucket. ``pages`` counts distinct page URLs over all ``sites``; crawls are listed newest first.
+
+    ``truncate_bytes`` is where long bodies are cut (1 MiB in Common Crawl; small here to stay small).
+    """
+
+    seed: int = 20120601
+    pages: int = 400
+    sites: int = 10
+    crawls: tuple[CrawlSpec, ...] = ()
+    truncate_bytes: int = 65536
+    btree_block_size: int = 65536
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sites <= self.pages:
+            raise UserInputError(f"{self.sites} sites do not fit {self.pages} pages: each site needs a page")
+        ids = [crawl.id for crawl in self.crawls]
+        if len(set(ids)) != len(ids):
+            raise UserInputError("a crawl id is listed twice")
+        for crawl in self.crawls:
+            if crawl.format == "arc" and crawl.has_data and crawl.id != "CC-MAIN-2012":
+                raise UserInputError(f"{crawl.id} can only be listed without data: its layout is not generated")
+            counts = (crawl.segments, crawl.files_per_segment, crawl.parts, crawl.row_group_rows, crawl.page_rows)
+            if min(*counts, crawl.zipnum_shards, crawl.zipnum_lines) < 1 or not 0 < crawl.coverage <= 1:
+                raise UserInputError(f"{crawl.id}: counts must be at least 1 and coverage in (0, 1]")
+
+    def crawl(self, crawl_id: str) -> CrawlSpec:
+        """The crawl with this id; raises ``UserInputError`` when there is none."""
+        for crawl in self.crawls:
+            if crawl.id == crawl_id:
+                return crawl
+        raise UserInputError(f"the mini crawl has no {crawl_id}")
+
+
+#: What ``make demo`` generates: three eras and a crawl that is announced but not there yet.
+DEMO = MiniCrawlSpec(
+    pages=460,
+    sites=10,
+    crawls=(
+        CrawlSpec("CC-MAIN-2024-26", has_data=False),
+        CrawlSpec("CC-MAIN-2024-22", protocols=True),
+        CrawlSpec("CC-MAIN-2018-05", coverage=0.7),
+        CrawlSpec("CC-MAIN-2012", coverage=0.5, segments=2, files_per_segment=1),
+    ),
+)
+
+#: The smallest bucket that has everything in it.
+TEST = MiniCrawlSpec(
+    pages=90,
+    sites=8,
+    truncate_bytes=16384,
+    btree_block_size=1024,
+    crawls=(
+        CrawlSpec(
+            "CC-MAIN-2024-22", segments=1, parts=2, row_group_rows=20, page_rows=8, zipnum_lines=15, protocols=True
+        ),
+        CrawlSpec("CC-MAIN-2018-05", segments=1, parts=2, row_group_rows=12, page_rows=8, zipnum_lines=15),
+        CrawlSpec("CC-MAIN-2012", coverage=0.6, segments=1, files_per_segment=2),
+    ),
+)
+
+PRESETS: dict[str, MiniCrawlSpec] = {"demo": DEMO, "test": TEST}
+
+
+def spec_for(pages: int, *, seed: int = DEMO.seed, crawls: tuple[str, ...] | None = None) -> MiniCrawlSpec:
+    """A specification whose files, parts, row groups and sites grow with ``pages`` (distinct page URLs).
+
+    ``crawls`` are crawl ids, newest first; by default the demo's three with data.
+    """
+    ids = crawls if crawls is not None else tuple(crawl.id for crawl in DEMO.crawls if crawl.has_data)
+    files = max(1, pages // 4000)
+    shape = {
+        "segments": max(1, min(4, pages // 300)),
+        "files_per_segment": max(1, files // 4),
+        "parts": max(2, min(12, pages // 500)),
+        "row_group_rows": max(20, min(20_000, pages // 24)),
+        "page_rows": max(10, min(1000, pages // 150)),
+        "zipnum_shards": max(1, min(8, pages // 2000)),
+        "zipnum_lines": max(20, min(3000, pages // 20)),
+    }
+    return MiniCrawlSpec(
+        seed=seed,
+        pages=pages,
+        sites=max(1, min(pages, 10 + pages // 60)),
+        crawls=tuple(
+            CrawlSpec(name, **shape, protocols=name >= "CC-MAIN-2024", record_ids=name >= "CC-MAIN-2026")
+            for name in ids
+        ),
+    )
