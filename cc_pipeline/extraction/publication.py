@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from cc_pipeline.lake.publish import ViewSpec
 
 _KEY = "crawl, warc_filename, warc_record_offset"
@@ -28,19 +30,28 @@ _COMMENTS = {
 }
 
 
-def publication_views() -> tuple[ViewSpec, ...]:
-    """The published views, in an order in which each finds what it names."""
+#: Which stage writes a table, for slices that are held back.
+_STAGE = {"captures": "locate", "page_metadata": "parse", "page_text": "parse", "page_links": "parse", "feed_items": "parse"}
+
+
+def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[ViewSpec, ...]:
+    """The published views, in an order in which each finds what it names.
+
+    ``held_back`` names, by stage, (crawl, target) slices whose tables disagree because a run was killed between
+    two commits; their rows are left out until the stage has run again.
+    """
     repeats = tuple(_repeats(table, order) for table, order in _PER_CAPTURE.items())
     return (
         ViewSpec("crawls", "SELECT * FROM lake.crawls ORDER BY crawl DESC", "Crawls of the source."),
         ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
         ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
         ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
+        *(_held_back(stage, pairs) for stage, pairs in held_back.items()),
         *repeats,
         ViewSpec("captures", _captures(), _COMMENTS["captures"]),
         ViewSpec(
             "capture_targets",
-            f"SELECT DISTINCT {_KEY}, subset, url, target FROM lake.captures",
+            f"SELECT DISTINCT {_KEY}, subset, url, target FROM {_whole('captures')}",
             "Why a capture is here: one row per capture and target.",
         ),
         *(ViewSpec(table, _once(table), _COMMENTS[table]) for table in _PER_CAPTURE if table != "captures"),
@@ -58,14 +69,26 @@ def _repeats(table: str, order: str) -> ViewSpec:
     columns = f"{_KEY}, target" + (", outcome" if table == "records" else "")
     sql = (
         f"SELECT {_KEY}, target FROM (SELECT {columns}, row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
-        f"FROM (SELECT DISTINCT {columns} FROM lake.{table})) WHERE place > 1"
+        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)})) WHERE place > 1"
     )
     comment = f"Rows of {table} that another target's rows already show."
     return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
 
 
 def _once(table: str) -> str:
-    return f"SELECT * EXCLUDE (target) FROM lake.{table} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+    return f"SELECT * EXCLUDE (target) FROM {_whole(table)} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+
+
+def _whole(table: str) -> str:
+    stage = _STAGE.get(table)
+    return f"lake.{table}" if stage is None else f"(FROM lake.{table} ANTI JOIN lake.{stage}_held_back USING (crawl, target))"
+
+
+def _held_back(stage: str, pairs: Sequence[tuple[str, str]]) -> ViewSpec:
+    values = ", ".join(f"('{crawl}', '{target}')" for crawl, target in pairs)
+    rows = f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
+    comment = f"Slices left out because a {stage} run was interrupted; run it again."
+    return ViewSpec(f"lake.{stage}_held_back", rows, comment, materialized=True)
 
 
 def _captures() -> str:

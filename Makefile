@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all the set-up there is.
+SHELL := /bin/bash
+VENV  := .venv/bin
+
+.PHONY: demo test setup dev lint types imports fmt lock check clean help $(addprefix bench-,main catalog locators records documents operate engine)
+
+help:            ## what can be made
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+setup:           ## .venv with the locked set, nothing else
+	@.ci/setup
+	@$(VENV)/cc-pipeline init --quiet
+
+demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
+	@$(VENV)/cc-pipeline demo
+
+test: setup      ## the test suite
+	$(VENV)/python -m pytest -n auto
+
+dev: setup       ## the Dagster UI (webserver and daemon) on the same state
+	@$(VENV)/cc-pipeline ui
+
+fmt: setup       ## format and sort imports
+	$(VENV)/ruff format . && $(VENV)/ruff check --fix .
+
+lint: setup      ## format check, lint
+	$(VENV)/ruff format --check . && $(VENV)/ruff check .
+
+types: setup     ## mypy, strict
+	$(VENV)/mypy
+
+imports: setup   ## the import contract
+	$(VENV)/lint-imports
+
+check: lint types imports test ## all that CI runs
+
+lock:            ## solve the dependencies again
+	.ci/lock
+
+bench-%: setup   ## ours and the rival in one run: main catalog locators records documents operate engine
+	$(VENV)/python -m benchmarks.bench_$*
+
+clean:           ## forget the demo's state (keeps .venv)
+	find data -mindepth 1 ! -name README.md -delete

@@ -1,0 +1,47 @@
+"""The command tree, and how errors reach a person: one line of what, one of what to do."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.markup import escape
+
+from cc_pipeline.cli import domains, look, run, state
+from cc_pipeline.cli.screen import console_err
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+
+app = typer.Typer(
+    name="cc-pipeline",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    help="Every page of a site out of Common Crawl, 2008 to today: found, fetched politely, parsed, in DuckDB.\n\n"
+    "Settings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
+)
+
+app.command("demo")(run.demo)
+app.command("run")(run.run)
+app.command("crawls")(look.crawls)
+app.command("sql")(look.sql)
+app.command("doctor")(state.doctor)
+app.command("ui")(state.ui)
+app.command("init", hidden=True)(state.init)
+app.add_typer(domains.app, name="domains")
+
+
+def main() -> None:
+    """Runs the command line. Exit status 1 for errors that are ours to explain, 2 for wrong usage."""
+    try:
+        app()
+    except CcPipelineError as error:
+        if isinstance(error, EnvironmentFault):
+            console_err.print(f"[bold red]error:[/] {escape(error.what)}", highlight=False)
+            if error.advice:
+                console_err.print(f"[bold]what to do:[/] {escape(error.advice)}", highlight=False)
+        else:
+            console_err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        console_err.print("stopped; what was committed stays, run it again to go on")
+        sys.exit(130)

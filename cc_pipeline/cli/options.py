@@ -1,0 +1,31 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Source = Annotated[
+    str | None,
+    typer.Option("--source", help="Root of a Common Crawl bucket: a folder, https:// or s3://.", show_default=False),
+]
+Home = Annotated[
+    str | None, typer.Option("--home", help="Folder of all local state (default: data).", show_default=False)
+]
+Crawls = Annotated[
+    list[str], typer.Option("--crawl", "-c", help="A crawl id, e.g. CC-MAIN-2024-22; may be repeated. 'newest' works.")
+]
+Targets = Annotated[
+    list[str],
+    typer.Option(
+        "--domain", "-d", help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:); may be repeated."
+    ),
+]
+Subsets = Annotated[
+    list[str] | None,
+    typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.", show_default=False),
+]
+Via = Annotated[
+    str | None, typer.Option("--via", help="How to look captures up: auto, parquet, btree, zipnum.", show_default=False)
+]

@@ -1,0 +1,152 @@
+"""``run`` and ``demo``: the graph, materialized through Dagster in this process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.screen import console, progress_bars, show_table
+from cc_pipeline.commoncrawl.targets import Target, parse_target
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launch import Launcher
+
+_DEMO_SEED = 20_240_522
+
+
+def run(
+    crawl: options.Crawls,
+    domain: options.Targets,
+    source: options.Source = None,
+    home: options.Home = None,
+    subset: options.Subsets = None,
+    via: options.Via = None,
+) -> None:
+    """Materialize domains of crawls, from the index to parsed pages, and publish cc.duckdb.
+
+    [bold]Examples[/]
+
+      cc-pipeline run --crawl CC-MAIN-2024-22 --domain example.com
+
+      cc-pipeline run -c newest -d example.com -d host:www.example.org --subset warc --subset robotstxt
+
+      cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
+    """
+    settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
+    targets = [parse_target(text) for text in domain]
+    materialize(settings, crawl, targets)
+    _what_was_found(settings)
+
+
+def demo(
+    home: options.Home = None,
+    pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.", show_default=False)] = None,
+) -> None:
+    """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
+
+    Nothing leaves this machine: the source is a small generated bucket in the home.
+    """
+    from cc_pipeline.minicrawl.demo import DEMO_TARGETS, demo_bucket
+
+    where = Path(home or os.environ.get("CC_PIPELINE_HOME") or "data").expanduser().resolve()
+    console.print("[bold]1 of 3[/] a mini crawl, generated here")
+    with progress_bars():
+        bucket = demo_bucket(where / "minicrawl", _DEMO_SEED, pages)
+    settings = load_settings({**os.environ, "CC_PIPELINE_SOURCE": ""}, source=str(bucket.root), home=str(where))
+    console.print(f"      {bucket.captures:,} captures in {', '.join(bucket.crawls)}")
+    console.print("[bold]2 of 3[/] the whole graph, materialized through Dagster")
+    materialize(settings, bucket.crawls, [parse_target(text) for text in DEMO_TARGETS])
+    console.print("[bold]3 of 3[/] what it found")
+    _what_was_found(settings)
+    shown = _shown(settings.published_path)
+    console.print(
+        "\nThe Dagster UI on this state:     [bold]make dev[/]"
+        "\nOne question to DuckDB:           [bold].venv/bin/cc-pipeline sql "
+        '"SELECT domain, count(*) FROM page_metadata GROUP BY ALL"[/]'
+        f"\nThe same file from Python:        [bold]duckdb.connect('{shown}', read_only=True)[/]",
+        highlight=False,
+    )
+
+
+def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run."""
+    from cc_pipeline.defs.launch import Launcher
+
+    # a run reads its settings again from the environment, as it does in the UI's processes
+    with _environment(settings), Launcher(settings) as launcher, progress_bars():
+        _step("crawls", launcher.list_crawls)
+        chosen = resolve_crawls(settings, crawls)
+        _step("index", lambda: launcher.harvest(chosen))
+        _step("pages", lambda: list(launcher.extract(chosen, targets)))
+        _step("cc.duckdb", launcher.publish)
+
+
+def resolve_crawls(settings: Settings, crawls: Iterable[str]) -> list[str]:
+    """Crawl ids, ``newest`` replaced. Raises ``UserInputError`` for a crawl the source does not have."""
+    from cc_pipeline.extraction.crawls import find_crawl, list_crawls
+    from cc_pipeline.extraction.workspace import Workspace
+
+    workspace = Workspace(settings)
+    named = [list_crawls(workspace)[0].id if crawl == "newest" else crawl for crawl in crawls]
+    return list(dict.fromkeys(find_crawl(workspace, crawl).id for crawl in named))
+
+
+def _step(name: str, work: object) -> None:
+    from cc_pipeline.defs.launch import RunFailed
+
+    assert callable(work)
+    started = time.monotonic()
+    try:
+        work()
+    except RunFailed as failed:
+        raise EnvironmentFault(
+            failed.reason, f"The run is {failed.run_id}; see it in the UI (make dev). What was committed before stays."
+        ) from failed
+    console.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
+
+
+@contextmanager
+def _environment(settings: Settings) -> Iterator[None]:
+    values = {"CC_PIPELINE_SUBSETS": ",".join(settings.subsets), "CC_PIPELINE_VIA": settings.via}
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _what_was_found(settings: Settings) -> None:
+    import duckdb
+
+    with duckdb.connect(str(settings.published_path), read_only=True) as connection:
+        rows = connection.execute(
+            "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
+        ).fetchall()
+        outcomes = connection.execute(
+            "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'quarantined'), "
+            "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
+        ).fetchall()
+    show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
+    show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,56 @@
+"""``doctor``, ``ui`` and ``init``: the state of this home, and the UI on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.screen import console
+from cc_pipeline.settings import load_settings
+
+
+def doctor(source: options.Source = None, home: options.Home = None) -> None:
+    """Check settings, source, disk, budget and tables, and say what to do about each."""
+    from cc_pipeline.extraction.health import examine
+
+    settings = load_settings(source=source, home=home)
+    findings = examine(settings)
+    marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
+    for finding in findings:
+        console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)
+        if finding.advice:
+            console.print(f"     {'':<10} what to do: {finding.advice}", highlight=False)
+    if any(finding.level == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+def ui(
+    home: options.Home = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
+) -> None:
+    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C."""
+    from cc_pipeline.defs.instance import prepare_instance
+
+    settings = load_settings(home=home)
+    prepare_instance(settings)
+    os.environ["CC_PIPELINE_HOME"] = str(settings.home)
+    console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
+    command = str(Path(sys.executable).with_name("dagster"))
+    arguments = ["dev", "-m", "cc_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
+    os.execv(command, [command, *arguments])
+
+
+def init(quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
+    """Point plain `dagster dev` and `dg dev` in this folder at the home: writes .env and the instance's dagster.yaml."""
+    from cc_pipeline.defs.instance import prepare_files
+
+    settings = load_settings()
+    written = prepare_files(settings, Path.cwd())
+    if not quiet:
+        for path in written:
+            console.print(f"wrote {path}", highlight=False)

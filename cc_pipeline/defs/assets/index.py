@@ -1,0 +1,87 @@
+"""From a crawl's path list to the row-group catalog.
+
+Belongs here: the assets partitioned by crawl. Not here: anything about domains.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.partitions import CRAWL
+from cc_pipeline.defs.progress import logged_progress
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.extraction.pictures import coverage_figures, key_range_picture
+from cc_pipeline.extraction.stage_index import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.extraction.tables import INDEX_MANIFEST_SCHEMA
+from cc_pipeline.index.catalog_schema import ROW_GROUP_SCHEMA
+
+#: Many crawls in one run: each costs seconds, a run of its own costs more.
+_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"deltalake"},
+    code_version="1",
+    deps=["crawls"],
+    partitions_def=CRAWL,
+    backfill_policy=_BACKFILL,
+    metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA),
+)
+def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+    """One row per file of the columnar index, as the crawl's path list names them; none for the ARC years."""
+    workspace = pipeline.workspace()
+    reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
+    for crawl, report in reports.items():
+        table = workspace.lake.read("index_manifest", {"crawl": crawl})
+        context.add_asset_metadata(stage_metadata(report) | {"preview": preview(table)}, partition_key=crawl)
+    return dg.MaterializeResult()
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"parquet"},
+    code_version="1",
+    deps=[index_manifest],
+    partitions_def=CRAWL,
+    backfill_policy=_BACKFILL,
+    pool="source",
+)
+def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+    """The raw footer of every index file, fetched once with one suffix request each and kept."""
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        for crawl in context.partition_keys:
+            report = harvest_footers(workspace, crawl)
+            context.add_asset_metadata(stage_metadata(report), partition_key=crawl)
+    return dg.MaterializeResult()
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"deltalake", "duckdb"},
+    code_version="1",
+    deps=[index_footers],
+    partitions_def=CRAWL,
+    backfill_policy=_BACKFILL,
+    pool="catalog",
+    metadata=table_metadata("row_groups", ROW_GROUP_SCHEMA),
+)
+def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+    """One row per row group: where it is, how large, and which keys it holds. Rebuilds ``catalog.duckdb``."""
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        reports = commit_row_groups(workspace, context.partition_keys)
+    shown = ["subset", "path", "row_group", "rows", "surt_min", "surt_max", "statistics_source"]
+    for crawl, report in reports.items():
+        table = workspace.lake.read("row_groups", {"crawl": crawl})
+        metadata = stage_metadata(report) | figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
+        picture = key_range_picture(table)
+        if picture is not None:
+            metadata["key ranges"] = dg.MetadataValue.md(picture)
+        context.add_asset_metadata(metadata, partition_key=crawl)
+    return dg.MaterializeResult()

@@ -1,0 +1,38 @@
+"""The published DuckDB file.
+
+Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (extraction).
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cc_pipeline.defs.metadata import OWNERS
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.extraction.stage_publish import publish_warehouse
+
+
+@dg.asset(
+    group_name="analytics",
+    owners=OWNERS,
+    kinds={"duckdb"},
+    code_version="1",
+    deps=["crawls", "row_groups", "captures", "fetch_plan", "records", "page_metadata", "page_text", "page_links", "feed_items"],
+    pool="warehouse",
+    automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
+    & ~dg.AutomationCondition.in_progress()
+    & ~dg.AutomationCondition.any_deps_in_progress(),
+)
+def warehouse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+    """``cc.duckdb``: every table as a view over pinned files, each capture once. Open it read-only at any time."""
+    publication = publish_warehouse(pipeline.workspace())
+    lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
+    context.log.info(f"published {publication.path}")
+    return dg.MaterializeResult(
+        metadata={
+            "path": dg.MetadataValue.path(str(publication.path)),
+            "bytes": dg.MetadataValue.int(publication.bytes),
+            "dagster/row_count": dg.MetadataValue.int(publication.rows.get("captures", 0)),
+            "tables": dg.MetadataValue.md(f"| table | rows |\n|---|---|\n{lines}"),
+        }
+    )

@@ -1,0 +1,62 @@
+"""The Dagster instance that lives in the home.
+
+Belongs here: making the instance's folder and its dagster.yaml. Not here: runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from cc_pipeline.settings import Settings, claim_home
+
+DAGSTER_YAML = """\
+# Written once by cc-pipeline; yours to change. Add a `storage:` block for Postgres
+# (postgresql+psycopg2://user@host/dagster: the driver in the scheme matters with SQLAlchemy 2.1).
+telemetry: {enabled: false}
+concurrency:
+  runs:
+    max_concurrent_runs: 2
+  pools: {default_limit: 1, granularity: op}
+run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
+run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
+retention:
+  sensor: {purge_after_days: {skipped: 7, failure: 30, success: -1}}
+  schedule: {purge_after_days: 90}
+sensors: {use_threads: true, num_workers: 4}
+schedules: {use_threads: true, num_workers: 2}
+"""
+
+
+def prepare_files(settings: Settings, folder: Path) -> list[Path]:
+    """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
+
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
+    The home is not claimed for a source yet: that is the first run's to do.
+    """
+    settings.dagster_home.mkdir(parents=True, exist_ok=True)
+    wanted = {
+        folder / ".env": f"CC_PIPELINE_HOME={settings.home}\nDAGSTER_HOME={settings.dagster_home}\n",
+        settings.dagster_home / "dagster.yaml": DAGSTER_YAML,
+    }
+    missing = {path: text for path, text in wanted.items() if not path.exists()}
+    for path, text in missing.items():
+        path.write_text(text, "utf-8")
+    return list(missing)
+
+
+def prepare_instance(settings: Settings) -> None:
+    """Makes the instance's folder with its ``dagster.yaml``, and points this process at it."""
+    claim_home(settings)
+    config = settings.dagster_home / "dagster.yaml"
+    if not config.exists():
+        config.write_text(DAGSTER_YAML, "utf-8")
+    os.environ["DAGSTER_HOME"] = str(settings.dagster_home)
+
+
+def open_instance(settings: Settings) -> dg.DagsterInstance:
+    """The persistent instance of the home."""
+    prepare_instance(settings)
+    return dg.DagsterInstance.get()

@@ -1,0 +1,34 @@
+"""The jobs a person or a schedule launches.
+
+Belongs here: selections of assets that run together. Not here: when they run (sensors, schedules).
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN
+
+harvest_crawl = dg.define_asset_job(
+    "harvest_crawl",
+    selection=dg.AssetSelection.assets("index_manifest", "index_footers", "row_groups"),
+    partitions_def=CRAWL,
+    description="A crawl's path list, its footers and its row groups in the catalog.",
+)
+
+extract_domain = dg.define_asset_job(
+    "extract_domain",
+    selection=dg.AssetSelection.assets(
+        "captures", "fetch_plan", "records", "page_metadata", "page_text", "page_links", "feed_items"
+    ),
+    partitions_def=CRAWL_AND_DOMAIN,
+    description="A domain's captures in a crawl: found, fetched, parsed.",
+)
+
+list_crawls = dg.define_asset_job(
+    "list_crawls", selection=dg.AssetSelection.assets("crawls"), description="The list of crawls, read again."
+)
+
+publish = dg.define_asset_job(
+    "publish", selection=dg.AssetSelection.assets("warehouse"), description="A new snapshot of cc.duckdb."
+)

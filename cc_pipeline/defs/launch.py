@@ -1,0 +1,140 @@
+"""Runs of the jobs in this process, on the home's own instance: what the command line calls.
+
+Belongs here: turning "these crawls, these domains" into runs. Not here: printing, or what a stage does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from cc_pipeline.commoncrawl.targets import Target
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, contiguous_ranges, partition_key
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.extraction.crawls import find_crawl
+from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.settings import Settings
+
+_RANGE_START = "dagster/asset_partition_range_start"
+_RANGE_END = "dagster/asset_partition_range_end"
+# a person watches progress bars; Dagster's own lines go to the event log
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_ADD_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedRun:
+    """One finished run."""
+
+    job: str
+    run_id: str
+    partitions: str
+
+
+class RunFailed(Exception):
+    """A run ended in failure; ``__cause__`` is what its step raised, where it is known."""
+
+    def __init__(self, job: str, run_id: str, partitions: str, reason: str) -> None:
+        self.job = job
+        self.run_id = run_id
+        self.reason = reason
+        super().__init__(f"{job} ({partitions}) failed: {reason}")
+
+
+class Launcher:
+    """Runs jobs one after the other. A context manager: it holds the instance open."""
+
+    def __init__(self, settings: Settings) -> None:
+        from cc_pipeline.definitions import defs  # noqa: PLC0415  # loading definitions imports this module
+
+        self._settings = settings
+        self._instance = open_instance(settings)
+        self._definitions = dg.Definitions.merge(defs(), dg.Definitions())
+        self._resources = {"pipeline": Pipeline(source=settings.source, home=str(settings.home))}
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._instance.dispose()
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        """The instance runs are recorded in."""
+        return self._instance
+
+    def list_crawls(self) -> LaunchedRun:
+        """Materializes ``crawls``."""
+        return self._run("list_crawls", "")
+
+    def harvest(self, crawls: Sequence[str]) -> list[LaunchedRun]:
+        """Materializes the index assets of ``crawls``. Raises ``UserInputError`` for a crawl the source lacks."""
+        workspace = Workspace(self._settings)
+        for crawl in crawls:
+            find_crawl(workspace, crawl)
+        self._add(CRAWL, crawls)
+        ordered = self._instance.get_dynamic_partitions("crawl")
+        return [self._run_range("harvest_crawl", *pair) for pair in contiguous_ranges(ordered, crawls)]
+
+    def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
+        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run."""
+        Workspace(self._settings).register_targets(targets)
+        slugs = [target.slug for target in targets]
+        self._add(DOMAIN, slugs)
+        self._add(CRAWL, crawls)
+        ordered_crawls = self._instance.get_dynamic_partitions("crawl")
+        ordered_domains = self._instance.get_dynamic_partitions("domain")
+        for first_crawl, last_crawl in contiguous_ranges(ordered_crawls, crawls):
+            for first, last in contiguous_ranges(ordered_domains, slugs):
+                yield self._run_range("extract_domain", partition_key(first_crawl, first), partition_key(last_crawl, last))
+
+    def publish(self) -> LaunchedRun:
+        """Materializes ``warehouse``."""
+        return self._run("publish", "")
+
+    def add_targets(self, targets: Sequence[Target]) -> None:
+        """Writes the definitions of ``targets`` down and makes them partitions."""
+        Workspace(self._settings).register_targets(targets)
+        self._add(DOMAIN, [target.slug for target in targets])
+
+    def _add(self, definition: dg.DynamicPartitionsDefinition, keys: Sequence[str]) -> None:
+        assert definition.name is not None
+        known = set(self._instance.get_dynamic_partitions(definition.name))
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        for start in range(0, len(new), _ADD_AT_ONCE):
+            self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
+
+    def _run_range(self, job: str, first: str, last: str) -> LaunchedRun:
+        shown = first if first == last else f"{first} … {last}"
+        if first == last:
+            return self._run(job, shown, partition_key=first)
+        return self._run(job, shown, tags={_RANGE_START: first, _RANGE_END: last})
+
+    def _run(
+        self, job: str, shown: str, partition_key: str | None = None, tags: dict[str, str] | None = None
+    ) -> LaunchedRun:
+        definition = self._definitions.resolve_job_def(job)
+        result = definition.execute_in_process(
+            instance=self._instance,
+            partition_key=partition_key,
+            tags=tags,
+            run_config=_QUIET,
+            resources=self._resources,
+            raise_on_error=False,
+        )
+        if not result.success:
+            raise _failure(job, shown, result)
+        return LaunchedRun(job, result.run_id, shown)
+
+
+def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFailed:
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            cause = error.cause if error is not None and error.cause is not None else error
+            message = cause.message.strip() if cause is not None else "no reason recorded"
+            return RunFailed(job, result.run_id, shown, message.split(": ", 1)[-1])
+    return RunFailed(job, result.run_id, shown, "no step said why; see the run in the UI")

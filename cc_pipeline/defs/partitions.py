@@ -1,0 +1,42 @@
+"""The two dimensions of partitions. Keys are opaque slugs; what a slug means is in the ``targets`` table.
+
+Belongs here: partition definitions and pure arithmetic on their keys. Not here: which keys exist or are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import dagster as dg
+
+CRAWL = dg.DynamicPartitionsDefinition(name="crawl")
+DOMAIN = dg.DynamicPartitionsDefinition(name="domain")
+#: Keys read ``CRAWL|DOMAIN``: Dagster orders dimensions by name.
+CRAWL_AND_DOMAIN = dg.MultiPartitionsDefinition({"crawl": CRAWL, "domain": DOMAIN})
+
+#: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
+MAX_PARTITIONS = 90_000
+
+
+def partition_key(crawl: str, domain: str) -> str:
+    """The key of one partition."""
+    return f"{crawl}|{domain}"
+
+
+def by_crawl(keys: Sequence[str]) -> dict[str, list[str]]:
+    """Domains by crawl, out of ``crawl|domain`` keys."""
+    pairs = sorted(key.split("|", 1) for key in keys)
+    return {crawl: [domain for _, domain in group] for crawl, group in groupby(pairs, key=lambda pair: pair[0])}
+
+
+def contiguous_ranges(ordered: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, str]]:
+    """``wanted`` keys as (first, last) ranges of ``ordered``, for runs that take a partition range."""
+    chosen = set(wanted)
+    ranges: list[tuple[str, str]] = []
+    previous_wanted = False
+    for key in ordered:
+        if key in chosen:
+            ranges = [*ranges[:-1], (ranges[-1][0], key)] if previous_wanted else [*ranges, (key, key)]
+        previous_wanted = key in chosen
+    return ranges

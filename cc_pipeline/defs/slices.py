@@ -1,0 +1,59 @@
+"""How an asset over crawl × domain runs: many partitions at once, one call of its stage per crawl.
+
+Belongs here: the loop all such assets share. Not here: what a stage does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from cc_pipeline.defs.metadata import figures, preview, stage_metadata
+from cc_pipeline.defs.partitions import by_crawl, partition_key
+from cc_pipeline.defs.progress import logged_progress
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.extraction.report import StageReport
+from cc_pipeline.extraction.workspace import Workspace
+
+#: A run costs seconds before it does anything, a partition inside it milliseconds.
+BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
+
+#: Previews are read back from the lake; beyond this many partitions a run they cost more than they tell.
+_PREVIEWED_PARTITIONS = 10
+
+Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
+
+
+def materialize_slices(
+    context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, shown: Mapping[str, Sequence[str]]
+) -> Iterator[dg.MaterializeResult]:
+    """Runs ``stage`` for every (crawl, targets) of the run and gives one result per asset.
+
+    ``shown`` maps each table (= asset) to the columns of its preview; none means all.
+    """
+    workspace = pipeline.workspace()
+    keys = list(context.partition_keys)
+    selected = {key.to_user_string() for key in context.selected_asset_keys}
+    tables = [table for table in shown if table in selected]
+    with logged_progress(context.log):
+        for crawl, slugs in by_crawl(keys).items():
+            report = stage(workspace, crawl, slugs)
+            for slug in slugs:
+                for table in tables:
+                    metadata = _partition_metadata(workspace, report, table, crawl, slug, shown[table], len(keys))
+                    context.add_asset_metadata(metadata, asset_key=table, partition_key=partition_key(crawl, slug))
+    for table in tables:
+        yield dg.MaterializeResult(asset_key=table)
+
+
+def _partition_metadata(
+    workspace: Workspace, report: StageReport, table: str, crawl: str, slug: str, columns: Sequence[str], partitions: int
+) -> dict[str, dg.MetadataValue]:
+    own = dict(report.per_target.get(slug, {}))
+    rows = own.pop(f"rows:{table}", None)
+    metadata = stage_metadata(report, rows=int(rows) if rows is not None else None)
+    metadata |= figures({name: value for name, value in own.items() if not name.startswith("rows:")})
+    if partitions <= _PREVIEWED_PARTITIONS:
+        metadata["preview"] = preview(workspace.lake.read(table, {"crawl": crawl, "target": slug}), columns)
+    return metadata

@@ -1,0 +1,87 @@
+"""The list of crawls: collinfo, read politely and kept for a day."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.report import StageReport
+from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.settings import Settings
+from cc_pipeline.transport.faults import RangeFault
+
+_DAY_SECONDS = 86_400
+
+
+def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
+    """The crawls of the source, newest first; from the cache when Common Crawl's own list is under a day old.
+
+    Raises ``EnvironmentFault`` when the list cannot be had and no older copy is here.
+    """
+    settings = workspace.settings
+    cached = settings.cache_path / "collinfo.json"
+    if _fresh(settings, cached):
+        return parse_collinfo(cached.read_bytes(), str(cached))
+    try:
+        data = _download(workspace)
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"the list of crawls at {settings.collinfo} cannot be had ({fault})",
+            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network.",
+        ) from fault
+    crawls = parse_collinfo(data, settings.collinfo)
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    temporary = cached.with_suffix(".new")
+    temporary.write_bytes(data)
+    temporary.replace(cached)
+    return crawls
+
+
+def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
+    """The crawl named ``crawl_id``. Raises ``UserInputError`` naming the newest ones when there is none."""
+    crawls = list_crawls(workspace)
+    for crawl in crawls:
+        if crawl.id == crawl_id:
+            return crawl
+    newest = ", ".join(crawl.id for crawl in crawls[:5]) or "none"
+    raise UserInputError(
+        f"{crawl_id!r} is not a crawl of {workspace.settings.source}; the newest are {newest}. "
+        "All of them: cc-pipeline crawls"
+    )
+
+
+def commit_crawls(workspace: Workspace) -> StageReport:
+    """Writes the ``crawls`` table: one row per crawl."""
+    started = time.monotonic()
+    crawls = list_crawls(workspace)
+    rows = [
+        {"crawl": c.id, "name": c.name, "era": c.era, "started": c.started, "ended": c.ended, "cdx_api": c.cdx_api}
+        for c in crawls
+    ]
+    table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
+    digest = input_digest({"crawls": [c.id for c in crawls], "rows": [str(row) for row in rows]})
+    written = 0
+    if workspace.lake.digest("crawls", "crawls") != digest:
+        written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
+    return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started)
+
+
+def _fresh(settings: Settings, cached: Path) -> bool:
+    # only the public list is worth sparing; a local or private source may change under our hands
+    if not settings.collinfo.startswith("https://index.commoncrawl.org/"):
+        return False
+    try:
+        return time.time() - cached.stat().st_mtime < _DAY_SECONDS
+    except OSError:
+        return False
+
+
+def _download(workspace: Workspace) -> bytes:
+    root, _, name = workspace.settings.collinfo.rpartition("/")
+    with workspace.transport(root) as transport:
+        return transport.read_all(name).data

@@ -1,0 +1,74 @@
+"""What to do about new crawls and missing partitions: pure decisions over what is listed and what is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlDecision:
+    """``register`` become partitions, ``run`` are harvested; ``waiting`` are wanted but not published yet."""
+
+    register: tuple[str, ...]
+    run: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+def select_crawls(listed: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
+    """Crawls of ``listed`` (newest first) that the configured selection means: ``newest``, ``all`` or ids."""
+    if "all" in selection:
+        return tuple(listed)
+    wanted = {listed[0] if word == "newest" and listed else word for word in selection}
+    return tuple(crawl for crawl in listed if crawl in wanted)
+
+
+def decide_crawls(
+    listed: Sequence[str],
+    registered: Collection[str],
+    requested: Collection[str],
+    selection: Sequence[str],
+    is_runnable: Callable[[str], bool],
+    new_keys_per_tick: int,
+) -> CrawlDecision:
+    """What one tick of the sensor does.
+
+    ``listed`` is newest first, ``registered`` are partitions already, ``requested`` crawls that a tick has
+    asked to run before (the cursor). ``is_runnable`` is asked only for crawls that would run; it may cost a request.
+    """
+    new = tuple(crawl for crawl in listed if crawl not in registered)
+    # oldest of the newest first, so that partitions appear in their own order
+    register = tuple(reversed(new[:new_keys_per_tick]))
+    here = {*registered, *register}
+    candidates = [c for c in select_crawls(listed, selection) if c in here and c not in requested]
+    run: list[str] = []
+    waiting: list[str] = []
+    for crawl in candidates[:new_keys_per_tick]:
+        (run if is_runnable(crawl) else waiting).append(crawl)
+    return CrawlDecision(register, tuple(run), tuple(waiting))
+
+
+def missing_partitions(
+    crawls: Sequence[str],
+    domains: Sequence[str],
+    done: Collection[tuple[str, str]],
+    busy: Collection[tuple[str, str]],
+    limit: int,
+) -> tuple[tuple[str, str], ...]:
+    """At most ``limit`` (crawl, domain) pairs that are neither done nor being done, newest crawl first."""
+    found: list[tuple[str, str]] = []
+    for crawl in crawls:
+        for domain in domains:
+            if len(found) >= limit:
+                return tuple(found)
+            if (crawl, domain) not in done and (crawl, domain) not in busy:
+                found.append((crawl, domain))
+    return tuple(found)
+
+
+def group_by_crawl(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Domains by crawl, in the order given."""
+    grouped: dict[str, list[str]] = {}
+    for crawl, domain in pairs:
+        grouped.setdefault(crawl, []).append(domain)
+    return grouped

@@ -1,0 +1,37 @@
+"""Progress of long work: stages report, whoever is at the screen shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: ``(stage, done, total, detail)``; ``total`` is ``None`` while unknown.
+ProgressSink = Callable[[str, int, int | None, str], None]
+
+
+def _silent(stage: str, done: int, total: int | None, detail: str) -> None:
+    del stage, done, total, detail
+
+
+# a list, so that swapping the sink needs no global statement
+_sinks: list[ProgressSink] = [_silent]
+
+
+def report(stage: str, done: int, total: int | None = None, detail: str = "") -> None:
+    """Tells the current sink, if any."""
+    _sinks[-1](stage, done, total, detail)
+
+
+def someone_watches() -> bool:
+    """Whether a sink is set."""
+    return len(_sinks) > 1
+
+
+@contextmanager
+def progress_to(sink: ProgressSink) -> Iterator[None]:
+    """Sends progress to ``sink`` while the block runs, for all threads of this process."""
+    _sinks.append(sink)
+    try:
+        yield
+    finally:
+        _sinks.remove(sink)
