@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 
 from cc_pipeline.stores.answer import Answer, Span
@@ -43,17 +44,22 @@ class Transport:
         source: str,
         *,
         user_agent: str = DEFAULT_USER_AGENT,
-        concurrency: int = 64,
+        concurrency: int | None = None,
+        rate: float | None = None,
+        budget_path: Path | None = None,
         retry: RetryPolicy | None = None,
-        s3: S3Options | None = None,
+        s3_endpoint: str | None = None,
+        s3_region: str | None = None,
+        s3_anonymous: bool = False,
         timeouts: Timeouts | None = None,
         memory_bound: int = _MEMORY_BOUND,
     ) -> None:
         self.source = source
+        s3 = S3Options(s3_endpoint, s3_region, s3_anonymous)
         self.store = open_store(source, user_agent=user_agent, timeouts=timeouts, s3=s3)
         self.stats = TransportStats()
         self._local = self.store if isinstance(self.store, LocalStore) else None
-        self._concurrency = concurrency
+        self._concurrency = concurrency or 64
         self._retry = retry or RetryPolicy()
         self._memory_bound = memory_bound
         self._thread = LoopThread()

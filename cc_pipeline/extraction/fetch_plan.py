@@ -1,0 +1,186 @@
+"""From captures to the ranges worth asking for, their price, and the gate that keeps a price affordable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import UserInputError
+
+#: One row per range that will be asked for. ``captures`` counts the planned captures in it, ``record_bytes``
+#: their own bytes; ``range_length`` minus that is read only to save requests.
+FETCH_PLAN_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("archive_format", pa.string(), nullable=False),
+        pa.field("warc_filename", pa.string(), nullable=False),
+        pa.field("range_offset", pa.int64(), nullable=False),
+        pa.field("range_length", pa.int64(), nullable=False),
+        pa.field("captures", pa.int32(), nullable=False),
+        pa.field("record_bytes", pa.int64(), nullable=False),
+    ]
+)
+
+#: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
+MAX_RECORD_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Coalescing:
+    """Records of one file are asked for together when at most ``gap`` unwanted bytes lie between them and the
+    whole range stays within ``span`` bytes (a single record may be larger).
+
+    A request costs about as much as 256 KiB at the pace a polite client gets, and losing 8 MiB to a broken
+    connection still hurts little (benchmarks/bench_records.py measures both).
+    """
+
+    gap: int = 256 << 10
+    span: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """A range of one file, and the rows of the captures table (any order, repeats of a capture too) that lie in it."""
+
+    key: str
+    offset: int
+    length: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPrice:
+    """What fetching will cost. ``record_bytes`` are the planned records' own, ``bytes`` what will be read."""
+
+    captures: int
+    files: int
+    requests: int
+    bytes: int
+    record_bytes: int
+
+    def __add__(self, other: FetchPrice) -> FetchPrice:
+        return FetchPrice(
+            self.captures + other.captures,
+            self.files + other.files,
+            self.requests + other.requests,
+            self.bytes + other.bytes,
+            self.record_bytes + other.record_bytes,
+        )
+
+
+FREE = FetchPrice(0, 0, 0, 0, 0)
+
+
+def plan_ranges(
+    captures: pa.Table, coalescing: Coalescing | None = None, rows: Iterable[int] | None = None
+) -> list[PlannedRange]:
+    """The ranges that cover the captures (columns of ``CAPTURE_SCHEMA``), sorted by file and offset.
+
+    ``rows`` restricts the plan to these row numbers. Rows without a usable file, offset or length
+    (see ``usable``) are left out.
+    """
+    bounds = coalescing or Coalescing()
+    keys = captures.column("warc_filename").to_pylist()
+    offsets = captures.column("warc_record_offset").to_pylist()
+    lengths = captures.column("warc_record_length").to_pylist()
+    wanted = range(captures.num_rows) if rows is None else rows
+    order = sorted(
+        (keys[row], offsets[row], lengths[row], row) for row in wanted if usable(keys[row], offsets[row], lengths[row])
+    )
+    ranges: list[PlannedRange] = []
+    key: str | None = None
+    start = stop = 0
+    members: list[int] = []
+    for next_key, offset, length, row in order:
+        end = offset + length
+        joins = next_key == key and (offset < stop or (offset - stop <= bounds.gap and end - start <= bounds.span))
+        if not joins:
+            if key is not None:
+                ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
+            key, start, stop, members = next_key, offset, offset, []
+        members.append(row)
+        stop = max(stop, end)
+    if key is not None:
+        ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
+    return ranges
+
+
+def usable(key: str | None, offset: int | None, length: int | None) -> bool:
+    """Whether an index row names bytes that can be asked for."""
+    return bool(key) and offset is not None and offset >= 0 and length is not None and 0 < length <= MAX_RECORD_BYTES
+
+
+def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
+    """What reading ``ranges`` costs. Captures that several rows name are counted once."""
+    distinct = set()
+    offsets = captures.column("warc_record_offset").to_pylist()
+    lengths = captures.column("warc_record_length").to_pylist()
+    record_bytes = 0
+    for planned in ranges:
+        for row in planned.rows:
+            name = (planned.key, offsets[row])
+            if name not in distinct:
+                distinct.add(name)
+                record_bytes += lengths[row]
+    return FetchPrice(
+        captures=len(distinct),
+        files=len({planned.key for planned in ranges}),
+        requests=len(ranges),
+        bytes=sum(planned.length for planned in ranges),
+        record_bytes=record_bytes,
+    )
+
+
+def plan_table(captures: pa.Table, coalescing: Coalescing | None = None) -> pa.Table:
+    """The plan of each (crawl, target) in ``captures`` (``CAPTURE_SCHEMA`` and ``target``) as ``FETCH_PLAN_SCHEMA``."""
+    if not captures.num_rows:
+        return FETCH_PLAN_SCHEMA.empty_table()
+    parts = []
+    slices = captures.select(["crawl", "target"]).group_by(["crawl", "target"]).aggregate([]).to_pylist()
+    for named in sorted(slices, key=lambda row: (row["crawl"], row["target"])):
+        chosen = captures.filter(
+            pc.and_(pc.equal(captures["crawl"], named["crawl"]), pc.equal(captures["target"], named["target"]))
+        )
+        ranges = plan_ranges(chosen, coalescing)
+        subsets = chosen.column("subset").to_pylist()
+        formats = chosen.column("archive_format").to_pylist()
+        lengths = chosen.column("warc_record_length").to_pylist()
+        parts.append(
+            pa.Table.from_pydict(
+                {
+                    "crawl": [named["crawl"]] * len(ranges),
+                    "target": [named["target"]] * len(ranges),
+                    "subset": [subsets[planned.rows[0]] for planned in ranges],
+                    "archive_format": [formats[planned.rows[0]] for planned in ranges],
+                    "warc_filename": [planned.key for planned in ranges],
+                    "range_offset": [planned.offset for planned in ranges],
+                    "range_length": [planned.length for planned in ranges],
+                    "captures": [len(planned.rows) for planned in ranges],
+                    "record_bytes": [sum(lengths[row] for row in planned.rows) for planned in ranges],
+                },
+                schema=FETCH_PLAN_SCHEMA,
+            )
+        )
+    return pa.concat_tables(parts)
+
+
+def check_budget(
+    price: FetchPrice, *, max_bytes: int | None, max_requests: int | None, what: str = "this extraction"
+) -> None:
+    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit)."""
+    if max_bytes is not None and price.bytes > max_bytes:
+        raise UserInputError(
+            f"{what} would read {price.bytes:,} bytes ({price.captures:,} captures), more than the {max_bytes:,} "
+            f"allowed. To allow it, set CC_PIPELINE_MAX_BYTES={price.bytes} or give --max-bytes {price.bytes}"
+        )
+    if max_requests is not None and price.requests > max_requests:
+        raise UserInputError(
+            f"{what} would send {price.requests:,} requests ({price.captures:,} captures), more than the "
+            f"{max_requests:,} allowed. To allow it, set CC_PIPELINE_MAX_REQUESTS={price.requests} or give "
+            f"--max-requests {price.requests}"
+        )
