@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import dagster as dg
 
-from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN
-
 harvest_crawl = dg.define_asset_job(
     "harvest_crawl",
     selection=dg.AssetSelection.assets("index_manifest", "index_footers", "row_groups"),
-    partitions_def=CRAWL,
     description="A crawl's path list, its footers and its row groups in the catalog.",
 )
 
@@ -21,7 +18,6 @@ extract_domain = dg.define_asset_job(
     selection=dg.AssetSelection.assets(
         "captures", "fetch_plan", "records", "page_metadata", "page_text", "page_links", "feed_items"
     ),
-    partitions_def=CRAWL_AND_DOMAIN,
     description="A domain's captures in a crawl: found, fetched, parsed.",
 )
 

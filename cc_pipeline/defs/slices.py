@@ -42,9 +42,27 @@ def materialize_slices(
             for slug in slugs:
                 for table in tables:
                     metadata = _partition_metadata(workspace, report, table, crawl, slug, shown[table], len(keys))
-                    context.add_asset_metadata(metadata, asset_key=table, partition_key=partition_key(crawl, slug))
+                    attach_metadata(context, metadata, table, partition_key(crawl, slug))
     for table in tables:
         yield dg.MaterializeResult(asset_key=table)
+
+
+def attach_metadata(
+    context: dg.AssetExecutionContext, metadata: dict[str, dg.MetadataValue], asset: str, key: str
+) -> None:
+    """Adds ``metadata`` to one partition of ``asset``, whose key the run is known to target.
+
+    ``context.add_asset_metadata`` lists every partition of the run from the event log to check each key: 23 ms a
+    call at 100 partitions, growing with their number. The accumulator behind it costs microseconds.
+    """
+    step = getattr(context.op_execution_context, "_step_execution_context", None)
+    accumulator = getattr(step, "_metadata_accumulator", None)
+    if accumulator is None:
+        context.add_asset_metadata(metadata, asset_key=asset, partition_key=key)
+        return
+    step._metadata_accumulator = accumulator.with_additional_asset_metadata(  # noqa: SLF001  # see the docstring
+        asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key
+    )
 
 
 def _partition_metadata(

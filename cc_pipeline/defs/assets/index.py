@@ -14,7 +14,7 @@ from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.extraction.pictures import coverage_figures, key_range_picture
 from cc_pipeline.extraction.stage_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.extraction.tables import INDEX_MANIFEST_SCHEMA
-from cc_pipeline.index.catalog_schema import ROW_GROUP_SCHEMA
+from cc_pipeline.index.catalog_tables import ROW_GROUPS_SCHEMA
 
 #: Many crawls in one run: each costs seconds, a run of its own costs more.
 _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
@@ -69,14 +69,14 @@ def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.M
     partitions_def=CRAWL,
     backfill_policy=_BACKFILL,
     pool="catalog",
-    metadata=table_metadata("row_groups", ROW_GROUP_SCHEMA),
+    metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
 )
 def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
     """One row per row group: where it is, how large, and which keys it holds. Rebuilds ``catalog.duckdb``."""
     workspace = pipeline.workspace()
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, context.partition_keys)
-    shown = ["subset", "path", "row_group", "rows", "surt_min", "surt_max", "statistics_source"]
+    shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
     for crawl, report in reports.items():
         table = workspace.lake.read("row_groups", {"crawl": crawl})
         metadata = stage_metadata(report) | figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}

@@ -1,0 +1,154 @@
+"""Commits replace exactly their slices, carry their digests, and survive company."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.digests import digest_from_int, digest_to_int, input_digest
+from cc_pipeline.lake.lake import Lake, TableSpec
+
+SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("value", pa.int64()),
+        pa.field("extra", pa.map_(pa.string(), pa.string())),
+        pa.field("at", pa.timestamp("ms", tz="UTC")),
+    ]
+)
+SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target", "value"))
+
+
+def rows(crawl: str, target: str, values: list[int]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"crawl": crawl, "target": target, "value": v, "extra": [("k", str(v))], "at": v} for v in values], schema=SCHEMA
+    )
+
+
+def commit(lake: Lake, crawl: str, target: str, values: list[int], digest: str = "abc") -> None:
+    lake.commit(
+        "things", rows(crawl, target, values), [{"crawl": crawl, "target": target}], {f"stage:{crawl}:{target}": digest}
+    )
+
+
+def content(lake: Lake) -> list[tuple[str, str, int]]:
+    return sorted((r["crawl"], r["target"], r["value"]) for r in lake.read("things").to_pylist())
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path), [SPEC])
+
+
+def test_a_commit_replaces_its_slice_and_no_other(lake: Lake) -> None:
+    commit(lake, "A", "x", [3, 1, 2])
+    commit(lake, "A", "y", [9])
+    commit(lake, "B", "x", [7])
+    commit(lake, "A", "x", [5])
+    assert content(lake) == [("A", "x", 5), ("A", "y", 9), ("B", "x", 7)]
+
+
+def test_an_empty_slice_is_committed_with_its_digest(lake: Lake) -> None:
+    commit(lake, "A", "x", [1])
+    commit(lake, "A", "x", [], digest="def")
+    assert content(lake) == []
+    assert lake.digest("things", "stage:A:x") == "000000000000def"
+
+
+def test_many_slices_in_one_commit(lake: Lake) -> None:
+    commit(lake, "A", "x", [1])
+    commit(lake, "B", "y", [2])
+    commit(lake, "B", "z", [3])
+    data = pa.concat_tables([rows("A", "x", [10]), rows("B", "z", [30])])
+    before = lake.pin("things").version
+    slices = [{"crawl": "A", "target": "x"}, {"crawl": "B", "target": "z"}]
+    lake.commit("things", data, slices, {"stage:A:x": "1", "stage:B:z": "2"})
+    assert lake.pin("things").version == before + 1
+    assert content(lake) == [("A", "x", 10), ("B", "y", 2), ("B", "z", 30)]
+    digests = lake.digests("things", ["stage:A:x", "stage:B:z", "stage:C:c"])
+    assert [digests["stage:A:x"], digests["stage:C:c"]] == ["000000000000001", None]
+
+
+def test_a_quote_in_a_value_is_only_a_quote(lake: Lake) -> None:
+    commit(lake, "A", "o'hara", [1])
+    commit(lake, "A", "x", [2])
+    commit(lake, "A", "o'hara", [3])
+    assert content(lake) == [("A", "o'hara", 3), ("A", "x", 2)]
+
+
+def test_reading_narrows_by_value_and_by_any_of(lake: Lake) -> None:
+    commit(lake, "A", "x", [1])
+    commit(lake, "A", "y", [2])
+    commit(lake, "B", "x", [3])
+    found = lake.read("things", {"crawl": "A", "target": ["x", "nothing"]}, columns=["value", "extra"])
+    assert found.to_pylist() == [{"value": 1, "extra": [("k", "1")]}]
+    assert found.schema.names == ["value", "extra"]
+
+
+def test_a_table_nobody_wrote_is_empty_and_typed(lake: Lake) -> None:
+    assert lake.read("things").schema == SCHEMA
+    assert lake.digest("things", "stage:A:x") is None
+    assert lake.pin("things").files == ()
+
+
+def test_a_stream_is_committed_with_flat_batches(lake: Lake) -> None:
+    batches = [rows("A", "x", [n]).to_batches()[0] for n in range(5)]
+    written = lake.commit_stream("things", lambda: iter(batches), [{"crawl": "A", "target": "x"}], {"stage:A:x": "5"})
+    assert written == 5
+    assert [value for _, _, value in content(lake)] == [0, 1, 2, 3, 4]
+
+
+def test_a_pinned_version_stays_readable_after_the_next_commit(lake: Lake) -> None:
+    commit(lake, "A", "x", [1])
+    pinned = lake.pin("things")
+    commit(lake, "A", "x", [2])
+    assert all(Path(file).exists() for file in pinned.files)
+    assert pinned.rows == 1
+
+
+def test_compaction_keeps_rows_and_digests(lake: Lake) -> None:
+    for number in range(5):
+        commit(lake, "A", f"t{number}", [number])
+    before = content(lake)
+    assert lake.compact("things", max_files=2) == 5
+    assert content(lake) == before
+    assert len(lake.pin("things").files) == 1
+    assert lake.digest("things", "stage:A:t3") == "000000000000abc"
+
+
+def _write(root: str, worker: int) -> None:
+    own = Lake(root, [SPEC])
+    for number in range(5):
+        commit(own, "A", f"w{worker}", [number], digest=f"{worker}{number}")
+
+
+def test_processes_commit_different_slices_of_one_table(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), [SPEC])
+    commit(lake, "A", "first", [0])
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write, args=(str(tmp_path), number)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+        assert worker.exitcode == 0
+    assert content(lake) == [("A", "first", 0), ("A", "w0", 4), ("A", "w1", 4), ("A", "w2", 4)]
+
+
+def test_a_place_that_cannot_be_written_is_an_environment_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(EnvironmentFault, match="file"):
+        commit(Lake(str(tmp_path / "file"), [SPEC]), "A", "x", [1])
+
+
+def test_digests_are_order_free_and_fit_an_int64() -> None:
+    assert input_digest({"a": 1, "b": [2]}) == input_digest({"b": [2], "a": 1})
+    assert input_digest({"a": 1}) != input_digest({"a": 2})
+    digest = input_digest({"x": "y"})
+    assert digest_from_int(digest_to_int(digest)) == digest
+    assert digest_to_int("f" * 15) < 2**63

@@ -1,0 +1,63 @@
+"""Settings come from the environment, are checked once, and a home remembers its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, claim_home, load_settings
+
+
+def test_the_default_is_the_public_bucket(tmp_path: Path) -> None:
+    settings = load_settings({"CC_PIPELINE_HOME": str(tmp_path)})
+    assert settings.source == DEFAULT_SOURCE
+    assert settings.collinfo == DEFAULT_COLLINFO
+    assert settings.is_public
+    assert settings.subsets == ("warc",)
+
+
+def test_another_source_brings_its_own_collinfo(tmp_path: Path) -> None:
+    settings = load_settings({"CC_PIPELINE_SOURCE": "s3://mirror/cc/", "CC_PIPELINE_HOME": str(tmp_path)})
+    assert settings.source == "s3://mirror/cc"
+    assert settings.collinfo == "s3://mirror/cc/collinfo.json"
+    assert not settings.is_public
+
+
+def test_flags_win_over_the_environment_and_none_is_no_flag(tmp_path: Path) -> None:
+    env = {"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_VIA": "btree"}
+    settings = load_settings(env, source="https://b.example", via=None)
+    assert (settings.source, settings.via) == ("https://b.example", "btree")
+
+
+def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None:
+    first = load_settings({"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path)})
+    claim_home(first)
+    claim_home(first)
+    assert load_settings({"CC_PIPELINE_HOME": str(tmp_path)}).source == "https://a.example"
+    other = load_settings({"CC_PIPELINE_SOURCE": "https://b.example", "CC_PIPELINE_HOME": str(tmp_path)})
+    with pytest.raises(UserInputError, match=r"holds tables of https://a\.example.*CC_PIPELINE_HOME"):
+        claim_home(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("VIA", "magic", "choose one of auto, parquet, btree, zipnum"),
+        ("SUBSETS", "warc,wat", "'wat'"),
+        ("RATE", "fast", "not a number"),
+        ("RATE", "0", "above 0"),
+        ("SOURCE", "ftp://x", "use a folder"),
+        ("SOURCE", "s3://", "no host or bucket"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(tmp_path: Path, name: str, value: str, told: str) -> None:
+    with pytest.raises(UserInputError, match=told):
+        load_settings({f"CC_PIPELINE_{name}": value, "CC_PIPELINE_HOME": str(tmp_path)})
+
+
+def test_the_user_agent_names_the_project_and_the_contact(tmp_path: Path) -> None:
+    env = {"CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_CONTACT": "mailto:me@example.org"}
+    assert "cc_pipeline" in load_settings(env).user_agent
+    assert "mailto:me@example.org" in load_settings(env).user_agent
