@@ -7,17 +7,20 @@ in one point: its length counts the LF that ends the record.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from cc_pipeline.archive import digests
 from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.dates import digits_date
-from cc_pipeline.archive.headers import first_values, media_type
+from cc_pipeline.archive.headers import decode_url, first_values, lost_carriage_returns, media_type
 from cc_pipeline.archive.http import parse_response
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, describe_non_gzip, inflate_member
+from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers
-from cc_pipeline.archive.warc import decode_url
+from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
 #: Bytes the URL record line may have: the longest URLs seen, many times over.
@@ -25,18 +28,18 @@ MAX_LINE: Final = 1 << 16
 
 _V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
 _V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
-_LINE_V1 = re.compile(r"(\S.*?) (\S+) (\d{8,20}|-) (.*?) ?(-?\d{1,18})")
-_LINE_V2 = re.compile(r"(\S.*?) (\S+) (\d{8,20}|-) (.*?) (\d{3}|-|0) (\S+) (\S+) (\d+|-) (\S+) (-?\d{1,18})")
+#: A media type with blanks in it: a list, or parameters.
+_MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ArcHeader:
-    """The URL record line: named fields, where the content begins, and its declared length (bytes, may be negative)."""
+    """The URL record line: named fields, the content's begin and declared length (bytes; negative: unknown)."""
 
     fields: Headers
-    content_start: int
-    length: int
+    block_start: int
+    block_length: int
     flags: tuple[str, ...]
 
 
@@ -56,6 +59,58 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     return parse_record(member, source, offset)
 
 
+def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
+    """Every record of a whole ARC file (a path, bytes, or a binary stream), in order, the ``filedesc`` too.
+
+    Compressed by record, as one gzip member, or not at all. A ``DataFault`` stands for each stretch that cannot
+    be read, and reading goes on behind it; a file without any record gives at least one. ``limit`` bounds a
+    record, and memory with it. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    """
+    for found in iter_located(stream, source, limit):
+        yield found.record if isinstance(found, StoredRecord) else found
+
+
+def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
+    """Like ``iter_records``, with the place of each record."""
+    return iter_stored(stream, source, ArcGrammar(), limit)
+
+
+class ArcGrammar:
+    """ARC for ``walk.iter_stored``. It remembers whether the file sets its records apart by line breaks: where it
+    does not, the final LF of a record is counted in its length."""
+
+    start = re.compile(rb"\n[A-Za-z][A-Za-z0-9+.-]{0,30}:[^\n]{8,65400}\d\r?\n")
+    max_header = MAX_LINE
+
+    def __init__(self) -> None:
+        self._set_apart = False
+
+    def begins(self, data: bytes) -> bool:
+        return begins_record(data)
+
+    def parse_header(self, data: bytes, source: str, offset: int) -> ArcHeader:
+        return parse_header(data, source, offset)
+
+    def elastic(self, header: ArcHeader) -> bool:
+        return header.block_length < 0 or header.fields[0][1].startswith("filedesc:")
+
+    def lost_line_ends(self, header: ArcHeader, block: bytes) -> bool:
+        return lost_carriage_returns(block, header.block_length)
+
+    def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
+        self._set_apart = self._set_apart or tail[:1] in (b"\n", b"\r")
+        return build_record(header, block, odd, counts_final_lf=not self._set_apart and flag.WRONG_LENGTH not in odd)
+
+    def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
+        header = parse_header(content, source, offset)
+        end = header.block_start + max(header.block_length, 0)
+        if header.block_length < 0 or content[end:].strip(_BLANK):
+            lines = self.start.finditer(content, header.block_start - 1)
+            if any(begins_record(line[0][1:]) for line in lines):
+                return None
+        return parse_record(content, source, offset, sound=True)
+
+
 def parse_record(
     content: bytes, source: str, offset: int, odd: tuple[str, ...] = (), sound: bool = False
 ) -> ArchivedRecord:
@@ -64,24 +119,27 @@ def parse_record(
     ``sound``: ``content`` is a whole gzip member whose checksum held.
     """
     header = parse_header(content, source, offset)
-    there = len(content) - header.content_start
-    if header.length < 0:
-        return build_record(header, content[header.content_start :], odd)
-    if header.length > there and not sound:
-        raise DataFault(source, offset, f"record declares {header.length} bytes, {there} are there")
-    end = header.content_start + header.length
+    there = len(content) - header.block_start
+    if header.block_length < 0:
+        return build_record(header, content[header.block_start :], odd)
+    if header.block_length > there and not sound:
+        block = content[header.block_start :]
+        if lost_carriage_returns(block, header.block_length):
+            return build_record(header, block.rstrip(b"\n"), (*odd, flag.WRONG_LENGTH))
+        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {there} are there")
+    end = header.block_start + header.block_length
     tail = content[end:]
-    if header.length > there or (sound and tail.strip(_BLANK) and not begins_record(tail)):
-        return build_record(header, content[header.content_start :], (*odd, flag.WRONG_LENGTH))
+    if header.block_length > there or (sound and tail.strip(_BLANK) and not begins_record(tail.lstrip(_BLANK))):
+        return build_record(header, content[header.block_start :], (*odd, flag.WRONG_LENGTH))
     if tail.strip(_BLANK):
         odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content[header.content_start : end], odd, counts_final_lf=not tail)
+    return build_record(header, content[header.block_start : end], odd, counts_final_lf=not tail)
 
 
 def begins_record(data: bytes) -> bool:
-    """Whether a URL record line follows, behind any empty lines."""
-    line = data[: MAX_LINE + 2].lstrip(_BLANK).partition(b"\n")[0]
-    return _split_line(line.decode("latin-1").removesuffix("\r")) is not None
+    """Whether ``data`` begins with a URL record line."""
+    end = data.find(b"\n", 0, MAX_LINE)
+    return end >= 0 and _split_line(data[:end].decode("latin-1").removesuffix("\r")) is not None
 
 
 def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
@@ -105,14 +163,31 @@ def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
 
 
 def _split_line(line: str) -> Headers | None:
+    """The named fields of a URL record line. URLs, and now and then media types, have blanks in them."""
     parts = line.rsplit(" ", 4)
-    if len(parts) == 5 and len(parts[2]) == 14 and parts[2].isdigit() and parts[4].isdigit() and len(parts[4]) < 19:
+    if len(parts) < 5 or ":" not in parts[0] or not _is_number(parts[4]):
+        return None
+    if _is_date(parts[2]):
         return tuple(zip(_V1, parts, strict=True))
-    for pattern, names in ((_LINE_V2, _V2), (_LINE_V1, _V1)):
-        match = pattern.fullmatch(line)
-        if match is not None:
-            return tuple(zip(names, match.groups(), strict=True))
+    words = line.split(" ")
+    if len(words) >= 10 and _is_date(words[-8]) and (_is_number(words[-3]) or words[-3] == "-"):
+        return tuple(zip(_V2, (" ".join(words[:-9]), *words[-9:]), strict=True))
+    for place in range(len(words) - 4, 1, -1):
+        if len(words[place]) >= 10 and _is_date(words[place]):
+            url, mime = " ".join(words[: place - 1]), " ".join(words[place + 1 : -1])
+            if not _MIME.fullmatch(mime):
+                return None
+            return tuple(zip(_V1, (url, words[place - 1], words[place], mime, words[-1]), strict=True))
     return None
+
+
+def _is_number(word: str) -> bool:
+    digits = word.removeprefix("-")
+    return 0 < len(digits) < 19 and digits.isascii() and digits.isdigit()
+
+
+def _is_date(word: str) -> bool:
+    return word == "-" or (8 <= len(word) <= 20 and word.isascii() and word.isdigit())
 
 
 def build_record(

@@ -39,17 +39,20 @@ def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
 
 
 def _parse(value: str) -> tuple[str | None, bytes | None]:
+    """(algorithm, raw digest) of ``algorithm:text``, the text in hexadecimal, base32 or base64, told by its length."""
     name, colon, text = value.partition(":")
     algorithm = name.lower().replace("-", "") if colon else "sha1"
     size = _ALGORITHMS.get(algorithm)
     if size is None:
         return None, None
-    text = (text if colon else value).strip()
+    bare = (text if colon else value).strip().rstrip("=")
     try:
-        if len(text) == 2 * size:
-            return algorithm, bytes.fromhex(text)
-        bare = text.rstrip("=").upper()
-        raw = base64.b32decode(bare + "=" * (-len(bare) % 8))
+        if len(bare) == 2 * size:
+            raw = bytes.fromhex(bare)
+        elif len(bare) == -(-size * 8 // 5):
+            raw = base64.b32decode(bare.upper() + "=" * (-len(bare) % 8))
+        else:
+            raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_" if set(bare) & {"-", "_"} else None)
     except (ValueError, binascii.Error):
         return algorithm, None
     return algorithm, raw if len(raw) == size else None

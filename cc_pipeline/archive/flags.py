@@ -34,6 +34,7 @@ HTTP_MALFORMED_LINE: Final = "http-malformed-line"
 EXTRA_CRLF: Final = "extra-crlf"
 DIGEST_MISMATCH: Final = "digest-mismatch"
 DIGEST_OF_DECHUNKED: Final = "digest-of-dechunked"
+DIGEST_OF_BLOCK: Final = "digest-of-block"
 DIGEST_UNKNOWN: Final = "digest-unknown"
 
 #: Every flag there is, with what it tells.
@@ -51,7 +52,7 @@ FLAGS: Final[dict[str, str]] = {
     ODD_DATE: "the date has an unusual form, yet it could be read",
     UNREADABLE_DATE: "the date is missing or cannot be read",
     UNUSABLE_LENGTH: "the declared length is negative; the record ends where its gzip member ends",
-    WRONG_LENGTH: "the declared length does not fit a sound gzip member; the record ends where the member ends",
+    WRONG_LENGTH: "the declared length is wrong; the record ends where its sound gzip member or the next record tells",
     MISSING_RECORD_END: "the line breaks that end a record are missing",
     BYTES_AFTER_RECORD: "bytes follow the record's declared end inside its gzip member, or before the next record",
     BYTES_AFTER_MEMBER: "the bytes handed in go on behind the record's gzip member",
@@ -64,5 +65,6 @@ FLAGS: Final[dict[str, str]] = {
     EXTRA_CRLF: "a surplus CRLF between HTTP header and payload (CC-MAIN-2018-34) was taken off the payload",
     DIGEST_MISMATCH: "the declared digest is not the payload's",
     DIGEST_OF_DECHUNKED: "the declared digest is that of the payload without its chunked coding",
+    DIGEST_OF_BLOCK: "the declared payload digest is that of the whole block, HTTP header included",
     DIGEST_UNKNOWN: "the declared digest cannot be compared (unknown algorithm or spelling)",
 }

@@ -72,3 +72,22 @@ def media_type(value: str | None) -> str | None:
     if value is None:
         return None
     return value.partition(";")[0].strip().lower() or None
+
+
+def decode_url(raw: str) -> tuple[str, bool]:
+    """A URL out of latin-1 decoded header text: (UTF-8 where the bytes are, is it odd?)."""
+    if raw.isascii():
+        return raw, not raw.isprintable() or " " in raw
+    try:
+        url = raw.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return raw, True
+    return url, " " in url
+
+
+def lost_carriage_returns(block: bytes, declared: int) -> bool:
+    """Whether ``block`` can be ``declared`` bytes of text with CR LF line ends after a conversion to LF.
+
+    What ends a record may be counted in ``block``, so a few bytes more than lines are allowed for.
+    """
+    return b"\r" not in block and 0 < declared - len(block.rstrip(b"\n")) <= block.count(b"\n") + 4

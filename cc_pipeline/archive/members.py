@@ -43,7 +43,7 @@ def inflate_member(data: bytes, source: str, offset: int, limit: int = DEFAULT_L
     try:
         content = engine.decompress(data, limit + 1)
     except DAMAGE as error:
-        raise DataFault(source, offset, f"damaged gzip member ({_cause(error)})") from None
+        raise DataFault(source, offset, f"damaged gzip member ({damage_cause(error)})") from None
     if len(content) > limit:
         raise DataFault(source, offset, f"gzip member inflates beyond {limit} bytes")
     if not engine.eof:
@@ -62,5 +62,6 @@ def describe_non_gzip(data: bytes) -> str:
     return f"not a gzip member: begins with {data[:4].hex(' ')}"
 
 
-def _cause(error: Exception) -> str:
+def damage_cause(error: Exception) -> str:
+    """What igzip says went wrong, without its error number."""
     return str(error).removeprefix("Error ").lstrip("-0123456789 ").lower() or "cannot be inflated"

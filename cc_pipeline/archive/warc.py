@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from cc_pipeline.archive import decoding, digests
 from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.dates import warc_date
-from cc_pipeline.archive.headers import first_values, header_end, media_type, split_fields
+from cc_pipeline.archive.headers import (
+    decode_url,
+    first_values,
+    header_end,
+    lost_carriage_returns,
+    media_type,
+    split_fields,
+)
 from cc_pipeline.archive.http import HttpMessage, parse_request, parse_response
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, describe_non_gzip, inflate_member
+from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
 #: Bytes a record header may have. Real ones stay under 10 KiB.
@@ -60,16 +71,67 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     return parse_record(member, source, offset)
 
 
+def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
+    """Every record of a whole WARC file (a path, bytes, or a binary stream), in order.
+
+    Compressed by record, as one gzip member, or not at all. A ``DataFault`` stands for each stretch that cannot
+    be read, and reading goes on behind it; a file without any record gives at least one. ``limit`` bounds a
+    record, and memory with it. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    """
+    for found in iter_located(stream, source, limit):
+        yield found.record if isinstance(found, StoredRecord) else found
+
+
+def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
+    """Like ``iter_records``, with the place of each record."""
+    return iter_stored(stream, source, WarcGrammar(), limit)
+
+
+class WarcGrammar:
+    """WARC for ``walk.iter_stored``."""
+
+    start = re.compile(rb"\nWARC/\d[^\n]{0,40}(?:\n|\Z)")
+    max_header = MAX_HEADER
+
+    def begins(self, data: bytes) -> bool:
+        return _VERSION.match(data, 0, 64) is not None
+
+    def parse_header(self, data: bytes, source: str, offset: int) -> WarcHeader:
+        return parse_header(data, source, offset)
+
+    def elastic(self, header: WarcHeader) -> bool:
+        return False
+
+    def lost_line_ends(self, header: WarcHeader, block: bytes) -> bool:
+        return flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length)
+
+    def build(self, header: WarcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
+        return build_record(header, block, source, odd if _ends_record(tail) else (*odd, flag.MISSING_RECORD_END))
+
+    def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
+        try:
+            header = parse_header(content, source, offset)
+        except DataFault:
+            return None
+        end = header.block_start + header.block_length
+        if end > len(content) or content[end:].strip(_BLANK):
+            return None
+        return self.build(header, content[header.block_start : end], source, (), content[end:])
+
+
 def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] = ()) -> ArchivedRecord:
     """The first record of inflated ``content``; bytes behind its end are flagged. Raises ``DataFault``."""
     header = parse_header(content, source, offset)
     end = header.block_start + header.block_length
     if end > len(content):
         there = len(content) - header.block_start
+        block = content[header.block_start :]
+        if flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length):
+            return build_record(header, block.rstrip(b"\n"), source, (*odd, flag.WRONG_LENGTH))
         raise DataFault(source, offset, f"record declares {header.block_length} bytes, {there} are there")
     tail = content[end:]
     if tail != _END:
-        if not tail.startswith(_END):
+        if not _ends_record(tail):
             odd += (flag.MISSING_RECORD_END,)
         if tail.strip(_BLANK):
             odd += (flag.BYTES_AFTER_RECORD,)
@@ -143,7 +205,7 @@ def build_record(header: WarcHeader, block: bytes, source: str, odd: tuple[str, 
             computed = digests.sha1_base32(payload)
             found.append(flag.EXTRA_CRLF)
         if claimed is not None and claimed != computed and "warc-segment-number" not in values:
-            _judge_digest(claimed, payload, computed, http_values, found)
+            _judge_digest(claimed, block, payload, computed, http_values, found)
     return ArchivedRecord(
         container="warc",
         record_type=record_type,
@@ -163,6 +225,10 @@ def build_record(header: WarcHeader, block: bytes, source: str, odd: tuple[str, 
     )
 
 
+def _ends_record(tail: bytes) -> bool:
+    return tail[:4] == _END or tail[: len(tail) - len(tail.lstrip(_BLANK))].count(b"\n") >= 2
+
+
 def _url(raw: str | None, record_type: str, found: list[str]) -> str:
     if not raw:
         if record_type not in _NO_URL:
@@ -175,17 +241,6 @@ def _url(raw: str | None, record_type: str, found: list[str]) -> str:
     if odd:
         found.append(flag.ODD_URL)
     return url
-
-
-def decode_url(raw: str) -> tuple[str, bool]:
-    """A URL out of latin-1 decoded header text: (UTF-8 where the bytes are, is it odd?)."""
-    if raw.isascii():
-        return raw, not raw.isprintable() or " " in raw
-    try:
-        url = raw.encode("latin-1").decode("utf-8")
-    except UnicodeDecodeError:
-        return raw, True
-    return url, " " in url
 
 
 def _message(record_type: str, values: dict[str, str], url: str, block: bytes) -> HttpMessage | None:
@@ -204,14 +259,20 @@ def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], sou
     return "CC-MAIN-2018-34" in source and http.get("content-length", str(len(payload) - 2)) == str(len(payload) - 2)
 
 
-def _judge_digest(claimed: str, payload: bytes, computed: str, http: dict[str, str], found: list[str]) -> None:
+def _judge_digest(
+    claimed: str, block: bytes, payload: bytes, computed: str, http: dict[str, str], found: list[str]
+) -> None:
     verdict = digests.matches(claimed, payload, computed)
     if verdict is None:
         found.append(flag.DIGEST_UNKNOWN)
     elif not verdict:
         plain = decoding.dechunked(payload) if "chunked" in http.get("transfer-encoding", "").lower() else None
-        same = plain is not None and digests.matches(claimed, plain, digests.sha1_base32(plain))
-        found.append(flag.DIGEST_OF_DECHUNKED if same else flag.DIGEST_MISMATCH)
+        if plain is not None and digests.matches(claimed, plain, digests.sha1_base32(plain)):
+            found.append(flag.DIGEST_OF_DECHUNKED)
+        elif payload is not block and digests.matches(claimed, block, digests.sha1_base32(block)):
+            found.append(flag.DIGEST_OF_BLOCK)
+        else:
+            found.append(flag.DIGEST_MISMATCH)
 
 
 def _truncated(values: dict[str, str]) -> str | None:

@@ -1,0 +1,236 @@
+"""Records one after another in uncompressed bytes: where each ends, and where to go on when that is a lie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Generic, Protocol, TypeVar
+
+from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.windows import Window
+from cc_pipeline.errors import DataFault
+
+_BLANK: Final = b"\r\n"
+_HEAD: Final = 1 << 14
+
+
+class RecordHeader(Protocol):
+    """What the walk needs to know of a record header. Bytes; a negative length means unknown."""
+
+    @property
+    def block_start(self) -> int: ...
+    @property
+    def block_length(self) -> int: ...
+
+
+HeaderT = TypeVar("HeaderT", bound=RecordHeader)
+
+
+class Grammar(Protocol[HeaderT]):
+    """One container format."""
+
+    #: Candidates for a record start: the line break before it and its first line, at most ``max_header`` bytes.
+    start: re.Pattern[bytes]
+    max_header: int
+
+    def begins(self, data: bytes) -> bool:
+        """Whether ``data`` begins with a record."""
+        ...
+
+    def parse_header(self, data: bytes, source: str, offset: int) -> HeaderT:
+        """The record header at the begin of ``data``; raises ``DataFault``."""
+        ...
+
+    def elastic(self, header: HeaderT) -> bool:
+        """Whether the header's length is only advice: the record then ends where the next one begins."""
+        ...
+
+    def lost_line_ends(self, header: HeaderT, block: bytes) -> bool:
+        """Whether ``block`` is shorter than declared because CR LF became LF on the way."""
+        ...
+
+    def build(self, header: HeaderT, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
+        """The record of a header and its block; ``tail`` are the bytes that follow, at least the line breaks."""
+        ...
+
+    def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
+        """The record of a sound gzip member, ``None`` where the member holds anything but exactly one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record and where it lies: the offset and length (bytes) of its gzip member, or of the record itself in
+    an uncompressed file. Of records that share a member, ``inner_offset`` counts bytes of its content;
+    ``length`` is ``None`` where the member is too large to be known before it is read."""
+
+    offset: int
+    length: int | None
+    inner_offset: int
+    record: ArchivedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one position gave: perhaps a record, perhaps a fault, and where to go on (-1: nowhere)."""
+
+    resume: int
+    record: ArchivedRecord | None = None
+    fault: DataFault | None = None
+    last: bool = False
+
+
+class PlainWalk(Generic[HeaderT]):
+    """Walks the records of a window.
+
+    ``member`` is the offset of the gzip member whose content this is (``None``: an uncompressed file).
+    ``partial``: the content is what could be saved of a damaged member; then only records that are certainly
+    whole are given, flagged, and the end is no fault of its own.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        grammar: Grammar[HeaderT],
+        source: str,
+        limit: int,
+        member: int | None = None,
+        partial: bool = False,
+    ) -> None:
+        self._window = window
+        self._grammar = grammar
+        self._source = source
+        self._limit = limit
+        self._member = member
+        self._partial = partial
+
+    def run(self, member_length: int | None = None) -> Iterator[StoredRecord | DataFault]:
+        """Every record, and a ``DataFault`` for every stretch that is none, in order."""
+        position = self._skip_blank(self._window.begin)
+        while position >= 0 and not self._window.at_end(position):
+            self._window.release(position)
+            step = self._step(position)
+            resume = step.resume if step.resume < 0 else self._skip_blank(step.resume)
+            if step.record is not None and self._certain(step):
+                record = step.record
+                if self._partial:
+                    record = replace(record, flags=(*record.flags, flag.DAMAGED_MEMBER))
+                if self._member is None:
+                    yield StoredRecord(position, (step.resume if resume < 0 else resume) - position, 0, record)
+                else:
+                    yield StoredRecord(self._member, member_length, position, record)
+            if step.fault is not None and not (self._partial and resume < 0):
+                yield step.fault
+            position = resume
+
+    def _certain(self, step: _Step) -> bool:
+        record = step.record
+        if not self._partial or record is None or not step.last:
+            return True
+        return record.declared_digest is not None and record.declared_digest == record.payload_digest
+
+    def _step(self, position: int) -> _Step:
+        window, grammar = self._window, self._grammar
+        try:
+            header = self._header(position)
+        except DataFault as refused:
+            return _Step(self._next_start(position + 1), fault=refused)
+        body = position + header.block_start
+        if header.block_length > self._limit:
+            return self._too_large(position, body, header.block_length)
+        end = body + header.block_length
+        tail = b"" if header.block_length < 0 else window.slice(end, _HEAD)
+        following = tail.lstrip(_BLANK)
+        short = window.seen < end
+        fits = not short and header.block_length >= 0 and (not following or self._begins(following, end, tail))
+        if not fits and grammar.elastic(header):
+            return self._elastic(position, body, header)
+        block = window.slice(body, header.block_length)
+        if fits:
+            record = grammar.build(header, block, self._source, (), tail[:8])
+            return _Step(end, record, last=not following)
+        start = self._next_start(body)
+        if short or 0 <= start < end:
+            return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
+        record = grammar.build(header, block, self._source, (flag.BYTES_AFTER_RECORD,), tail[:8])
+        stop = start if start >= 0 else window.seen
+        stray = end + len(tail) - len(following)
+        fault = self._fault(stray, f"{stop - stray} bytes that belong to no record")
+        return _Step(start, record, fault, last=start < 0)
+
+    def _begins(self, following: bytes, end: int, tail: bytes) -> bool:
+        if self._grammar.begins(following):
+            return True
+        if len(following) > _HEAD // 2 or len(tail) < _HEAD:
+            return False
+        return self._grammar.begins(self._window.slice(end, self._grammar.max_header).lstrip(_BLANK))
+
+    def _header(self, position: int) -> HeaderT:
+        where, inner = self._where(position)
+        head = self._window.slice(position, _HEAD)
+        try:
+            return self._grammar.parse_header(head, self._source, where)
+        except DataFault as first:
+            refused = first
+        if len(head) == _HEAD:
+            head = self._window.slice(position, self._grammar.max_header)
+            try:
+                return self._grammar.parse_header(head, self._source, where)
+            except DataFault as second:
+                refused = second
+        raise DataFault(refused.source, where, refused.reason + inner)
+
+    def _elastic(self, position: int, body: int, header: HeaderT) -> _Step:
+        start = self._next_start(body)
+        end = self._window.seen if start < 0 else start
+        if end - body > self._limit:
+            return _Step(start, fault=self._fault(position, f"the record is larger than {self._limit} bytes"))
+        block = self._window.slice(body, end - body)
+        odd = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
+        record = self._grammar.build(header, block.rstrip(_BLANK), self._source, odd, b"\n\n")
+        return _Step(end, record, last=start < 0)
+
+    def _too_large(self, position: int, body: int, length: int) -> _Step:
+        fault = self._fault(position, f"record declares {length} bytes, more than the bound of {self._limit}")
+        if self._window.seekable:
+            tail = self._window.peek_far(body + length, _HEAD)
+            following = tail.lstrip(_BLANK)
+            if tail and (not following or self._grammar.begins(following)):
+                self._window.jump(body + length)
+                return _Step(body + length, fault=fault)
+        return _Step(self._next_start(body), fault=fault)
+
+    def _overrun(self, position: int, header: HeaderT, there: bytes, start: int) -> _Step:
+        """The declared length runs into the next record (at ``start``) or past the end of the file. A file whose
+        line ends were converted to LF lost a byte a line: its records are given, flagged."""
+        if self._grammar.lost_line_ends(header, there):
+            record = self._grammar.build(header, there.rstrip(b"\n"), self._source, (flag.WRONG_LENGTH,), b"\n\n")
+            return _Step(start, record, last=start < 0)
+        words = "are there" if start < 0 else "lie before the next record"
+        reason = f"record declares {header.block_length} bytes, {len(there)} {words}"
+        return _Step(start, fault=self._fault(position, reason))
+
+    def _next_start(self, offset: int) -> int:
+        """The next record start at or behind ``offset``, -1 if none. It stands at the begin of a line."""
+        grammar = self._grammar
+        at = self._window.search(grammar.start, offset - 1, grammar.max_header, lambda line: grammar.begins(line[1:]))
+        return at + 1 if at >= 0 else -1
+
+    def _skip_blank(self, position: int) -> int:
+        while True:
+            piece = self._window.slice(position, 64)
+            bare = piece.lstrip(_BLANK)
+            position += len(piece) - len(bare)
+            if bare or not piece:
+                return position
+
+    def _where(self, position: int) -> tuple[int, str]:
+        if self._member is None:
+            return position, ""
+        return self._member, f", {position} bytes into the gzip member" if position else ""
+
+    def _fault(self, position: int, reason: str) -> DataFault:
+        where, inner = self._where(position)
+        return DataFault(self._source, where, reason + inner)

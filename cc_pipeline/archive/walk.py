@@ -1,0 +1,154 @@
+"""Walking whole files: compressed by member, as one member, or not at all; and going on behind damage."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cc_pipeline.archive.inflating import BadMember, LargeMember, MemberReader, inflate_at, salvage
+from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, InflatedMember
+from cc_pipeline.archive.plainwalk import Grammar, HeaderT, PlainWalk, StoredRecord
+from cc_pipeline.archive.windows import ByteSource, Window, open_window
+from cc_pipeline.errors import DataFault
+
+_MAGIC: Final = re.compile(re.escape(GZIP_MAGIC))
+_BLANK: Final = b"\r\n"
+_PROBE: Final = 1 << 16
+#: Bytes that may be inflated or examined in vain in one file before the rest of it is given up.
+_VAIN_WORK: Final = 4 << 30
+
+
+class _Search:
+    """Looks for the next member behind damage, and keeps count of what that costs."""
+
+    def __init__(self, window: Window, promising: Callable[[int], bool]) -> None:
+        self._window = window
+        self._promising = promising
+        self.vain = 0
+
+    def after(self, offset: int) -> int:
+        """The offset of the next promising member at or behind ``offset``, -1 if there is none."""
+        at = offset
+        while self.vain < _VAIN_WORK:
+            at = self._window.search(_MAGIC, at, len(GZIP_MAGIC), lambda _: True)
+            if at < 0 or self._promising(at):
+                return at
+            at += 1
+        return -1
+
+    @property
+    def given_up(self) -> bool:
+        return self.vain >= _VAIN_WORK
+
+
+def iter_members(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[InflatedMember | DataFault]:
+    """Every gzip member of a file in order, empty ones too, and a ``DataFault`` for each stretch that is none.
+
+    Behind damage it goes on at the next place that inflates. A member of more than ``limit`` bytes is a fault,
+    and passed over. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    """
+    with open_window(stream) as window:
+
+        def promising(at: int) -> bool:
+            outcome = inflate_at(window, at, limit)
+            if isinstance(outcome, BadMember):
+                search.vain += outcome.examined + 64
+            return not isinstance(outcome, BadMember)
+
+        search = _Search(window, promising)
+        position = window.begin
+        while position >= 0 and not window.at_end(position):
+            window.release(position)
+            outcome = inflate_at(window, position, limit)
+            if isinstance(outcome, InflatedMember):
+                yield outcome
+                position += outcome.consumed
+            elif isinstance(outcome, LargeMember):
+                yield DataFault(source, position, f"gzip member inflates beyond {limit} bytes")
+                reader = MemberReader(window, position)
+                while reader.read(_PROBE) and reader.inflated < _VAIN_WORK:
+                    pass
+                position = reader.position if reader.ended else search.after(reader.position)
+            else:
+                yield DataFault(source, position, outcome.reason)
+                search.vain += outcome.examined
+                position = search.after(position + 1)
+        if search.given_up:
+            yield DataFault(source, None, "too much damage, the rest was not read")
+
+
+def iter_stored(
+    stream: ByteSource, source: str, grammar: Grammar[HeaderT], limit: int = DEFAULT_LIMIT
+) -> Iterator[StoredRecord | DataFault]:
+    """Every record of a file with its place, and a ``DataFault`` for each stretch that is none.
+
+    Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    """
+    with open_window(stream) as window:
+        head = window.slice(window.begin, _PROBE)
+        if head[:2] == GZIP_MAGIC[:2]:
+            yield from _compressed(window, source, grammar, limit)
+        elif head.strip(_BLANK):
+            yield from PlainWalk(window, grammar, source, limit).run()
+        else:
+            yield DataFault(
+                source, window.begin, "no record: nothing but line breaks" if head else "no record: no bytes"
+            )
+
+
+def _compressed(
+    window: Window, source: str, grammar: Grammar[HeaderT], limit: int
+) -> Iterator[StoredRecord | DataFault]:
+    def promising(at: int) -> bool:
+        content = salvage(window, at, _PROBE)
+        search.vain += len(content) + 64
+        return grammar.begins(content.lstrip(_BLANK))
+
+    search = _Search(window, promising)
+    position = window.begin
+    found = False
+    while position >= 0 and not window.at_end(position):
+        window.release(position)
+        outcome = inflate_at(window, position, limit)
+        if isinstance(outcome, InflatedMember):
+            found = found or bool(outcome.content)
+            yield from _of_member(outcome, source, grammar, limit)
+            position += outcome.consumed
+            continue
+        found = True
+        if isinstance(outcome, LargeMember):
+            reader = MemberReader(window, position)
+            yield from PlainWalk(Window(reader), grammar, source, limit, position).run()
+            if reader.fault is not None:
+                yield DataFault(source, position, reader.fault)
+            position = reader.position if reader.ended else search.after(reader.position)
+            continue
+        content = salvage(window, position, limit)
+        if grammar.begins(content.lstrip(_BLANK)):
+            rest = PlainWalk(Window(io.BytesIO(content)), grammar, source, limit, position, partial=True)
+            yield from rest.run()
+        yield DataFault(source, position, outcome.reason)
+        search.vain += outcome.examined + len(content)
+        position = search.after(position + 1)
+    if search.given_up:
+        yield DataFault(source, None, "too much damage, the rest was not read")
+    if not found:
+        yield DataFault(source, window.begin, "no record: all gzip members are empty")
+
+
+def _of_member(
+    member: InflatedMember, source: str, grammar: Grammar[HeaderT], limit: int
+) -> Iterator[StoredRecord | DataFault]:
+    if not member.content:
+        return
+    try:
+        record = grammar.single(member.content, source, member.offset)
+    except DataFault as fault:
+        yield fault
+        return
+    if record is not None:
+        yield StoredRecord(member.offset, member.consumed, 0, record)
+        return
+    yield from PlainWalk(Window(io.BytesIO(member.content)), grammar, source, limit, member.offset).run(member.consumed)
