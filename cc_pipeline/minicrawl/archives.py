@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+from cc_pipeline.commoncrawl.btree_keys import btree_key
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.commoncrawl.targets import btree_key
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.arc_records import arc_record, file_description
 from cc_pipeline.minicrawl.exchange import Exchange

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -110,7 +111,7 @@ def _parts(spec: MiniCrawlSpec, crawl: CrawlSpec, rows: list[Capture], subset: s
 
 def _chunks(rows: list[Capture], count: int) -> list[list[Capture]]:
     bounds = [len(rows) * index // count for index in range(count + 1)]
-    return [rows[low:high] for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [rows[low:high] for low, high in pairwise(bounds)]
 
 
 def _alternate(first: list[Capture], second: list[Capture]) -> list[Capture]:

@@ -30,7 +30,7 @@ def html_page(
 ) -> HtmlPage:
     """A page in one of the language's charsets. ``link`` gives the URL of some other page for any number."""
     charset = language.charsets[0] if rng.random() < 0.7 else rng.choice(language.charsets)
-    declared_in = rng.choice(DECLARATIONS if charset == "utf-8" else DECLARATIONS[:4] + ("none",))
+    declared_in = rng.choice(DECLARATIONS if charset == "utf-8" else (*DECLARATIONS[:4], "none"))
     title = f"{language.headline(rng)} & {rng.randrange(1000)}"
     if rng.random() < 0.04:
         return _frameset(title, charset, declared_in, language, link)
@@ -127,7 +127,7 @@ def _body(rng: Random, url: str, title: str, count: int, language: Language, lin
 _EXTRAS = (
     '<img src="img/{a}.png" alt="picture {a}" width=100 height="50"><img srcset="/i/{a}@2x.webp 2x" src=/i/{a}.webp>',
     '<iframe src="{far}" width="300"></iframe>',
-    '<img src="/map.gif" usemap="#m"><map name="m"><area shape="rect" coords="0,0,9,9" href="/region/{a}" alt="R"></map>',
+    '<img src="/map.gif" usemap="#m"><map name="m"><area shape="rect" coords="0,0,9,9" href="/region/{a}"></map>',
     "<table border=1><tr><td>{a}<td><A HREF=relative/{a}.html>Cell</A></table>",
     '<form action="/search"><input name="q" value="{a}"></form><a href="?page={a}">next</a><a href="">self</a>',
     '<video src="/v/{a}.mp4" poster="/v/{a}.jpg"></video><a href=" {far} ">spaced</a><a href="//example.net/x">net</a>',

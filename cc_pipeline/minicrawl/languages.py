@@ -39,8 +39,8 @@ LANGUAGES: dict[str, Language] = {
     for language in (
         Language(
             "eng", "en-GB", "ENGLISH", ("utf-8", "iso-8859-1", "windows-1252", "ascii"),
-            ("The harbour master", "Our oldest orchard", "A quiet street market", "The town library", "Every second lamp",
-             "The night train", "Her small workshop", "This year's harvest"),
+            ("The harbour master", "Our oldest orchard", "A quiet street market", "The town library",
+             "Every second lamp", "The night train", "Her small workshop", "This year's harvest"),
             ("opens its doors again", "was painted bright green", "has lost a wooden wheel", "keeps the old maps dry",
              "waits for the first snow", "sells more apples than bread", "answers letters from abroad"),
             ("before the bells ring at noon", "although nobody had asked for it", "because the river rose last week",
@@ -48,8 +48,8 @@ LANGUAGES: dict[str, Language] = {
         ),
         Language(
             "deu", "de", "GERMAN", ("utf-8", "iso-8859-1", "windows-1252"),
-            ("Der Hafenmeister", "Die älteste Mühle", "Unser Wochenmarkt", "Das Rathaus am Fluss", "Eine größere Werkstatt",
-             "Der Nachtzug", "Die Stadtbücherei"),
+            ("Der Hafenmeister", "Die älteste Mühle", "Unser Wochenmarkt", "Das Rathaus am Fluss",
+             "Eine größere Werkstatt", "Der Nachtzug", "Die Stadtbücherei"),
             ("öffnet heute wieder seine Türen", "wurde im Frühling grün gestrichen", "verkauft mehr Äpfel als Brot",
              "wartet geduldig auf den ersten Schnee", "beantwortet alle Briefe aus Übersee"),
             ("bevor mittags die Glocken läuten", "obwohl niemand darum gebeten hatte", "weil das Wasser gestiegen ist",
@@ -75,7 +75,8 @@ LANGUAGES: dict[str, Language] = {
         ),
         Language(
             "por", "pt-BR", "PORTUGUESE", ("utf-8", "iso-8859-1"),
-            ("O capitão do porto", "A biblioteca da cidade", "O nosso mercado", "O trem da noite", "Uma oficina antiga"),
+            ("O capitão do porto", "A biblioteca da cidade", "O nosso mercado", "O trem da noite",
+             "Uma oficina antiga"),
             ("abre as portas outra vez", "foi pintada de verde no verão", "vende mais maçãs do que pão",
              "espera a primeira geada", "responde às cartas do exterior"),
             ("antes que os sinos toquem ao meio-dia", "embora ninguém tenha pedido", "porque o rio subiu ontem",
@@ -93,7 +94,8 @@ LANGUAGES: dict[str, Language] = {
             "jpn", "ja", "Japanese", ("shift_jis", "utf-8", "euc-jp"),
             ("港の管理人は", "町の図書館は", "日曜日の市場は", "夜の列車は", "古い工房は"),
             ("もう一度扉を開き", "春に緑色に塗られ", "パンよりも多くのりんごを売り", "初雪を待ちながら"),
-            ("正午の鐘を聞いています", "近所の人々を招いています", "川の水位を見守っています", "手紙に返事を書いています"),
+            ("正午の鐘を聞いています", "近所の人々を招いています", "川の水位を見守っています",
+             "手紙に返事を書いています"),
             stop="。", space="",
         ),
         Language(

@@ -48,7 +48,7 @@ class _Answer:
 
 
 class Servers:
-    """Answers the visits of one crawl. Bodies depend on seed and URL; about two in five stay the same in every crawl."""
+    """Answers the visits of one crawl. Bodies depend on seed and URL; two in five are the same in every crawl."""
 
     def __init__(self, spec: MiniCrawlSpec, crawl: CrawlSpec) -> None:
         self.spec = spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from cc_pipeline.errors import UserInputError
@@ -38,9 +38,9 @@ class CrawlSpec:
 
     ``coverage`` is the share of all pages that this crawl visits. ``parts`` is the number of Parquet files of
     subset ``warc`` (the other subsets have one each), ``row_group_rows`` the rows in each row group, ``page_rows``
-    the most rows in a Parquet page. ``zipnum_lines`` are lines in one gzip member. ``extra_columns`` names text columns that no
-    reader knows yet; they also become keys of the CDXJ lines. ``record_ids`` adds the column ``warc_record_id``
-    of 2026. ``protocols`` repeats ``WARC-Protocol`` in response records. A crawl without data is listed in
+    the most rows in a Parquet page. ``zipnum_lines`` are lines in one gzip member. ``extra_columns`` names text
+    columns that no reader knows yet; they also become keys of the CDXJ lines. ``record_ids`` adds the column
+    ``warc_record_id`` of 2026. ``protocols`` repeats ``WARC-Protocol`` in response records. A crawl without data is listed in
     collinfo.json and has nothing else.
     """
 
@@ -145,21 +145,21 @@ def spec_for(pages: int, *, seed: int = DEMO.seed, crawls: tuple[str, ...] | Non
     """
     ids = crawls if crawls is not None else tuple(crawl.id for crawl in DEMO.crawls if crawl.has_data)
     files = max(1, pages // 4000)
-    shape = {
-        "segments": max(1, min(4, pages // 300)),
-        "files_per_segment": max(1, files // 4),
-        "parts": max(2, min(12, pages // 500)),
-        "row_group_rows": max(20, min(20_000, pages // 24)),
-        "page_rows": max(10, min(1000, pages // 150)),
-        "zipnum_shards": max(1, min(8, pages // 2000)),
-        "zipnum_lines": max(20, min(3000, pages // 20)),
-    }
+    shape = CrawlSpec(
+        ids[0] if ids else "CC-MAIN-2012",
+        segments=max(1, min(4, pages // 300)),
+        files_per_segment=max(1, files // 4),
+        parts=max(2, min(12, pages // 500)),
+        row_group_rows=max(20, min(20_000, pages // 24)),
+        page_rows=max(10, min(1000, pages // 150)),
+        zipnum_shards=max(1, min(8, pages // 2000)),
+        zipnum_lines=max(20, min(3000, pages // 20)),
+    )
     return MiniCrawlSpec(
         seed=seed,
         pages=pages,
         sites=max(1, min(pages, 10 + pages // 60)),
         crawls=tuple(
-            CrawlSpec(name, **shape, protocols=name >= "CC-MAIN-2024", record_ids=name >= "CC-MAIN-2026")
-            for name in ids
+            replace(shape, id=name, protocols=name >= "CC-MAIN-2024", record_ids=name >= "CC-MAIN-2026") for name in ids
         ),
     )

@@ -57,7 +57,7 @@ SEGMENT_SPAN = timedelta(hours=3)
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One fetch to come. ``page`` is the page's number in its site, -1 for robots.txt; ``repeat`` counts earlier visits."""
+    """One fetch to come. ``page`` is its number in the site, -1 for robots.txt; ``repeat`` counts earlier visits."""
 
     place: Site
     page: int

@@ -116,8 +116,8 @@ def metadata_record(
 def _stored_headers(crawl: CrawlSpec, exchange: Exchange) -> Headers:
     """The server's headers as each era of Common Crawl keeps them.
 
-    Since CC-MAIN-2018-34 those about encodings get a prefix and Content-Length tells the stored body; from 2016 they were
-    dropped; before, they were kept although the body was stored decoded.
+    Since CC-MAIN-2018-34 those about encodings get a prefix and Content-Length tells the stored body; from 2016
+    they were dropped; before, they were kept although the body was stored decoded.
     """
     wire: list[tuple[str, str]] = []
     if exchange.chunked:
