@@ -2,10 +2,11 @@
 SHELL := /bin/bash
 VENV  := .venv/bin
 
-.PHONY: demo test setup dev lint types imports fmt lock check clean help $(addprefix bench-,main catalog locators records documents operate engine)
+.DEFAULT_GOAL := help
+.PHONY: demo test setup dev lint types imports fmt lock check clean help
 
 help:            ## what can be made
-	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s: -l2
 
 setup:           ## .venv with the locked set, nothing else
 	@.ci/setup
@@ -37,7 +38,7 @@ check: lint types imports test ## all that CI runs
 lock:            ## solve the dependencies again
 	.ci/lock
 
-bench-%: setup   ## ours and the rival in one run: main catalog locators records documents operate engine
+bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents
 	$(VENV)/python -m benchmarks.bench_$*
 
 clean:           ## forget the demo's state (keeps .venv)

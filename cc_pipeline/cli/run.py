@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +15,11 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.screen import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.targets import Target, parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction import progress, watch_list
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-
-_DEMO_SEED = 20_240_522
 
 
 def run(
@@ -56,16 +54,22 @@ def demo(
 
     Nothing leaves this machine: the source is a small generated bucket in the home.
     """
-    from cc_pipeline.minicrawl.demo import DEMO_TARGETS, demo_bucket
+    from cc_pipeline.minicrawl.generate import ensure
+    from cc_pipeline.minicrawl.spec import DEMO, spec_for
 
     where = Path(home or os.environ.get("CC_PIPELINE_HOME") or "data").expanduser().resolve()
+    where.mkdir(parents=True, exist_ok=True)
     console.print("[bold]1 of 3[/] a mini crawl, generated here")
+    root = where / "minicrawl"
     with progress_bars():
-        bucket = demo_bucket(where / "minicrawl", _DEMO_SEED, pages)
-    settings = load_settings({**os.environ, "CC_PIPELINE_SOURCE": ""}, source=str(bucket.root), home=str(where))
-    console.print(f"      {bucket.captures:,} captures in {', '.join(bucket.crawls)}")
+        truth = ensure(root, DEMO if pages is None else spec_for(pages), _generated)
+    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
+    console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
+    settings = load_settings(source=str(root), home=str(where))
+    targets = [parse_target(domain) for domain in truth.domains()]
+    watch_list.add(settings.watch_list_path, targets)
     console.print("[bold]2 of 3[/] the whole graph, materialized through Dagster")
-    materialize(settings, bucket.crawls, [parse_target(text) for text in DEMO_TARGETS])
+    materialize(settings, crawls, targets)
     console.print("[bold]3 of 3[/] what it found")
     _what_was_found(settings)
     shown = _shown(settings.published_path)
@@ -76,6 +80,10 @@ def demo(
         f"\nThe same file from Python:        [bold]duckdb.connect('{shown}', read_only=True)[/]",
         highlight=False,
     )
+
+
+def _generated(crawl: str, done: int, total: int) -> None:
+    progress.report(crawl, done, total)
 
 
 def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
