@@ -26,6 +26,8 @@ _ORDINARY = re.compile(
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _WWW = re.compile(r"^www[0-9]*\.")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_BLANK = " \t\r\n\f\v"
+_DROPPED = {9: None, 10: None, 13: None}  # tabs and line ends, anywhere in a URL
 _MAX_IDN_HOST = 512  # longer than any host name can be; keeps the IDNA codec away from hostile input
 
 # ASP.NET puts session ids into a path segment of their own, before the page.
@@ -109,29 +111,52 @@ def split_authority(authority: str) -> tuple[str, str]:
     return host, port
 
 
+def resolved_parts(url: str) -> tuple[str, str, str | None] | None:
+    """The key's part before ``)``, the resolved path with its closing slash, the query in its own order.
+
+    This is a key before session ids and the closing slash are cut and parameters sorted: what a URL prefix can be
+    compared with. ``None`` for text that names no host.
+    """
+    text = (url if url.isascii() else _as_byte_text(url)).strip(_BLANK).translate(_DROPPED)
+    return _parts(text)
+
+
 def _careful_key(url: str) -> str:
     """The key of any URL, given as ASCII or as latin-1 text of its bytes."""
-    text = url.strip(" \t\r\n\f\v").translate({9: None, 10: None, 13: None})
+    text = url.strip(_BLANK).translate(_DROPPED)
     if not text:
         return "-"
     if text.startswith(("filedesc", "warcinfo")):
-        return text
+        return text if text.isascii() else escape(text, keep="%#")
+    parts = _parts(text)
+    if parts is None:
+        return escape(text, keep="%#")
+    authority, path, query = parts
+    if ".aspx" in path:
+        for pattern in _PATH_SESSIONS:
+            match = pattern.fullmatch(path)
+            if match:
+                path = match[1] + match[2]
+    if path.endswith("/") and len(path) > 1:
+        path = path[:-1]
+    query = _sorted_query(query) if query else ""
+    return f"{authority}){path}?{query}" if query else f"{authority}){path}"
+
+
+def _parts(text: str) -> tuple[str, str, str | None] | None:
     scheme, rest = _split_scheme(text)
     if rest is None:
-        return escape(text, keep="%#")
+        return None
     rest = rest.partition("#")[0]
     cut = re.search(r"[/?]", rest)
     authority, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
-    host, port = split_authority(authority)
-    host = _host_of_bytes(host)
+    raw_host, port = split_authority(authority)
+    host = _host_of_bytes(raw_host)
     if not host:
-        return escape(text, keep="%#")
-    key = reverse_labels(_WWW.sub("", host, count=1))
-    port = _port_suffix(scheme, port)
-    path, _, query = tail.partition("?")
-    path = _canonical_path(path)
-    query = _sorted_query(escape(unescape_fully(query)).lower()) if query else ""
-    return f"{key}{port}){path}?{query}" if query else f"{key}{port}){path}"
+        return None
+    key = reverse_labels(_WWW.sub("", host, count=1)) + _port_suffix(scheme, port)
+    path, mark, query = tail.partition("?")
+    return key, _resolved_path(path), escape(unescape_fully(query)).lower() if mark else None
 
 
 def _split_scheme(text: str) -> tuple[str, str | None]:
@@ -155,21 +180,18 @@ def _port_suffix(scheme: str, port: str) -> str:
     return f":{escape(port.lower())}" if port else ""
 
 
-def _canonical_path(path: str) -> str:
-    """Dot segments and repeated slashes resolved, escapes written anew, session ids and a last slash cut."""
+def _resolved_path(path: str) -> str:
+    """Dot segments and repeated slashes resolved, escapes written anew, lower case; a closing slash stays."""
+    raw = unescape_fully(path.removeprefix("/")).split("/")
     segments: list[str] = []
-    for segment in unescape_fully(path.removeprefix("/")).split("/"):
+    for segment in raw:
         if segment == ".." and segments:
             segments.pop()  # also an empty segment: ``/a//../b`` is ``/a/b``
         elif segment != ".":
             segments.append(segment)  # also a first ``..``, which has nothing to climb out of
-    result = escape("/" + "/".join(filter(None, segments))).lower()
-    if ".aspx" in result:
-        for pattern in _PATH_SESSIONS:
-            match = pattern.fullmatch(result)
-            if match:
-                result = match[1] + match[2]
-    return result
+    kept = [segment for segment in segments if segment]
+    closing = "/" if kept and raw[-1] in ("", ".", "..") and kept[-1] != ".." else ""
+    return escape("/" + "/".join(kept) + closing).lower()
 
 
 def _sorted_query(query: str) -> str:

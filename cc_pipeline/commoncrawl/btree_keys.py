@@ -1,0 +1,83 @@
+"""Keys of the 2012 URL index: ``http://www.example.com:81/a?b`` is ``com.example.www/a?b:81:http``.
+
+Source: the published index (``projects/url-index/url-index.1356128792``) and the code that wrote it. The part of the
+authority before its first colon is reversed by dots, the rest of it stands behind the path, the scheme comes last.
+Unlike SURT keys these keep ``www``, case and parameter order.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
+_SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
+_PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
+_LOGIN_AT_END = re.compile(r"([^/?]*)([/?].*?):([^/?:]*@[^/?]*)", re.DOTALL)
+_REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
+
+
+def reverse_dots(host: str) -> str:
+    """``www.example.com`` as ``com.example.www``; its own inverse."""
+    return ".".join(reversed(host.split(".")))
+
+
+def btree_key(url: str) -> bytes:
+    """The key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
+
+    Never raises; bytes are UTF-8 with ``surrogateescape``, and a NUL, which ends keys, is written ``%00``.
+    """
+    match = _PARTS.fullmatch(url.partition("#")[0]) if "://" in url or url[:5].lower() == "http:" else None
+    if match is None:
+        match = _PARTS.fullmatch("http://" + url.partition("#")[0].lstrip("/"))
+    assert match is not None, "the pattern accepts everything after http://"
+    scheme, authority, tail = match.groups()
+    host, colon, rest = authority.partition(":")
+    if not tail.startswith("/"):
+        tail = "/" + tail
+    key = f"{reverse_dots(host)}{tail}{colon if rest else ''}{rest}:{scheme.lower()}"
+    return key.replace("\0", "%00").encode("utf-8", "surrogatepass" if _has_odd_surrogates(key) else "surrogateescape")
+
+
+def url_of_btree_key(key: bytes) -> str:
+    """The URL that ``key`` was made from; ``btree_key`` of it is ``key`` again.
+
+    ``…/a:8080:http`` is read as port 8080, although a path may end like that; ``…/page:12:http`` is read as a path.
+    What stands behind the path with an ``@`` is a login (``http://user:password@host/``) only where the key does not
+    begin with a real host name.
+    """
+    text = key.decode("utf-8", "surrogateescape")
+    match = _SCHEME_AT_END.fullmatch(text)
+    body, scheme = (match[1], match[2]) if match else (text, "http")
+    head = re.split(r"[/?]", body, maxsplit=1)[0]
+    rest = ""
+    if not _REAL_HOST.fullmatch(head) and (login := _LOGIN_AT_END.fullmatch(body)):
+        body, rest = login[1] + login[2], login[3]
+    elif (port := _PORT_AT_END.fullmatch(body)) and _is_port(head, port[1], int(port[2])):
+        body, rest = port[1], port[2]
+    tail = body[len(head) :]
+    return f"{scheme}://{reverse_dots(head)}{':' + rest if rest else ''}{tail}"
+
+
+def host_prefixes(host: str) -> tuple[str, ...]:
+    """Prefixes of the keys of exactly this host, whatever the port."""
+    shown_host = f"[{host}]" if ":" in host else host
+    key = btree_key(f"http://{shown_host}/").decode("utf-8", "surrogateescape")
+    return (key[: key.index("/") + 1],)
+
+
+def domain_prefixes(domain: str) -> tuple[str, ...]:
+    """Prefixes of the keys of a domain and of all hosts under it. ``.`` and ``/`` are neighbours in ASCII, so the
+    two prefixes are one stretch of the index."""
+    reversed_domain = reverse_dots(domain)
+    return (reversed_domain + ".", reversed_domain + "/")
+
+
+def _is_port(head: str, before: str, number: int) -> bool:
+    if "/" not in before or not 1 <= number <= 65535:
+        return False
+    # Sites that name their page numbers (/view/page:12) outnumber names with ports below 80.
+    return number >= 80 or head[:1].isdigit() or not before.rsplit("/", 1)[-1].isalpha()
+
+
+def _has_odd_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff" for character in text)

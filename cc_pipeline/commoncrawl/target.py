@@ -1,0 +1,181 @@
+"""The value a look-up is about. ``targets.parse_target`` makes it from text."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from cc_pipeline.commoncrawl.btree_keys import btree_key, domain_prefixes, host_prefixes
+from cc_pipeline.commoncrawl.hostnames import Place, plain_host
+from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.surt import resolved_parts, split_authority, surt_key
+from cc_pipeline.commoncrawl.target_ranges import merge_ranges
+
+#: Goes into ``Target.version``: raised when a kind comes to mean something else.
+RULES = 1
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SENTENCES = {
+    "domain": "{value} and all hosts under it",
+    "host": "the host {value} alone",
+    "url": "the page {value}, whatever its scheme, www, case and parameter order",
+    "prefix": "all URLs that start with {value}, whatever their scheme, www and case",
+    "tld": "all hosts under the top-level domain .{value}",
+    "suffix": "{value} and all hosts under it",
+    "rev": "all URLs whose reversed host and path start with {value}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing to look up.
+
+    ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set; ``value`` its definition without the kind,
+    in normal form; ``slug`` its partition key. ``ranges`` are the SURT keys it can have (sorted, disjoint); a capture
+    in them belongs to the target only if ``matches`` says so. ``members`` are the targets of a set, ``place`` the host
+    and port of the kinds that have one.
+    """
+
+    kind: str
+    value: str
+    slug: str
+    ranges: tuple[KeyRange, ...]
+    members: tuple[Target, ...] = ()
+    place: Place | None = None
+
+    @property
+    def definition(self) -> str:
+        """The text that ``parse_target`` makes this very target from; a line of the watch list."""
+        if self.kind == "domain":
+            return self.value
+        if self.kind == "set" and self.slug.startswith("set-"):
+            return f"set:{self.value} = " + ", ".join(member.definition for member in self.members)
+        if self.kind == "set":
+            return "rev:" + ", ".join(member.value for member in self.members)
+        return f"{self.kind}:{self.value}"
+
+    @property
+    def version(self) -> str:
+        """Short hash of the definition and of the rules of this module; a set's slug stays when its members change."""
+        return hashlib.sha256(f"{RULES}\n{self.definition}".encode()).hexdigest()[:12]
+
+    def describe(self) -> str:
+        """One sentence for a person."""
+        if self.kind == "set":
+            return f"{len(self.members)} targets: " + "; ".join(member.describe() for member in self.members)
+        sentence = _SENTENCES[self.kind].format(value=self.value)
+        return f"the IP address {self.value}" if self.place and self.place.is_ip else sentence
+
+    def matches(self, url: str, host: str | None = None) -> bool:
+        """Whether a capture of ``url`` is meant. ``host`` is its ``url_host_name``; taken from the URL if not given.
+
+        ``host`` may be in the form of any year (raw international names, escapes, upper case, a closing dot).
+        """
+        if self.kind == "set":
+            return any(member.matches(url, host) for member in self.members)
+        if self.kind == "url":
+            return surt_key(url).encode("ascii") == self.ranges[0].start
+        if self.kind == "prefix":
+            return _starts_with(url, self.value)
+        if self.kind == "rev":
+            return reversed_url(url, host).startswith(self.value)
+        assert self.place is not None, "all other kinds have a host"
+        name = plain_host(host if host else host_of(url))
+        wanted = self.place.host
+        if name != wanted and (self.kind == "host" or self.place.is_ip or not name.endswith("." + wanted)):
+            return False
+        return self.place.port is None or port_of(url) == self.place.port
+
+    def btree_prefixes(self) -> tuple[bytes, ...]:
+        """Key prefixes to search in a 2012 B-tree, most likely first; ``matches`` decides about what they find.
+
+        These trees keep ``www`` and case, so a ``url:`` or ``prefix:`` target is searched as typed, in lower case and
+        in the form of its SURT key, with and without ``www``; other spellings of the same page are not found.
+        """
+        if self.kind == "set":
+            return tuple(dict.fromkeys(prefix for member in self.members for prefix in member.btree_prefixes()))
+        if self.kind == "rev":
+            prefixes: tuple[str, ...] = (self.value,)
+        elif self.kind in ("url", "prefix"):
+            prefixes = _spellings(self.value, whole=self.kind == "url")
+        else:
+            assert self.place is not None, "all other kinds have a host"
+            alone = self.kind == "host" or self.place.is_ip
+            prefixes = host_prefixes(self.place.host) if alone else domain_prefixes(self.place.host)
+        return tuple(dict.fromkeys(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes))
+
+    def btree_ranges(self) -> tuple[KeyRange, ...]:
+        """The same as ``btree_prefixes`` as sorted ranges; a domain's two prefixes are one of them."""
+        return merge_ranges(prefix_range(prefix) for prefix in self.btree_prefixes())
+
+
+def host_of(url: str) -> str:
+    """The host as written in ``url``, without port and login; empty where there is none."""
+    return split_authority(_authority(url))[0]
+
+
+def port_of(url: str) -> int | None:
+    """The port a fetch of ``url`` goes to; ``None`` where it cannot be told."""
+    written = split_authority(_authority(url))[1]
+    if not written:
+        return _DEFAULT_PORTS.get(url.partition(":")[0].lower())
+    return int(written) if written.isascii() and written.isdigit() and len(written) <= 5 else None
+
+
+def reversed_url(url: str, host: str | None = None) -> str:
+    """``com.nytimes.www/a?b``: reversed host, path and query as the 2012 index has them, without port and scheme."""
+    name = plain_host(host if host else host_of(url))
+    rest = url.partition("#")[0].partition("://")[2]
+    cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
+    tail = rest[cut:]
+    labels = name if ":" in name else ".".join(reversed(name.split(".")))
+    return labels + (tail if tail.startswith("/") else "/" + tail)
+
+
+def _authority(url: str) -> str:
+    rest = url.partition("://")[2]
+    for mark in "/?#":
+        rest = rest.partition(mark)[0]
+    return rest
+
+
+@lru_cache(maxsize=4096)
+def _prefix_parts(value: str) -> tuple[str, str, str | None] | None:
+    return resolved_parts(value)
+
+
+def _starts_with(url: str, prefix: str) -> bool:
+    found, wanted = resolved_parts(url), _prefix_parts(prefix)
+    if found is None or wanted is None or found[0] != wanted[0]:
+        return False
+    if wanted[2] is None:
+        return found[1].startswith(wanted[1])
+    return found[1] == wanted[1] and (found[2] or "").startswith(wanted[2])
+
+
+def _spellings(url: str, whole: bool) -> tuple[str, ...]:
+    """Ways in which pages of ``url`` may stand in a B-tree: key prefixes, complete up to the port if ``whole``."""
+    parts = urlsplit(url)
+    host, _ = split_authority(parts.netloc)
+    label, _, above = host.partition(".")
+    other = above if label.startswith("www") and label[3:].isdigit() | (label == "www") else f"www.{host}"
+    typed = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    canonical = surt_key(url).partition(")")[2] if whole else typed
+    tails = [typed, typed.lower(), canonical]
+    if whole:
+        tails = [spelling for tail in tails for spelling in _with_and_without_slash(tail)]
+    found = []
+    for name in (host, other):
+        head = host_prefixes(name)[0].removesuffix("/") if name else ""
+        found += [head + tail for tail in tails if head]
+    return tuple(dict.fromkeys(found))
+
+
+def _with_and_without_slash(tail: str) -> tuple[str, ...]:
+    path, mark, query = tail.partition("?")
+    bare = path.rstrip("/")
+    query = mark + query
+    ways = (path, bare + "/", bare) if bare else ("/",)
+    return tuple(dict.fromkeys(f"{way}{query}:" for way in ways))
