@@ -72,7 +72,7 @@ class LocalStore:
     async def head(self, key: str) -> Answer:
         return self.head_now(key)
 
-    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
+    def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         """Writes beside the place and renames (or links, when it must not exist yet), so no half object shows."""
         target = self.path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -98,9 +98,16 @@ class LocalStore:
         sync_folder(target.parent)
         return Answer(200, {"etag": _etag(os.stat(target))}, b"")
 
-    async def delete(self, key: str) -> Answer:
+    def delete_now(self, key: str) -> Answer:
+        """The same as ``delete``, without an event loop."""
         self.path(key).unlink(missing_ok=True)
         return Answer(204, {}, b"")
+
+    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
+        return self.put_now(key, data, only_if_absent=only_if_absent)
+
+    async def delete(self, key: str) -> Answer:
+        return self.delete_now(key)
 
     def listing_now(self, prefix: str) -> Iterator[Listed]:
         """Files whose key starts with ``prefix``, in key order within each folder."""

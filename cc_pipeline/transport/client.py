@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from cc_pipeline.stores.answer import Answer, Span
+from cc_pipeline.stores.answer import Answer, Listed, Span
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3 import S3Options
@@ -29,6 +29,7 @@ from cc_pipeline.transport.retry import RetryPolicy
 from cc_pipeline.transport.stream import Stream
 
 _WHOLE_LIMIT = 64 << 20
+_PRECONDITION_FAILED = 412
 #: Bytes of answers under way or not yet taken by the caller of ``read_many``.
 _MEMORY_BOUND = 256 << 20
 
@@ -117,6 +118,37 @@ class Transport:
         """Whether there is an object under this key. Raises ``RangeFault`` when that cannot be told."""
         return self.head(key) is not None
 
+    def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
+        """Writes an object whole or not at all, in a place we own; ``False`` when it was to be new and is there.
+
+        Raises ``RangeFault`` or ``EnvironmentFault``.
+        """
+        if self._local is not None:
+            answer = self._local.put_now(key, data, only_if_absent=only_if_absent)
+            found = _judge_write(answer)
+        else:
+            found, answer, _ = self._thread.run(
+                self._write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
+            )
+        if isinstance(found, Finding):
+            raise range_fault(found.kind, key, None, None, found.detail, 1)
+        return answer.status != _PRECONDITION_FAILED
+
+    def delete(self, key: str) -> None:
+        """Removes an object of a place we own; none is fine too. Raises ``RangeFault`` or ``EnvironmentFault``."""
+        if self._local is not None:
+            self._local.delete_now(key)
+            return
+        found, _, attempts = self._thread.run(self._write(lambda: self.store.delete(key)))
+        if isinstance(found, Finding) and found.kind is not FaultKind.NOT_FOUND:
+            raise range_fault(found.kind, key, None, None, found.detail, attempts)
+
+    def listing(self, prefix: str) -> list[Listed]:
+        """The objects of a place we own whose keys start with ``prefix``. Raises ``EnvironmentFault``."""
+        if self._local is not None:
+            return list(self._local.listing_now(prefix))
+        return self._thread.run(self._listing(prefix))
+
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
     ) -> Iterator[RangeBytes | RangeFault]:
@@ -178,6 +210,12 @@ class Transport:
     async def _head(self, key: str) -> tuple[Verified | Finding, Answer, int]:
         return await self._ask().ask(lambda: self.store.head(key), _judge_head)
 
+    async def _write(self, write: Callable[[], Awaitable[Answer]]) -> tuple[Verified | Finding, Answer, int]:
+        return await self._ask().ask(write, _judge_write)
+
+    async def _listing(self, prefix: str) -> list[Listed]:
+        return [listed async for listed in self.store.listing(prefix)]
+
     async def _close(self) -> None:
         await self.store.close()
         if self._asker is not None:
@@ -187,6 +225,12 @@ class Transport:
 
 def _judge_head(answer: Answer) -> Verified | Finding:
     if answer.status == 200:
+        return Verified(0, 0, answer.headers.get("etag"))
+    return judge_status(answer.status, answer.headers, answer.body)
+
+
+def _judge_write(answer: Answer) -> Verified | Finding:
+    if 200 <= answer.status < 300 or answer.status == _PRECONDITION_FAILED:
         return Verified(0, 0, answer.headers.get("etag"))
     return judge_status(answer.status, answer.headers, answer.body)
 

@@ -1,0 +1,135 @@
+"""Whether bytes are the record an index row promises: gzip member, record, target URI, digest. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cc_pipeline.archive import arc, digests, warc
+from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.errors import DataFault
+
+#: Names the reader in the ``parser`` column; raised when reading the same bytes may give another answer.
+PARSER: Final = "cc_pipeline.archive/1"
+
+#: Crawls whose published digests are known to be wrong for part of their records (facts of their announcements):
+#: a mismatch there is noted and never an error.
+KNOWN_BAD_DIGESTS: Final = frozenset({"CC-MAIN-2018-34"})
+
+_CAPTURE_TYPES: Final = frozenset({"response", "revisit", "resource", "conversion", "arc"})
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What the index says about a capture. ``digest`` is as the index spells it, ``None`` where it has none."""
+
+    crawl: str
+    archive_format: str
+    key: str
+    offset: int
+    length: int
+    url: str | None
+    surtkey: str | None
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The verdict. ``reason`` is ``None`` when the bytes are good; then ``member`` are the exact bytes of the
+    record and ``content`` what they inflate to. ``detail`` may note something odd about good bytes too."""
+
+    reason: str | None
+    detail: str | None
+    digest_check: str | None
+    record: ArchivedRecord | None
+    member: bytes
+    content: bytes
+
+
+def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
+    """Judges ``data``, the bytes at the promised place; inflates at most ``limit`` bytes."""
+    if not data:
+        return _bad("empty_body", "no bytes", data)
+    notes: list[str] = []
+    gzipped = data[:2] == GZIP_MAGIC[:2]
+    member, content = data, data
+    if gzipped:
+        try:
+            inflated = inflate_member(data, promise.key, promise.offset, limit)
+        except DataFault as fault:
+            return _bad(_gzip_reason(fault.reason), fault.reason, data)
+        member, content = data[: inflated.consumed], inflated.content
+        if inflated.consumed != len(data):
+            notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
+    elif not _looks_like_a_record(data, promise.archive_format):
+        return _bad("not_gzip", f"begins with {data[:8].hex(' ')}", data)
+    try:
+        if promise.archive_format == "arc":
+            record = arc.parse_record(content, promise.key, promise.offset, sound=gzipped)
+        else:
+            record = warc.parse_record(content, promise.key, promise.offset)
+    except DataFault as fault:
+        reason = "length_mismatch" if "declares" in fault.reason else "not_a_record"
+        return _bad(reason, fault.reason, data)
+    return _compare(record, promise, member, content, notes, fail_on_digest)
+
+
+def _compare(
+    record: ArchivedRecord, promise: Promise, member: bytes, content: bytes, notes: list[str], fail_on_digest: bool
+) -> Examined:
+    if record.record_type not in _CAPTURE_TYPES:
+        return Examined("wrong_type", f"a {record.record_type} record", None, record, member, content)
+    if not _same_target(record.url, promise):
+        detail = f"the record is of {record.url[:300]!r}"
+        return Examined("wrong_target", detail, None, record, member, content)
+    check = digest_check(record, promise.digest)
+    if check == "mismatch":
+        promised = promise.digest or record.declared_digest
+        detail = f"payload sha1 is {record.payload_digest}, promised {promised}"
+        if fail_on_digest and promise.crawl not in KNOWN_BAD_DIGESTS:
+            return Examined("digest_mismatch", detail, check, record, member, content)
+        notes.append(detail)
+    notes.extend(record.flags)
+    return Examined(None, "; ".join(notes) or None, check, record, member, content)
+
+
+def digest_check(record: ArchivedRecord, promised: str | None) -> str:
+    """One of ``DIGEST_CHECKS``: the payload against the index's digest, else against the record's own claim."""
+    if record.record_type == "revisit":
+        return "unchecked"
+    claimed = digests.declared(promised) or record.declared_digest
+    if claimed is None:
+        return "absent"
+    if flag.DIGEST_OF_DECHUNKED in record.flags and claimed == record.declared_digest:
+        return "match"
+    verdict = digests.matches(claimed, record.payload, record.payload_digest)
+    if verdict is None:
+        return "unchecked"
+    return "match" if verdict else "mismatch"
+
+
+def _same_target(url: str, promise: Promise) -> bool:
+    if promise.url is None or url == promise.url:
+        return True
+    key = surt_key(url)
+    # legacy indexes hold a URL made from the key, so scheme, "www." and case may differ
+    return key in (promise.surtkey, surt_key(promise.url))
+
+
+def _looks_like_a_record(data: bytes, archive_format: str) -> bool:
+    if archive_format == "arc":
+        return data[:4].lower() in (b"http", b"ftp:", b"dns:")
+    return data.lstrip(b"\r\n")[:5] == b"WARC/"
+
+
+def _gzip_reason(text: str) -> str:
+    if "inflates beyond" in text:
+        return "too_large"
+    return "gzip_truncated" if "cut off" in text else "gzip_corrupt"
+
+
+def _bad(reason: str, detail: str, data: bytes) -> Examined:
+    return Examined(reason, detail, None, None, data, b"")

@@ -1,0 +1,205 @@
+"""Writing records into segments that survive a killed run, and taking over what such a run left.
+
+A segment is a data file and a journal with one JSON row per record, written after the record's bytes. While it is
+open its journal is locked; when it is complete both are synced and moved to their place, the data first. A later
+run adopts the rows of complete segments, and of open ones whose writer is gone: their last record may be cut off
+and is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.errors import DataFault
+from cc_pipeline.extraction.record_shelf import JOURNAL_SUFFIX, RecordShelf, disk_trouble
+
+Row = dict[str, Any]
+#: Suffix of the data file by what is in it; ``raw`` are quarantined bytes, one after the other.
+SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
+DEFAULT_ROTATION = 512 << 20
+
+
+class OpenSegment:
+    """One data file and its journal, both open and under this process's lock."""
+
+    def __init__(self, folder: Path, name: str, head: bytes) -> None:
+        self.name = name
+        self._path = folder / name
+        self._journal_path = folder / (name + JOURNAL_SUFFIX)
+        with disk_trouble(self._path):
+            # locked before it gets its name, so that nobody can take it for a dead writer's
+            unnamed = folder / f".{name}.new"
+            self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(unnamed, self._journal_path)
+            self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self.size = 0
+        self._append(head)
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        with disk_trouble(self._path):
+            while view:
+                view = view[os.write(self._data, view) :]
+        self.size += len(data)
+
+    def add(self, data: bytes, row: Row, file: str) -> None:
+        """Appends ``data``, completes ``row`` with where it lies, and journals it."""
+        row["stored_file"], row["stored_offset"], row["stored_length"] = file, self.size, len(data)
+        self._append(data)
+        line = memoryview(_line(row))
+        with disk_trouble(self._journal_path):
+            while line:
+                line = line[os.write(self._journal, line) :]
+
+    def close(self, shelf: RecordShelf, folder: str) -> None:
+        """Makes the segment durable and moves it to its place."""
+        with disk_trouble(self._path):
+            os.fsync(self._data)
+            os.close(self._data)
+            os.fsync(self._journal)
+        shelf.publish(self._path, f"{folder}/{self.name}")
+        shelf.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
+        os.close(self._journal)  # gives up the lock, after everything is where others look for it
+
+
+@dataclass(slots=True)
+class SegmentWriter:
+    """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes.
+
+    ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete ones.
+    """
+
+    shelf: RecordShelf
+    crawl: str
+    commit: str
+    head: Callable[[str, str], bytes]
+    rotation: int = DEFAULT_ROTATION
+    files: list[str] = field(default_factory=list)
+    _open: dict[str, OpenSegment] = field(default_factory=dict)
+    _count: int = 0
+
+    def add(self, kind: str, data: bytes, row: Row) -> None:
+        """Stores ``data`` (``kind`` of ``SUFFIXES``) and its row, whose stored place is filled in."""
+        segment = self._open.get(kind)
+        if segment is not None and segment.size + len(data) > self.rotation:
+            self._close(kind)
+            segment = None
+        folder = self.shelf.folder(self.crawl)
+        if segment is None:
+            name = f"{self.crawl}-{self.commit}-{self._count:05d}{SUFFIXES[kind]}"
+            self._count += 1
+            segment = OpenSegment(self.shelf.open_folder(self.crawl), name, self.head(kind, name))
+            self._open[kind] = segment
+        segment.add(data, row, f"{folder}/{segment.name}")
+
+    def close(self) -> None:
+        """Completes all open segments."""
+        for kind in tuple(self._open):
+            self._close(kind)
+
+    def _close(self, kind: str) -> None:
+        segment = self._open.pop(kind)
+        folder = self.shelf.folder(self.crawl)
+        segment.close(self.shelf, folder)
+        self.files.append(f"{folder}/{segment.name}")
+
+
+def adopt(shelf: RecordShelf, crawl: str) -> Iterator[Row]:
+    """Rows of records that are stored but may not be in the table yet: those of earlier runs that were killed."""
+    _recover_open(shelf, crawl)
+    for key in shelf.journals(crawl):
+        data_key = key.removesuffix(JOURNAL_SUFFIX)
+        found = shelf.transport.head(data_key)
+        if found is None:
+            continue
+        for row in _rows(shelf.transport.read_all(key, limit=1 << 30).data):
+            if found.size is None or row["stored_offset"] + row["stored_length"] <= found.size:
+                yield row
+
+
+def forget_journals(shelf: RecordShelf, rows_of: set[str]) -> None:
+    """Removes the journals of these stored files, once their rows are in the table."""
+    for file in sorted(rows_of):
+        shelf.transport.delete(file + JOURNAL_SUFFIX)
+
+
+def _recover_open(shelf: RecordShelf, crawl: str) -> None:
+    folder = shelf.folder(crawl)
+    for journal_path in sorted(shelf.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
+        with disk_trouble(journal_path):
+            try:
+                journal = os.open(journal_path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # between opening and locking, its writer may have moved it to its place
+                if journal_path.exists() and os.path.samestat(os.fstat(journal), journal_path.stat()):
+                    _recover(shelf, folder, journal_path)
+            except BlockingIOError:
+                continue
+            finally:
+                os.close(journal)
+
+
+def _recover(shelf: RecordShelf, folder: str, journal_path: Path) -> None:
+    """Completes a segment whose writer is gone. The caller holds its lock."""
+    name = journal_path.name.removesuffix(JOURNAL_SUFFIX)
+    data_path = journal_path.with_name(name)
+    if data_path.exists():
+        kept = _sound_rows(data_path, journal_path)
+        if not kept:
+            data_path.unlink()
+            journal_path.unlink()
+            return
+        with open(data_path, "r+b") as data:
+            data.truncate(kept[-1]["stored_offset"] + kept[-1]["stored_length"])
+            os.fsync(data.fileno())
+        with open(journal_path, "wb") as journal:
+            journal.write(b"".join(_line(row) for row in kept))
+            os.fsync(journal.fileno())
+        shelf.publish(data_path, f"{folder}/{name}")
+    elif not shelf.holds(f"{folder}/{name}"):
+        journal_path.unlink()
+        return
+    shelf.publish(journal_path, f"{folder}/{name}{JOURNAL_SUFFIX}")
+
+
+def _sound_rows(data_path: Path, journal_path: Path) -> list[Row]:
+    """The journal's rows up to the first whose bytes are not all there (after a power cut: not as written)."""
+    kept: list[Row] = []
+    with open(data_path, "rb") as data:
+        for row in _rows(journal_path.read_bytes()):
+            data.seek(row["stored_offset"])
+            stored = data.read(row["stored_length"])
+            if len(stored) != row["stored_length"]:
+                break
+            if row["outcome"] == "fetched":
+                try:
+                    inflate_member(stored, str(data_path), row["stored_offset"])
+                except DataFault:
+                    break
+            kept.append(row)
+    return kept
+
+
+def _line(row: Row) -> bytes:
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+
+
+def _rows(journal: bytes) -> Iterator[Row]:
+    for line in journal.split(b"\n"):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of a killed writer
+        if isinstance(row, dict) and isinstance(row.get("stored_offset"), int):
+            yield row

@@ -1,0 +1,113 @@
+"""Putting the source of a record into its own WARC header without inflating or deflating a byte of it.
+
+A deflate stream is a sequence of blocks, and a block can hold plain bytes. So new header lines go in as one
+plain block before the original stream, which follows untouched:
+
+    WARC/1.0                                  |
+    WARC-Source-URI: https://…/x.warc.gz      |  one stored block
+    WARC-Source-Range: bytes=100-219          |
+    WARC-Source-Version: WARC/1.0             |  <- from here on the original stream
+    WARC-Type: response …
+
+The old version line becomes the value of the last new field, every other byte stays as it was, and only the
+checksum and the length at the member's end are written anew (RFC 1951 section 3.2.4, RFC 1952). The names of the
+first two fields are those cdx_toolkit writes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from typing import Final
+
+from isal import isal_zlib
+
+from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.errors import DataFault
+
+_PLAIN_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_VERSION = re.compile(rb"WARC/\d\.\d+[ \t]*(\r?\n)")
+_ADDED = re.compile(
+    rb"WARC/1\.0\r?\nWARC-Source-URI: ([^\r\n]*)\r?\nWARC-Source-Range: bytes=(\d+)-(\d+)\r?\nWARC-Source-Version: "
+)
+_MAX_BLOCK: Final = 0xFFFF
+_FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
+_TRAILER: Final = 8
+
+
+def wrap_member(member: bytes, content: bytes, source_uri: str, offset: int) -> bytes:
+    """``member`` (one whole gzip member holding one WARC record, whose inflated bytes are ``content``) with
+    ``WARC-Source-URI`` and ``WARC-Source-Range`` in its header.
+
+    The range is where the member lies in its source. A member whose first line is no version line stays as it
+    is; a record that was not gzipped becomes a member.
+    """
+    gzipped = member[:2] == b"\x1f\x8b"
+    version = _VERSION.match(content)
+    if version is None:
+        return member if gzipped else _deflated(content)
+    added = _added_lines(source_uri, offset, len(member), version[1])
+    if not gzipped or len(added) > _MAX_BLOCK:
+        return _deflated(added + content)
+    body = member[_deflate_start(member) : -_TRAILER]
+    stored = b"\x00" + struct.pack("<HH", len(added), len(added) ^ 0xFFFF) + added
+    checksum = isal_zlib.crc32(content, isal_zlib.crc32(added))
+    trailer = struct.pack("<II", checksum, (len(added) + len(content)) & 0xFFFFFFFF)
+    return b"".join((_PLAIN_HEAD, stored, body, trailer))
+
+
+def unwrap_content(content: bytes) -> tuple[bytes, str | None, int | None, int | None]:
+    """A stored record's inflated bytes as they were at the source, with source URI, offset and length.
+
+    Bytes that carry no source come back as they are, with ``None``.
+    """
+    match = _ADDED.match(content)
+    if match is None:
+        return content, None, None, None
+    first, last = int(match[2]), int(match[3])
+    return content[match.end() :], match[1].decode("utf-8", "replace"), first, last - first + 1
+
+
+def unwrap_member(stored: bytes) -> bytes:
+    """The record of a stored member as a gzip member without our lines; its deflate stream is the source's own.
+
+    Raises ``DataFault`` for bytes that are no gzip member.
+    """
+    content = inflate_member(stored, "stored member", 0).content
+    original, uri, _, _ = unwrap_content(content)
+    if uri is None:
+        return stored
+    added = len(content) - len(original)
+    start = len(_PLAIN_HEAD)
+    if stored[start : start + 1] != b"\x00" or struct.unpack_from("<H", stored, start + 1)[0] != added:
+        return _deflated(original)
+    body = stored[start + 5 + added : -_TRAILER]
+    return _PLAIN_HEAD + body + struct.pack("<II", isal_zlib.crc32(original), len(original) & 0xFFFFFFFF)
+
+
+def _added_lines(source_uri: str, offset: int, length: int, line_end: bytes) -> bytes:
+    uri = re.sub(r"[\r\n\0]", "", source_uri).encode()
+    where = b"WARC-Source-Range: bytes=%d-%d" % (offset, offset + length - 1)
+    return line_end.join((b"WARC/1.0", b"WARC-Source-URI: " + uri, where, b"WARC-Source-Version: "))
+
+
+def _deflated(content: bytes) -> bytes:
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    return packer.compress(content) + packer.flush()
+
+
+def _deflate_start(member: bytes) -> int:
+    """Where the deflate stream of a gzip member begins."""
+    options = member[3]
+    position = 10
+    if options & _FEXTRA:
+        position += 2 + int.from_bytes(member[10:12], "little")
+    for option in (_FNAME, _FCOMMENT):
+        if options & option:
+            position = member.index(b"\0", position) + 1
+    if options & _FHCRC:
+        position += 2
+    if position + _TRAILER > len(member):
+        raise DataFault("gzip member", 0, "its header is longer than the member")
+    return position

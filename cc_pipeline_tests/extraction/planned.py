@@ -1,0 +1,60 @@
+"""Captures to fetch, made from the corpus's truth or from records written by the test itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+
+CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
+
+
+def captures_table(rows: Sequence[dict[str, Any]], crawl: str, target: str = "example.com") -> pa.Table:
+    """Rows with any of the capture columns as a whole captures table."""
+    fixed = {"crawl": crawl, "target": target, "subset": "warc", "archive_format": "warc", "located_by": "test"}
+    complete = [
+        {name: row.get(name, fixed.get(name)) for name in CAPTURES_SCHEMA.names if name != "extra_columns"}
+        for row in rows
+    ]
+    return pa.Table.from_pylist(complete, schema=CAPTURES_SCHEMA)
+
+
+def real_captures(corpus: Path, crawl: str) -> pa.Table:
+    """What the corpus's little bucket of real pages has of a crawl."""
+    with gzip.open(corpus / "realcrawl" / "expected.json.gz") as file:
+        rows = json.load(file)[crawl]
+    return captures_table([_legacy(row) if isinstance(row, list) else _modern(row) for row in rows], crawl)
+
+
+def _modern(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"fetch_time": datetime.fromisoformat(row["fetch_time"]), "domain": row["url_host_registered_domain"]}
+
+
+def _legacy(row: list[Any]) -> dict[str, Any]:
+    _, (segment, date, partition, offset, size), url, _ = row
+    return {
+        "url": url,
+        "archive_format": "arc",
+        "warc_filename": f"parse-output/segment/{segment}/{date}_{partition}.arc.gz",
+        "warc_record_offset": offset,
+        "warc_record_length": size,
+    }
+
+
+def html_record(url: str, body: bytes, status: int = 200) -> bytes:
+    """One gzip member with a WARC response record, as Common Crawl writes it."""
+    http = b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body
+    now = datetime(2024, 5, 18, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    head = (
+        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: {now}\r\nWARC-Target-URI: {url}\r\n"
+        f"WARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-{abs(hash(url)) % 10**12:012d}>\r\n"
+        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(http)}\r\n\r\n"
+    )
+    return gzip.compress(head.encode() + http + b"\r\n\r\n", 6, mtime=0)
