@@ -1,0 +1,105 @@
+"""Finds captures in the columnar index: row groups from a finder, of them only the columns and pages that matter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.commoncrawl.target_ranges import merge_ranges
+from cc_pipeline.commoncrawl.targets import Target
+from cc_pipeline.index.locator import LookupPrice, LookupResult
+from cc_pipeline.index.parquet_fetch import Cost, ManyReader
+from cc_pipeline.index.parquet_finder import RowGroupFinder
+from cc_pipeline.index.parquet_keys import rows_in_ranges
+from cc_pipeline.index.parquet_places import KEY, RowGroupPlace, wanted_columns
+from cc_pipeline.index.parquet_read import PageIndexes, Wanted, read_rows
+from cc_pipeline.index.parquet_rows import capture_rows, host_names
+
+#: Bytes of column chunks that one round may have to hold in memory.
+_ROUND_BYTES = 192 << 20
+
+
+class ParquetLocator:
+    """Looks targets up in the columnar index of one source.
+
+    ``finder`` says which row groups may hold them, ``columns`` limits what is read (``None``: all, the key always).
+    Row groups that several targets need are read once. Faults raise: an answer is complete or an error.
+    """
+
+    name = "parquet"
+
+    def __init__(
+        self,
+        reader: ManyReader,
+        finder: RowGroupFinder,
+        *,
+        columns: Sequence[str] | None = None,
+        round_bytes: int = _ROUND_BYTES,
+    ) -> None:
+        self.columns = columns
+        self._reader = reader
+        self._finder = finder
+        self._round_bytes = round_bytes
+        self._indexes = PageIndexes()
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
+        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
+        requests = size = 0
+        for place in places:
+            columns = [
+                place.columns[name] for name in wanted_columns(self.columns, place.file) if name in place.columns
+            ]
+            requests += len(columns) + sum(c.offset_index is not None for c in columns) + 1
+            size += sum(column.size for column in columns)
+        files = len({place.file.path for place in places})
+        return LookupPrice(files, len(places), requests, size)
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        started = time.monotonic()
+        cost = Cost()
+        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
+        parts: dict[str, list[pa.Table]] = {target.slug: [] for target in targets}
+        asked = _all_ranges(targets)
+        for batch in self._batches(places):
+            wanted = [Wanted(place, asked, wanted_columns(self.columns, place.file)) for place in batch]
+            for found in read_rows(self._reader, wanted, self._indexes, cost):
+                if not len(found.rows):
+                    continue
+                table = capture_rows(found, self.name)
+                hosts = host_names(table)
+                urls = table["url"].to_pylist()
+                for target in targets:
+                    inside = rows_in_ranges(found.columns[KEY], target.ranges).tolist()
+                    mine = [row for row in inside if target.matches(urls[row] or "", hosts[row])]
+                    if mine:
+                        parts[target.slug].append(table.take(pa.array(np.asarray(mine, dtype=np.int64))))
+        captures = {
+            slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table() for slug, tables in parts.items()
+        }
+        return LookupResult(captures, cost.requests, cost.bytes, time.monotonic() - started)
+
+    def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
+        """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""
+        batch: list[RowGroupPlace] = []
+        held = 0
+        for place in places:
+            names = wanted_columns(self.columns, place.file)
+            size = sum(place.columns[name].size for name in names if name in place.columns)
+            if batch and held + size > self._round_bytes:
+                yield batch
+                batch, held = [], 0
+            batch.append(place)
+            held += size
+        if batch:
+            yield batch
+
+
+def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
+    return merge_ranges(each for target in targets for each in target.ranges)

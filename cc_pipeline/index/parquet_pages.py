@@ -1,0 +1,99 @@
+"""The page index of a Parquet file: where each page of a column lies, which rows and which keys it holds.
+
+Format: ``PageIndex.md`` and ``parquet.thrift`` of apache/parquet-format (present since about CC-MAIN-2021-49).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footer_thrift import CompactReader, FooterFault, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Data pages of one column chunk in order: ``offsets`` and ``sizes`` in the file, and each page's first row."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    first_rows: tuple[int, ...]
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def row_count(self, page: int) -> int:
+        """Rows of one page."""
+        end = self.first_rows[page + 1] if page + 1 < len(self.first_rows) else self.rows
+        return end - self.first_rows[page]
+
+    def page_of(self, row: int) -> int:
+        """The page that holds ``row`` of the row group."""
+        return bisect_right(self.first_rows, row) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PageBounds:
+    """Smallest and largest value of each page, perhaps cut outward; ``None`` where nothing is known."""
+
+    low: tuple[bytes | None, ...]
+    high: tuple[bytes | None, ...]
+    empty: tuple[bool, ...]
+
+    def may_hold(self, page: int, ranges: Sequence[KeyRange]) -> bool:
+        """Whether a key of ``ranges`` can be in ``page``; pages of nulls only hold none."""
+        if self.empty[page]:
+            return False
+        return any(keys.may_overlap(self.low[page], self.high[page]) for keys in ranges)
+
+
+def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str, at: int) -> Pages:
+    """The pages of a chunk that lies in bytes ``first`` to ``end`` of the file and has ``rows`` rows.
+
+    ``data`` was read at byte ``at`` of ``source``. Raises ``DataFault`` for anything but ascending pages inside the
+    chunk that start with row 0.
+    """
+    locations = _field(data, 1, source, at)
+    offsets: list[int] = []
+    sizes: list[int] = []
+    first_rows: list[int] = []
+    place = first
+    for location in locations:
+        if not isinstance(location, dict):
+            raise DataFault(source, at, "an offset index is no list of page locations")
+        offset, size, row = (location.get(number) for number in (1, 2, 3))
+        if not (isinstance(offset, int) and isinstance(size, int) and isinstance(row, int)):
+            raise DataFault(source, at, "a page location lacks its offset, size or row")
+        after = first_rows[-1] if first_rows else -1
+        if offset < place or size <= 0 or offset + size > end or not after < row < rows or (not first_rows and row):
+            raise DataFault(source, at, f"page {len(offsets)} of an offset index does not follow the one before it")
+        offsets.append(offset)
+        sizes.append(size)
+        first_rows.append(row)
+        place = offset + size
+    if not offsets and rows:
+        raise DataFault(source, at, f"an offset index has no pages for {rows} rows")
+    return Pages(tuple(offsets), tuple(sizes), tuple(first_rows), rows)
+
+
+def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBounds:
+    """Bounds of each of ``pages`` pages. Raises ``DataFault`` where the lists do not have that length."""
+    empty, low, high = (_field(data, number, source, at) for number in (1, 2, 3))
+    if not len(empty) == len(low) == len(high) == pages:
+        raise DataFault(source, at, f"a column index has bounds of {len(low)} pages, the offset index {pages} pages")
+    bounds = [tuple(value if isinstance(value, bytes) else None for value in side) for side in (low, high)]
+    return PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
+
+
+def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:
+    try:
+        found = CompactReader(data).struct().get(number)
+    except FooterFault as error:
+        raise DataFault(source, at + error.offset, f"page index: {error.reason}") from error
+    if not isinstance(found, list):
+        raise DataFault(source, at, f"page index: field {number} is missing or no list")
+    return found

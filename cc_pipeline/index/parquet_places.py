@@ -1,0 +1,127 @@
+"""Where the columns of a row group lie, as the catalog or a footer says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footers import TRAILER_BYTES, ColumnChunk
+from cc_pipeline.index.parquet_assemble import ColumnLayout
+
+#: The column that every look-up goes by.
+KEY = "url_surtkey"
+#: Row groups have up to two million rows; a count far beyond is not believed.
+MOST_ROWS = 1 << 28
+#: Names of ``CompressionCodec`` in its order; the catalog has names, a footer for pyarrow needs numbers.
+_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlace:
+    """One column chunk: ``offset`` and ``size`` in bytes with its dictionary; index positions as (offset, length)."""
+
+    layout: ColumnLayout
+    meaning: str
+    offset: int
+    size: int
+    dictionary: int
+    offset_index: tuple[int, int] | None
+    column_index: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """One index file. ``columns`` maps name to (physical type, repetition, meaning), for all that it has."""
+
+    crawl: str
+    subset: str
+    path: str
+    size: int
+    etag: str | None
+    footer_bytes: int
+    columns: Mapping[str, tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupPlace:
+    """One row group of ``file`` and those of its columns whose place is known."""
+
+    file: FilePlace
+    number: int
+    rows: int
+    columns: Mapping[str, ColumnPlace]
+
+
+def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
+    """The catalog's ``name PHYSICAL repetition MEANING`` lines taken apart."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for line in lines:
+        name, physical, repetition, *meaning = line.split(" ", 3)
+        found[name] = (physical, repetition, meaning[0] if meaning else "")
+    return found
+
+
+def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
+    """The place a decoded footer gives a column. Raises ``DataFault`` where it is not in this file or encrypted."""
+    return checked_place(
+        file,
+        chunk.column,
+        chunk.codec,
+        (chunk.offset, chunk.size, chunk.data_page_offset),
+        chunk.offset_index,
+        chunk.column_index,
+        elsewhere=chunk.elsewhere or chunk.encrypted,
+    )
+
+
+def checked_place(
+    file: FilePlace,
+    name: str,
+    codec: str,
+    span: tuple[int, int, int],
+    offset_index: tuple[int, int] | None,
+    column_index: tuple[int, int] | None,
+    *,
+    elsewhere: bool = False,
+) -> ColumnPlace:
+    """A column's place from its chunk offset, size and data page offset, checked against the file's size."""
+    offset, size, data_page = span
+    if elsewhere:
+        raise DataFault(file.path, offset, f"column {name} is encrypted or in another file")
+    if name not in file.columns or codec not in _CODECS:
+        raise DataFault(file.path, offset, f"column {name} with codec {codec} cannot be read")
+    end = file.size - file.footer_bytes - TRAILER_BYTES
+    if not 4 <= offset <= offset + size <= end:
+        raise DataFault(file.path, offset, f"column {name} claims {size} bytes outside the file's data")
+    physical, repetition, meaning = file.columns[name]
+    layout = ColumnLayout(name, physical, repetition, _CODECS.index(codec))
+    dictionary = data_page - offset if offset < data_page < offset + size else 0
+    return ColumnPlace(
+        layout, meaning, offset, size, dictionary, _inside(offset_index, end), _inside(column_index, end)
+    )
+
+
+def checked_row_group(file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace]) -> RowGroupPlace:
+    """A row group whose row count can be believed. Raises ``DataFault`` where it, or the key column, cannot."""
+    if not 0 <= rows <= MOST_ROWS:
+        raise DataFault(file.path, None, f"row group {number} claims {rows} rows")
+    if KEY not in columns:
+        raise DataFault(file.path, None, f"row group {number} has no column {KEY}")
+    return RowGroupPlace(file, number, rows, columns)
+
+
+def wanted_columns(columns: Sequence[str] | None, file: FilePlace) -> tuple[str, ...]:
+    """The columns to read of ``file``: those asked for that it has, in the published order, unknown ones last."""
+    order = [name for name in INDEX_COLUMN_NAMES if name in file.columns]
+    order += [name for name in file.columns if name not in order]
+    return tuple(order if columns is None else [name for name in order if name in columns or name == KEY])
+
+
+def _inside(position: tuple[int, int] | None, end: int) -> tuple[int, int] | None:
+    """An index position that can be: page indexes are optional, an impossible one is as good as none."""
+    if position is None:
+        return None
+    offset, length = position
+    return position if offset >= 4 and 0 < length <= end - offset else None

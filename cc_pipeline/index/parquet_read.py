@@ -1,0 +1,211 @@
+"""Reads the rows of some key ranges from row groups: the key column first, the other columns only where rows match.
+
+Where the file has a page index, only the pages that can hold such keys are read, and of the other columns only
+the pages that hold the rows found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.parquet_assemble import decode_pages
+from cc_pipeline.index.parquet_fetch import Cost, ManyReader, Piece, fetch_pieces
+from cc_pipeline.index.parquet_keys import rows_in_ranges
+from cc_pipeline.index.parquet_pages import PageBounds, Pages, read_column_index, read_offset_index
+from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A row group, the key ranges asked of it, and the columns to return (the key column is always read)."""
+
+    place: RowGroupPlace
+    ranges: tuple[KeyRange, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows of one row group: their numbers in it, and one array a column in its physical type."""
+
+    place: RowGroupPlace
+    rows: Rows
+    columns: dict[str, pa.Array]
+
+
+@dataclass(slots=True)
+class PageIndexes:
+    """Page indexes that were read, by file and position; a second look-up in the same row group needs no request."""
+
+    pieces: dict[Piece, bytes] = field(default_factory=dict)
+    limit: int = 64 << 20
+
+    def keep(self, found: dict[Piece, bytes]) -> None:
+        self.pieces.update(found)
+        held = sum(map(len, self.pieces.values()))
+        while held > self.limit and self.pieces:
+            held -= len(self.pieces.pop(next(iter(self.pieces))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Pages of a chunk to read; ``pages`` is ``None`` where the whole chunk is one piece."""
+
+    place: ColumnPlace
+    pages: Pages | None
+    chosen: tuple[int, ...]
+    rows: int
+
+    def pieces(self, key: str) -> list[Piece]:
+        column = self.place
+        if self.pages is None:
+            return [Piece(key, column.offset, column.size)]
+        dictionary = self.pages.offsets[0] - column.offset
+        found = [Piece(key, column.offset, dictionary)] if dictionary and self.chosen else []
+        return found + [Piece(key, self.pages.offsets[page], self.pages.sizes[page]) for page in self.chosen]
+
+
+def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes, cost: Cost) -> list[Found]:
+    """The rows of each row group whose key lies in its ranges, in the order of ``wanted``.
+
+    Three rounds of concurrent requests: page indexes, key pages, other pages. Raises ``DataFault`` or an
+    environment fault; there is no partial answer.
+    """
+    etags = {each.place.file.path: each.place.file.etag for each in wanted}
+
+    def fetch(pieces: Iterable[Piece]) -> dict[Piece, bytes]:
+        return fetch_pieces(reader, pieces, etags, cost)
+
+    known = _page_indexes(wanted, indexes, fetch)
+    key_parts = [_key_selection(each, known) for each in wanted]
+    bytes_of = fetch(_pieces(zip(wanted, key_parts, strict=True)))
+    matched = [_match(each, part, bytes_of) for each, part in zip(wanted, key_parts, strict=True)]
+    selections: list[tuple[Wanted, _Selection]] = []
+    for each, (rows, _) in zip(wanted, matched, strict=True):
+        selections += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
+    bytes_of = fetch(_pieces(selections))
+    answers: list[Found] = []
+    remaining = iter(selections)
+    for each, (rows, keys) in zip(wanted, matched, strict=True):
+        columns = {KEY: keys}
+        for name in _others(each) if len(rows) else ():
+            _, part = next(remaining)
+            columns[name] = _decode(each.place, part, bytes_of).take(pa.array(_positions(part, rows)))
+        answers.append(Found(each.place, rows, columns))
+    return answers
+
+
+def _others(wanted: Wanted) -> list[str]:
+    return [name for name in wanted.columns if name != KEY and name in wanted.place.columns]
+
+
+def _pieces(selections: Iterable[tuple[Wanted, _Selection | None]]) -> Iterator[Piece]:
+    for each, part in selections:
+        if part is not None:
+            yield from part.pieces(each.place.file.path)
+
+
+def _page_indexes(
+    wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], dict[Piece, bytes]]
+) -> dict[Piece, bytes]:
+    needed: set[Piece] = set()
+    for each in wanted:
+        path, key = each.place.file.path, each.place.columns[KEY]
+        if key.column_index is None or key.offset_index is None:
+            continue
+        needed.add(Piece(path, *key.column_index))
+        for name in (KEY, *_others(each)):
+            position = each.place.columns[name].offset_index
+            if position is not None:
+                needed.add(Piece(path, *position))
+    known = {piece: indexes.pieces[piece] for piece in needed if piece in indexes.pieces}
+    fresh = fetch(needed - known.keys())
+    indexes.keep(fresh)
+    return known | fresh
+
+
+def _key_selection(wanted: Wanted, known: dict[Piece, bytes]) -> _Selection | None:
+    place = wanted.place
+    column = place.columns[KEY]
+    pages = _pages(place, column, known)
+    if pages is None or column.column_index is None:
+        return _Selection(column, None, (), place.rows)
+    path, position = place.file.path, column.column_index
+    bounds: PageBounds = read_column_index(known[Piece(path, *position)], len(pages), path, position[0])
+    chosen = tuple(page for page in range(len(pages)) if bounds.may_hold(page, wanted.ranges))
+    return _Selection(column, pages, chosen, place.rows) if chosen else None
+
+
+def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: dict[Piece, bytes]) -> _Selection:
+    column = place.columns[name]
+    pages = _pages(place, column, known)
+    if pages is None:
+        return _Selection(column, None, (), place.rows)
+    firsts = np.asarray(pages.first_rows, dtype=np.int64)
+    chosen = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
+    return _Selection(column, pages, tuple(chosen.tolist()), place.rows)
+
+
+def _pages(place: RowGroupPlace, column: ColumnPlace, known: dict[Piece, bytes]) -> Pages | None:
+    position = column.offset_index
+    data = known.get(Piece(place.file.path, *position)) if position is not None else None
+    if position is None or data is None:
+        return None
+    end = column.offset + column.size
+    return read_offset_index(data, place.rows, column.offset, end, place.file.path, position[0])
+
+
+def _match(wanted: Wanted, part: _Selection | None, bytes_of: dict[Piece, bytes]) -> tuple[Rows, pa.Array]:
+    if part is None:
+        return np.empty(0, dtype=np.int64), pa.array([], pa.binary())
+    keys = _decode(wanted.place, part, bytes_of)
+    if keys.type != pa.binary():
+        raise DataFault(wanted.place.file.path, part.place.offset, f"column {KEY} has type {keys.type}, not bytes")
+    here = rows_in_ranges(keys, wanted.ranges)
+    return _numbers(part, here), keys.take(pa.array(here))
+
+
+def _decode(place: RowGroupPlace, part: _Selection, bytes_of: dict[Piece, bytes]) -> pa.Array:
+    column, path = part.place, place.file.path
+    data = b"".join(bytes_of[piece] for piece in part.pieces(path))
+    if part.pages is None:
+        rows, dictionary = part.rows, column.dictionary
+    else:
+        rows = sum(part.pages.row_count(page) for page in part.chosen)
+        dictionary = part.pages.offsets[0] - column.offset
+    values = decode_pages(column.layout, data, rows, dictionary=dictionary, source=path, offset=column.offset)
+    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+
+
+def _numbers(part: _Selection, positions: Rows) -> Rows:
+    """Row numbers in the row group of positions among the rows of the chosen pages."""
+    if part.pages is None:
+        return positions
+    starts, firsts = _starts(part)
+    page = np.searchsorted(starts, positions, side="right") - 1
+    return positions - starts[page] + firsts[page]
+
+
+def _positions(part: _Selection, rows: Rows) -> Rows:
+    """The other way round."""
+    if part.pages is None:
+        return rows
+    starts, firsts = _starts(part)
+    page = np.searchsorted(firsts, rows, side="right") - 1
+    return rows - firsts[page] + starts[page]
+
+
+def _starts(part: _Selection) -> tuple[Rows, Rows]:
+    assert part.pages is not None
+    counts = np.asarray([part.pages.row_count(page) for page in part.chosen], dtype=np.int64)
+    firsts = np.asarray([part.pages.first_rows[page] for page in part.chosen], dtype=np.int64)
+    return np.cumsum(counts) - counts, firsts
