@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -148,14 +147,7 @@ def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _row(capture: Capture) -> tuple[Capture, dict[str, Any]]:
-    parts = urlsplit(capture.url)
     derived: dict[str, Any] = dict(host_columns(capture.url))
-    derived.update(
-        url_protocol=parts.scheme,
-        url_port=parts.port,
-        url_path=capture.url.partition("://")[2].partition("?")[0][len(parts.netloc) :],
-        url_query=parts.query if "?" in capture.url else None,
-    )
     if capture.warc_record_id is not None:
         derived["warc_record_id"] = uuid.UUID(capture.warc_record_id).bytes
     return capture, derived

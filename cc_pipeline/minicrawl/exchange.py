@@ -14,9 +14,9 @@ class Exchange:
 
     ``headers`` are the server's own without ``Content-Length``, ``Content-Encoding`` and ``Transfer-Encoding``:
     those follow from ``body`` (decoded), ``encoding`` (``gzip``, ``br`` or ``None``), ``chunked`` and ``wire_length``
-    (bytes as sent). ``mime``, ``mime_detected``, ``charset`` and ``languages`` are written as in Common Crawl's index; ``truncated``
-    is the reason or ``None``; ``redirect`` the absolute target of a redirect. ``record_type`` is ``response`` or
-    ``revisit``. ``title`` is what an HTML page that is whole is called.
+    (bytes as sent). ``mime``, ``mime_detected``, ``charset`` and ``languages`` are written as in Common Crawl's
+    index; ``truncated`` is the reason or ``None``; ``redirect`` the absolute target of a redirect. ``record_type`` is
+    ``response`` or ``revisit``. ``title`` is what an HTML page that is whole is called.
     """
 
     url: str

@@ -40,8 +40,8 @@ class CrawlSpec:
     subset ``warc`` (the other subsets have one each), ``row_group_rows`` the rows in each row group, ``page_rows``
     the most rows in a Parquet page. ``zipnum_lines`` are lines in one gzip member. ``extra_columns`` names text
     columns that no reader knows yet; they also become keys of the CDXJ lines. ``record_ids`` adds the column
-    ``warc_record_id`` of 2026. ``protocols`` repeats ``WARC-Protocol`` in response records. A crawl without data is listed in
-    collinfo.json and has nothing else.
+    ``warc_record_id`` of 2026. ``protocols`` repeats ``WARC-Protocol`` in response records. A crawl without data
+    is listed in collinfo.json and has nothing else.
     """
 
     id: str
@@ -112,6 +112,7 @@ class MiniCrawlSpec:
 DEMO = MiniCrawlSpec(
     pages=460,
     sites=10,
+    btree_block_size=4096,
     crawls=(
         CrawlSpec("CC-MAIN-2024-26", has_data=False),
         CrawlSpec("CC-MAIN-2024-22", protocols=True),
@@ -125,7 +126,7 @@ TEST = MiniCrawlSpec(
     pages=90,
     sites=8,
     truncate_bytes=16384,
-    btree_block_size=1024,
+    btree_block_size=256,
     crawls=(
         CrawlSpec(
             "CC-MAIN-2024-22", segments=1, parts=2, row_group_rows=20, page_rows=8, zipnum_lines=15, protocols=True
