@@ -5,19 +5,30 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from typing import Final
 
+_SHA1: Final = re.compile(r"sha1:([A-Z2-7]{32})")
+_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_SHIFTS: Final = tuple(range(150, -1, -10))
 _ALGORITHMS: Final = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
 
 def sha1_base32(payload: bytes) -> str:
     """SHA-1 in base32, 32 characters: how Common Crawl's index and WARCs spell digests."""
-    return base64.b32encode(hashlib.sha1(payload, usedforsecurity=False).digest()).decode("ascii")
+    number = int.from_bytes(hashlib.sha1(payload, usedforsecurity=False).digest())
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def declared(value: str | None) -> str | None:
     """A claimed digest made comparable: sha1 as bare upper-case base32, anything else as it stands."""
-    if value is None or not value.strip():
+    if value is None:
+        return None
+    usual = _SHA1.fullmatch(value)
+    if usual is not None:
+        return usual[1]
+    if not value.strip():
         return None
     value = value.strip()
     algorithm, raw = _parse(value)

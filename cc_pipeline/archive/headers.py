@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cc_pipeline.archive.record import Headers
+
+_PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +33,40 @@ def header_end(data: bytes, start: int = 0, stop: int | None = None) -> tuple[in
 
 
 def split_fields(block: bytes) -> FieldLines:
-    """Split a header block (without the empty line). A folded line is joined to the one before with one space;
-    a line without a colon is kept as a field without a name."""
-    text = block.decode("latin-1")
-    lines = text.split("\r\n")
-    lf_only = False
-    if "\n" in text and (len(lines) == 1 or any("\n" in line for line in lines)):
-        lf_only = len(lines) == 1
-        lines = [line.removesuffix("\r") for line in text.split("\n")]
-    elif lines[-1].endswith("\r"):
-        lines[-1] = lines[-1][:-1]
+    """Split a header block (without the empty line) into its first line and its fields.
+
+    A folded line is joined to the one before with one space; a line without a colon is kept under an empty name.
+    """
+    text = block.decode("latin-1").rstrip("\r ")
+    fields = _PLAIN_FIELD.findall(text)
+    if len(fields) == text.count("\n") == text.count("\r") and " \r" not in text and "\t" not in text:
+        return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False)
+    return _split_odd_fields(text)
+
+
+def _split_odd_fields(text: str) -> FieldLines:
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     folded = malformed = False
     fields: list[tuple[str, str]] = []
     for line in lines[1:]:
-        name, colon, value = line.partition(":")
         if line[:1] in (" ", "\t"):
             folded = True
             if fields:
                 last, before = fields[-1]
                 fields[-1] = (last, f"{before} {line.strip()}".strip())
                 continue
-            malformed = True
-        if colon and name:
+        name, colon, value = line.partition(":")
+        if colon and name.strip():
             fields.append((name.strip(), value.strip(" \t")))
         elif line:
             malformed = True
             fields.append(("", line))
-    return FieldLines(lines[0], tuple(fields), lf_only, folded, malformed)
+    return FieldLines(lines[0], tuple(fields), "\n" in text and "\r\n" not in text, folded, malformed)
 
 
-def first_values(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+def first_values(fields: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Lower-cased name to the first value it has."""
-    values: dict[str, str] = {}
-    for name, value in fields:
-        values.setdefault(name.lower(), value)
-    return values
+    return {name.lower(): value for name, value in reversed(fields)}
 
 
 def media_type(value: str | None) -> str | None:

@@ -9,7 +9,7 @@ from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.headers import header_end, split_fields
 from cc_pipeline.archive.record import Headers
 
-_STATUS = re.compile(r"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
+_STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
 _STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)
 _REQUEST_START = re.compile(rb"[A-Za-z]{3,20} \S+[^\r\n]*")
 _FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
@@ -26,40 +26,37 @@ class HttpMessage:
     flags: tuple[str, ...]
 
 
-def parse_response(block: bytes) -> HttpMessage:
-    """Read a response. A block without a status line and without fields is all body (HTTP/0.9)."""
-    if _STATUS_START.match(block[:64]) is None:
-        if _FIELD_START.match(block[:4096]) is None:
-            return HttpMessage(None, None, (), block, (flag.NO_STATUS_LINE,))
-        message = _parse(b"\r\n" + block)
-        return HttpMessage(None, None, message.headers, message.body, (flag.NO_STATUS_LINE, *message.flags))
-    message = _parse(block)
-    status = _STATUS.match(message.start_line or "")
-    if status is None:
-        return HttpMessage(
-            message.start_line, None, message.headers, message.body, (flag.NO_STATUS_LINE, *message.flags)
-        )
-    return HttpMessage(message.start_line, int(status[1]), message.headers, message.body, message.flags)
+def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:
+    """Read the response at ``data[start:stop]``. Without a status line and fields it is all body (HTTP/0.9)."""
+    stop = len(data) if stop is None else stop
+    status = _STATUS.match(data, start, min(stop, start + 256))
+    if status is not None:
+        return _parse(data, start, stop, int(status[1]), ())
+    if _STATUS_START.match(data, start, min(stop, start + 256)) is not None:
+        return _parse(data, start, stop, None, (flag.NO_STATUS_LINE,))
+    if _FIELD_START.match(data, start, min(stop, start + 4096)) is not None:
+        return _parse(b"\r\n" + data[start:stop], 0, stop - start + 2, None, (flag.NO_STATUS_LINE,))
+    return HttpMessage(None, None, (), data[start:stop], (flag.NO_STATUS_LINE,))
 
 
-def parse_request(block: bytes) -> HttpMessage:
-    """Read a request; a block that does not begin with a request line is all body."""
-    if _REQUEST_START.match(block[:4096]) is None:
-        return HttpMessage(None, None, (), block, ())
-    return _parse(block)
+def parse_request(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:
+    """Read the request at ``data[start:stop]``; without a request line it is all body."""
+    stop = len(data) if stop is None else stop
+    if _REQUEST_START.match(data, start, min(stop, start + 4096)) is None:
+        return HttpMessage(None, None, (), data[start:stop], ())
+    return _parse(data, start, stop, None, ())
 
 
-def _parse(block: bytes) -> HttpMessage:
-    end, body = header_end(block)
-    odd: list[str] = []
+def _parse(data: bytes, start: int, stop: int, status: int | None, odd: tuple[str, ...]) -> HttpMessage:
+    end, body = header_end(data, start, stop)
     if end < 0:
-        odd.append(flag.NO_HEADER_END)
-        end = body = len(block)
-    lines = split_fields(block[:end])
+        odd += (flag.NO_HEADER_END,)
+        end = body = stop
+    lines = split_fields(data[start:end])
     if lines.lf_only:
-        odd.append(flag.HTTP_LF_ONLY)
+        odd += (flag.HTTP_LF_ONLY,)
     if lines.folded:
-        odd.append(flag.HTTP_FOLDED)
+        odd += (flag.HTTP_FOLDED,)
     if lines.malformed:
-        odd.append(flag.HTTP_MALFORMED_LINE)
-    return HttpMessage(lines.first.strip() or None, None, lines.fields, block[body:], tuple(odd))
+        odd += (flag.HTTP_MALFORMED_LINE,)
+    return HttpMessage(lines.first.strip() or None, status, lines.fields, data[body:stop], odd)

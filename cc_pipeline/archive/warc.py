@@ -1,58 +1,23 @@
-"""WARC records (ISO 28500; versions 0.17, 0.18, 1.0, 1.1) as standards and the wild have them."""
+"""WARC: one range-fetched member, or whole files, as the standard and the wild have them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
 
-from cc_pipeline.archive import decoding, digests
 from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.dates import warc_date
-from cc_pipeline.archive.headers import (
-    decode_url,
-    first_values,
-    header_end,
-    lost_carriage_returns,
-    media_type,
-    split_fields,
-)
-from cc_pipeline.archive.http import HttpMessage, parse_request, parse_response
+from cc_pipeline.archive.headers import lost_carriage_returns
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, describe_non_gzip, inflate_member
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.walk import iter_stored
+from cc_pipeline.archive.warcheader import MAX_HEADER, WarcHeader, begins_record, parse_header
+from cc_pipeline.archive.warcrecord import build_record
 from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
-#: Bytes a record header may have. Real ones stay under 10 KiB.
-MAX_HEADER: Final = 1 << 20
-
-_VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r?(?:\n|$)")
-_KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
-_TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
-_NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
-_HTTP_TYPES = frozenset(("response", "revisit", "request"))
-_SINGLE = frozenset(
-    (
-        *("warc-type", "warc-record-id", "warc-date", "content-length", "content-type", "warc-target-uri"),
-        *("warc-payload-digest", "warc-block-digest", "warc-truncated", "warc-ip-address", "warc-refers-to"),
-    )
-)
 _END = b"\r\n\r\n"
 _BLANK = b"\r\n"
-
-
-@dataclass(frozen=True, slots=True)
-class WarcHeader:
-    """A record header: fields in order, first values by lower-cased name, the block's begin and length (bytes)."""
-
-    fields: Headers
-    values: dict[str, str]
-    block_start: int
-    block_length: int
-    flags: tuple[str, ...]
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:
@@ -87,6 +52,26 @@ def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) ->
     return iter_stored(stream, source, WarcGrammar(), limit)
 
 
+def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] = ()) -> ArchivedRecord:
+    """The first record of inflated ``content``; bytes behind its end are flagged. Raises ``DataFault``."""
+    header = parse_header(content, source, offset)
+    start = header.block_start
+    end = start + header.block_length
+    if end > len(content):
+        block = content[start:]
+        if flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length):
+            block = block.rstrip(b"\n")
+            return build_record(header, block, 0, len(block), source, (*odd, flag.WRONG_LENGTH))
+        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {len(block)} are there")
+    tail = content[end:]
+    if tail != _END:
+        if not _ends_record(tail):
+            odd += (flag.MISSING_RECORD_END,)
+        if tail.strip(_BLANK):
+            odd += (flag.BYTES_AFTER_RECORD,)
+    return build_record(header, content, start, end, source, odd)
+
+
 class WarcGrammar:
     """WARC for ``walk.iter_stored``."""
 
@@ -94,7 +79,7 @@ class WarcGrammar:
     max_header = MAX_HEADER
 
     def begins(self, data: bytes) -> bool:
-        return _VERSION.match(data, 0, 64) is not None
+        return begins_record(data)
 
     def parse_header(self, data: bytes, source: str, offset: int) -> WarcHeader:
         return parse_header(data, source, offset)
@@ -106,7 +91,8 @@ class WarcGrammar:
         return flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length)
 
     def build(self, header: WarcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        return build_record(header, block, source, odd if _ends_record(tail) else (*odd, flag.MISSING_RECORD_END))
+        ended = odd if _ends_record(tail) else (*odd, flag.MISSING_RECORD_END)
+        return build_record(header, block, 0, len(block), source, ended)
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
         try:
@@ -114,167 +100,12 @@ class WarcGrammar:
         except DataFault:
             return None
         end = header.block_start + header.block_length
-        if end > len(content) or content[end:].strip(_BLANK):
+        tail = content[end:]
+        if end > len(content) or tail.strip(_BLANK):
             return None
-        return self.build(header, content[header.block_start : end], source, (), content[end:])
-
-
-def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] = ()) -> ArchivedRecord:
-    """The first record of inflated ``content``; bytes behind its end are flagged. Raises ``DataFault``."""
-    header = parse_header(content, source, offset)
-    end = header.block_start + header.block_length
-    if end > len(content):
-        there = len(content) - header.block_start
-        block = content[header.block_start :]
-        if flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length):
-            return build_record(header, block.rstrip(b"\n"), source, (*odd, flag.WRONG_LENGTH))
-        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {there} are there")
-    tail = content[end:]
-    if tail != _END:
-        if not _ends_record(tail):
-            odd += (flag.MISSING_RECORD_END,)
-        if tail.strip(_BLANK):
-            odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content[header.block_start : end], source, odd)
-
-
-def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
-    """Read the header at the begin of ``data`` (empty lines before it are passed over).
-
-    Raises ``DataFault`` for a bad version line, a header without an end, or without a usable Content-Length.
-    """
-    odd: list[str] = []
-    start = 0
-    if not data.startswith(b"WARC/"):
-        start = len(data) - len(data.lstrip(_BLANK))
-        odd.append(flag.BLANK_BEFORE)
-    version = _VERSION.match(data, start, start + 64)
-    if version is None:
-        if not data[start:]:
-            raise DataFault(source, offset, "no record: nothing but line breaks" if data else "no record: no bytes")
-        raise DataFault(source, offset, f"no WARC version line: {data[start : start + 32]!r}")
-    if version[1] not in _KNOWN_VERSIONS:
-        odd.append(flag.UNKNOWN_VERSION)
-    end, block_start = header_end(data, start, start + MAX_HEADER)
-    if end < 0:
-        raise DataFault(source, offset, "the record header has no end")
-    lines = split_fields(data[start:end])
-    if lines.lf_only:
-        odd.append(flag.LF_ONLY)
-    if lines.folded:
-        odd.append(flag.FOLDED)
-    if lines.malformed:
-        odd.append(flag.MALFORMED_LINE)
-    values = first_values(lines.fields)
-    if len(values) < len(lines.fields) and any(
-        name.lower() in _SINGLE and values[name.lower()] != value for name, value in lines.fields
-    ):
-        odd.append(flag.REPEATED_FIELD)
-    length = values.get("content-length", "")
-    if not (length.isascii() and length.isdigit() and len(length) < 19):
-        reason = f"unusable Content-Length {length[:40]!r}" if length else "the record header has no Content-Length"
-        raise DataFault(source, offset, reason)
-    return WarcHeader(lines.fields, values, block_start, int(length), tuple(odd))
-
-
-def build_record(header: WarcHeader, block: bytes, source: str, odd: tuple[str, ...] = ()) -> ArchivedRecord:
-    """Make the record of a header and its complete block."""
-    values = header.values
-    found = [*header.flags, *odd]
-    record_type = values.get("warc-type", "").lower()
-    if record_type not in _TYPES:
-        record_type = record_type or "unknown"
-        found.append(flag.UNKNOWN_TYPE)
-    url = _url(values.get("warc-target-uri"), record_type, found)
-    time, plain = warc_date(values.get("warc-date", ""))
-    if not plain:
-        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
-    message = _message(record_type, values, url, block)
-    payload = block if message is None else message.body
-    http_values: dict[str, str] = {}
-    if message is not None:
-        found += message.flags
-        http_values = first_values(message.headers)
-    claimed = digests.declared(values.get("warc-payload-digest"))
-    if claimed is None and message is None:
-        claimed = digests.declared(values.get("warc-block-digest"))
-    computed = digests.sha1_base32(payload)
-    if claimed != computed and record_type != "revisit":
-        if payload[:2] == b"\r\n" and message is not None and _surplus_crlf(payload, claimed, http_values, source):
-            payload = payload[2:]
-            computed = digests.sha1_base32(payload)
-            found.append(flag.EXTRA_CRLF)
-        if claimed is not None and claimed != computed and "warc-segment-number" not in values:
-            _judge_digest(claimed, block, payload, computed, http_values, found)
-    return ArchivedRecord(
-        container="warc",
-        record_type=record_type,
-        url=url,
-        fetch_time=time,
-        server_ip=values.get("warc-ip-address") or None,
-        record_headers=header.fields,
-        http_status=None if message is None else message.status,
-        http_status_line=None if message is None else message.start_line,
-        http_headers=() if message is None else message.headers,
-        payload=payload,
-        payload_digest=computed,
-        declared_digest=claimed,
-        truncated=_truncated(values),
-        declared_mime=media_type(values.get("content-type") if message is None else http_values.get("content-type")),
-        flags=tuple(dict.fromkeys(found)),
-    )
+        odd = () if _ends_record(tail) else (flag.MISSING_RECORD_END,)
+        return build_record(header, content, header.block_start, end, source, odd)
 
 
 def _ends_record(tail: bytes) -> bool:
     return tail[:4] == _END or tail[: len(tail) - len(tail.lstrip(_BLANK))].count(b"\n") >= 2
-
-
-def _url(raw: str | None, record_type: str, found: list[str]) -> str:
-    if not raw:
-        if record_type not in _NO_URL:
-            found.append(flag.MISSING_URL)
-        return ""
-    if raw.startswith("<") and raw.endswith(">"):
-        raw = raw[1:-1]
-        found.append(flag.BRACKETED_URL)
-    url, odd = decode_url(raw)
-    if odd:
-        found.append(flag.ODD_URL)
-    return url
-
-
-def _message(record_type: str, values: dict[str, str], url: str, block: bytes) -> HttpMessage | None:
-    if record_type not in _HTTP_TYPES or not block:
-        return None
-    kind = media_type(values.get("content-type"))
-    if kind == "application/http" or (kind in (None, "") and url[:4].lower() == "http"):
-        return parse_request(block) if record_type == "request" else parse_response(block)
-    return None
-
-
-def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], source: str) -> bool:
-    """CC-MAIN-2018-34 wrote one CRLF too many behind the HTTP header; the digest or the length tells."""
-    if claimed is not None and digests.matches(claimed, payload[2:], digests.sha1_base32(payload[2:])):
-        return True
-    return "CC-MAIN-2018-34" in source and http.get("content-length", str(len(payload) - 2)) == str(len(payload) - 2)
-
-
-def _judge_digest(
-    claimed: str, block: bytes, payload: bytes, computed: str, http: dict[str, str], found: list[str]
-) -> None:
-    verdict = digests.matches(claimed, payload, computed)
-    if verdict is None:
-        found.append(flag.DIGEST_UNKNOWN)
-    elif not verdict:
-        plain = decoding.dechunked(payload) if "chunked" in http.get("transfer-encoding", "").lower() else None
-        if plain is not None and digests.matches(claimed, plain, digests.sha1_base32(plain)):
-            found.append(flag.DIGEST_OF_DECHUNKED)
-        elif payload is not block and digests.matches(claimed, block, digests.sha1_base32(block)):
-            found.append(flag.DIGEST_OF_BLOCK)
-        else:
-            found.append(flag.DIGEST_MISMATCH)
-
-
-def _truncated(values: dict[str, str]) -> str | None:
-    reason = values.get("warc-truncated")
-    return None if reason is None else (reason.strip().lower() or "unspecified")

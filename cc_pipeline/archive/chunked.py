@@ -1,4 +1,4 @@
-"""Transfer and content codings of payloads that were stored still encoded."""
+"""The chunked transfer coding (RFC 9112 §7.1) of bodies that were stored with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n
 
 
 def dechunked(payload: bytes) -> bytes | None:
-    """``payload`` without its chunked coding (RFC 9112 §7.1); ``None`` where it is not chunked throughout."""
+    """``payload`` without its chunked coding; ``None`` where it is not chunked throughout."""
     parts: list[bytes] = []
     position = 0
     while True:
