@@ -78,7 +78,9 @@ def path_prefix_ranges(authority: str, path: str, query: str | None) -> tuple[Ke
     whole = path.partition("(")[0]
     without_slash = whole[:-1] if whole.endswith("/") and len(whole) > 1 else whole
     if query is not None and whole == path:
-        return merge_ranges([exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))])
+        return merge_ranges(
+            [exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))]
+        )
     ranges = [prefix_range((host + whole).encode("ascii"))]
     if without_slash != whole:
         ranges += [exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))]

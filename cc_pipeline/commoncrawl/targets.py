@@ -186,7 +186,9 @@ def _one_rev(value: str) -> Target:
 def _set(value: str) -> Target:
     name, equals, listed = (part.strip() for part in value.partition("="))
     if not equals or not listed:
-        raise UserInputError(f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com")
+        raise UserInputError(
+            f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
+        )
     if not _SET_NAME.fullmatch(name.lower()):
         raise UserInputError(f"{shown(name)} cannot name a set; use up to 60 letters, digits, - and _")
     members = _distinct(tuple(parse_target(part) for part in _member_texts(listed)))

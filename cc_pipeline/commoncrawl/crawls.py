@@ -1,0 +1,139 @@
+"""Crawls: their ids, the list of them (``collinfo.json``), and what is peculiar about some."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from cc_pipeline.errors import DataFault, UserInputError
+
+Era = Literal["columnar", "arc"]
+
+#: Crawls stored as ARC files, without a columnar index: id and the top folder of the bucket that holds them.
+ARC_CRAWLS: Final = {
+    "CC-MAIN-2012": "parse-output",
+    "CC-MAIN-2009-2010": "crawl-002",
+    "CC-MAIN-2008-2009": "crawl-001",
+}
+
+_ID = re.compile(r"[A-Z0-9][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
+_WEEKLY = re.compile(r".*-(\d{4})-(\d{2})")
+_MAX_ID = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """One crawl. ``started`` and ``ended`` are aware UTC and tell when its captures were made, ``None`` if unknown;
+    ``cdx_api`` is the address of its CDX server, if it has one."""
+
+    id: str
+    name: str
+    started: datetime | None
+    ended: datetime | None
+    cdx_api: str | None
+
+    @property
+    def era(self) -> Era:
+        """``arc`` for the crawls before 2013; unknown families are taken to have a columnar index."""
+        return "arc" if self.id in ARC_CRAWLS else "columnar"
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlList:
+    """A collinfo read: its crawls, newest first, and what was wrong with entries that are not among them."""
+
+    crawls: tuple[Crawl, ...]
+    faults: tuple[DataFault, ...]
+
+
+def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, ...]:
+    """The crawls of a ``collinfo.json``, newest first. Unknown fields and unknown families of ids are no matter.
+
+    Raises ``DataFault`` when it is no JSON list, or when no entry of it can be used.
+    """
+    read = read_collinfo(data, source)
+    if read.faults and not read.crawls:
+        raise read.faults[0]
+    return read.crawls
+
+
+def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
+    """The same with the faults of single entries. Raises ``DataFault`` when it is no JSON list at all.
+
+    Format: a list of ``{id, name, timegate, cdx-api, from, to}``; the times are ISO 8601 without a zone and mean UTC.
+    """
+    try:
+        entries: Any = json.loads(data)
+    except UnicodeDecodeError as fault:
+        raise DataFault(source, fault.start, "is not UTF-8 text") from fault
+    except json.JSONDecodeError as fault:
+        raise DataFault(source, fault.pos, f"is not JSON: {fault.msg}") from fault
+    except RecursionError as fault:
+        raise DataFault(source, None, "is nested deeper than any list of crawls") from fault
+    if not isinstance(entries, list):
+        raise DataFault(source, 0, "is not a list of crawls")
+    crawls: dict[str, Crawl] = {}
+    faults: list[DataFault] = []
+    for number, entry in enumerate(entries):
+        try:
+            crawl = _read_entry(entry)
+        except ValueError as wrong:
+            faults.append(DataFault(source, None, f"entry {number}: {wrong}"))
+        else:
+            crawls.setdefault(crawl.id, crawl)
+    return CrawlList(tuple(sorted(crawls.values(), key=_age, reverse=True)), tuple(faults))
+
+
+def validate_crawl_id(text: str) -> str:
+    """``text`` as a crawl id (``CC-MAIN-2024-22``; ``cc-main-2024-22`` and ``2024-22`` mean it too).
+
+    Raises ``UserInputError`` for text that cannot be one. Whether such a crawl exists is another question.
+    """
+    name = text.strip()
+    if re.fullmatch(r"\d{4}(?:-\d{2,4})?", name):
+        name = f"CC-MAIN-{name}"
+    elif name[:3].lower() == "cc-":
+        name = name.upper()
+    if len(name) > _MAX_ID or not _ID.fullmatch(name):
+        raise UserInputError(f"{text[:80]!r} is no crawl id; they look like CC-MAIN-2024-22. All: cc-pipeline crawls")
+    return name
+
+
+def _read_entry(entry: Any) -> Crawl:
+    if not isinstance(entry, dict):
+        raise ValueError("is not an object")
+    crawl_id = entry.get("id")
+    if not isinstance(crawl_id, str) or len(crawl_id) > _MAX_ID or not _ID.fullmatch(crawl_id):
+        raise ValueError(f"has no usable id ({str(crawl_id)[:40]!r})")
+    name, api = entry.get("name"), entry.get("cdx-api")
+    return Crawl(
+        id=crawl_id,
+        name=name if isinstance(name, str) and name else crawl_id,
+        started=_read_time(entry.get("from")),
+        ended=_read_time(entry.get("to")),
+        cdx_api=api if isinstance(api, str) and api else None,
+    )
+
+
+def _read_time(text: Any) -> datetime | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _age(crawl: Crawl) -> tuple[datetime, str]:
+    if crawl.started is not None:
+        return crawl.started, crawl.id
+    weekly = _WEEKLY.fullmatch(crawl.id)
+    try:
+        moment = datetime.fromisocalendar(int(weekly[1]), int(weekly[2]), 1) if weekly else datetime.min
+    except ValueError:
+        moment = datetime.min
+    return moment.replace(tzinfo=UTC), crawl.id
