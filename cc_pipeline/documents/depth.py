@@ -1,0 +1,45 @@
+"""Refuses documents nested so deeply that a parser would take minutes or run out of stack."""
+
+from __future__ import annotations
+
+import re
+
+from cc_pipeline.errors import DataFault
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
+_CHUNK = 16 * 1024
+_VOID = frozenset(
+    {"area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "link"}
+    | {"meta", "param", "source", "track", "wbr"}
+)
+
+
+def check_depth(text: str, limit: int, source: str) -> None:
+    """Raises ``DataFault`` where elements may nest deeper than ``limit``.
+
+    Start tags less end tags, counted chunk by chunk, bound the depth from above and cost next to nothing;
+    only where that bound is over the limit are the tags looked at one by one.
+    """
+    if _bound(text) > limit and _depth(text) > limit:
+        raise DataFault(source, None, f"elements nested deeper than {limit}")
+
+
+def _bound(text: str) -> int:
+    depth = highest = 0
+    for start in range(0, len(text), _CHUNK):
+        ends = text.count("</", start, start + _CHUNK + 1)
+        starts = text.count("<", start, start + _CHUNK) - ends
+        highest = max(highest, depth + starts)
+        depth = max(0, depth + starts - ends)
+    return highest
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for closing, name in _TAG.findall(text):
+        if closing:
+            depth -= depth > 0
+        elif name.lower() not in _VOID:
+            depth += 1
+            deepest = max(deepest, depth)
+    return deepest

@@ -1,0 +1,212 @@
+"""Rows of page_metadata written as the 2012 JSON document.
+
+The default is what that document was meant to hold; ``compat="2012"`` is what its writer wrote, bugs included
+(docs/metadata-mapping.md lists them).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from cc_pipeline.documents.headers import NOT_KEPT_IN_2012
+from cc_pipeline.documents.page import Link
+
+Compat = Literal["2012"] | None
+
+#: Protocols the 2012 writer's URL class knew; links with another one were dropped.
+_KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
+
+_ON_SUCCESS = (
+    "mime_type",
+    "download_size",
+    "download_truncated",
+    "content_is_gzip",
+    "gunzip_content_len",
+    "gunzip_failed",
+    "md5",
+    "charset_detected",
+    "charset_detector",
+    "text_simhash",
+    "parsed_as",
+)
+_ARCHIVE_INFO = ("arcSourceSegmentId", "arcFileDate", "arcFileParition", "arcFileOffset", "compressedSize")
+
+
+def metadata_json(row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None) -> str:
+    """The JSON text of a page_metadata row: one from ``parse_page`` (then ``links`` are its links), or one read
+    back from the table (then they are in ``row["content"]["links"]``)."""
+    return json.dumps(metadata_object(row, links, compat=compat), ensure_ascii=False, separators=(",", ":"))
+
+
+def metadata_object(
+    row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None
+) -> dict[str, Any]:
+    """The same as an object."""
+    out: dict[str, Any] = {}
+    _put(out, "attempt_time", _millis(row.get("attempt_time")))
+    out["disposition"] = row["disposition"]
+    if (origin := row.get("redirect_from")) is not None:
+        out["redirect_from"] = _redirect(origin)
+    if row["disposition"] != "SUCCESS":
+        out["failure_reason"] = row.get("failure_reason")
+        out["failure_detail"] = row.get("failure_detail")
+    else:
+        _put_success(out, row, links, compat)
+    if (info := row.get("archiveInfo")) is not None and (compat is None or out["disposition"] == "SUCCESS"):
+        out["archiveInfo"] = {name: info[name] for name in _ARCHIVE_INFO if info.get(name) is not None}
+    return out
+
+
+def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Link] | None, compat: Compat) -> None:
+    server_ip = row.get("server_ip")
+    _put(out, "server_ip", "0.0.0.0" if server_ip is None and compat else server_ip)
+    _put(out, "http_result", row.get("http_result"))
+    _put(out, "http_headers", _headers(row, compat))
+    size = row.get("download_size")
+    _put(out, "content_len", size if compat and size is not None else row.get("content_len"))
+    for name in _ON_SUCCESS:
+        _put(out, name, row.get(name))
+    content = row.get("content")
+    if content is None:
+        return
+    if compat and row.get("download_truncated") and content["type"] == "rss-feed" and content.get("items"):
+        del out["parsed_as"]  # the writer's repair of cut RSS kept six characters of it
+        return
+    if content["type"] == "html-doc":
+        own = _own_links(links) if links is not None else content.get("links")
+        out["content"] = html_doc(content, own, compat)
+    else:
+        out["content"] = _feed(content, compat)
+
+
+def _put(out: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        out[name] = value
+
+
+def _millis(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _pairs(value: Any) -> dict[str, Any]:
+    """A map column, as a dictionary or as the pairs Arrow gives."""
+    return dict(value) if value is not None else {}
+
+
+def _redirect(origin: Mapping[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name in ("source_url", "http_result", "server_ip"):
+        _put(out, name, origin.get(name))
+    out["http_headers"] = _pairs(origin.get("http_headers"))
+    return out
+
+
+def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
+    headers = _pairs(row.get("http_headers"))
+    if compat is None:
+        return headers
+    for each in row.get("http_header_list") or ():
+        name = each["name"].lower()
+        if name in headers:
+            headers[name] = each["value"]
+    return {name: value for name, value in headers.items() if name not in NOT_KEPT_IN_2012}
+
+
+def _own_links(links: Iterable[Link]) -> list[dict[str, Any]]:
+    return [link._asdict() for link in links if link.item_index is None]
+
+
+def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:
+    """An ``html-doc`` object."""
+    out: dict[str, Any] = {"type": "html-doc"}
+    _put(out, "title", content.get("title") or None)
+    if meta_tags := content.get("meta_tags"):
+        out["meta_tags"] = [_pairs(tag["attributes"]) for tag in meta_tags]
+    written = [each for link in links or () if (each := _link(link, compat)) is not None]
+    if written:
+        out["links"] = written
+    return out
+
+
+def _link(link: Mapping[str, Any], compat: Compat) -> dict[str, Any] | None:
+    href = link.get("url") or link.get("href")
+    attributes = _pairs(link.get("attributes"))
+    if compat:
+        if link.get("url") is None or not str(href).lower().startswith(_KNOWN_PROTOCOLS):
+            return None
+        # an attribute called type overwrote the tag
+        return {"type": link.get("type"), **attributes, "text": link.get("text") or "", "href": href}
+    return {**attributes, "type": link.get("type"), "text": link.get("text") or "", "href": href}
+
+
+def _feed(content: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
+    rss = content["type"] == "rss-feed"
+    out: dict[str, Any] = {"type": content["type"]}
+    _put(out, "title", _text(content.get("title"), compat))
+    _put(out, "link", _feed_links(content.get("link"), rss=rss))
+    if rss or compat is None:
+        _put(out, "description", _text(content.get("description"), compat if rss else None))
+    updated, published = content.get("updated"), None
+    if compat and rss:
+        updated = content.get("last_build_date") or updated
+    if compat and not rss:
+        for item in content.get("items") or ():
+            updated = item.get("updated") or updated
+            published = item.get("published") or published
+        published = published or content.get("published")
+    _put(out, "published", _millis(published))
+    _put(out, "updated", _millis(updated))
+    _put(out, "categories", content.get("categories"))
+    _put(out, "generator", content.get("generator"))
+    if rss:
+        _put(out, "ttl", content.get("ttl"))
+    else:
+        _put(out, "authors", _authors(content.get("authors")))
+    out["items"] = [_item(item, compat, rss=rss) for item in content.get("items") or ()]
+    return out
+
+
+def _item(item: Mapping[str, Any], compat: Compat, *, rss: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    _put(out, "title", _text(item.get("title"), compat))
+    _put(out, "description", _text(item.get("description"), compat))
+    _put(out, "link", _feed_links(item.get("link"), rss=rss))
+    if rss:
+        _put(out, "author", item.get("author"))
+        _put(out, "comments", item.get("comments"))
+        _put(out, "guid", item.get("guid"))
+    else:
+        _put(out, "self", _feed_links(item.get("self"), rss=False))
+        _put(out, "replies", _feed_links(item.get("replies"), rss=False))
+        _put(out, "authors", _authors(item.get("authors")))
+    _put(out, "categories", item.get("categories"))
+    if rss or compat is None:
+        _put(out, "published", _millis(item.get("published")))
+    if compat is None:
+        _put(out, "updated", _millis(item.get("updated")))
+    bodies = [html_doc(body, body.get("links"), compat) for body in item.get("content") or ()]
+    _put(out, "content", _one_or_many(bodies))
+    return out
+
+
+def _text(value: str | None, compat: Compat) -> str | None:
+    """The 2012 writer wrote empty titles and descriptions; by default there are none."""
+    return (value or "") if compat else value
+
+
+def _feed_links(links: Sequence[Mapping[str, Any]] | None, *, rss: bool) -> Any:
+    names = ("href",) if rss else ("type", "href", "rel", "title")
+    written = [{name: link[name] for name in names if link.get(name)} for link in links or ()]
+    return _one_or_many(written[:1] if rss else written)
+
+
+def _one_or_many(values: list[dict[str, Any]]) -> Any:
+    return (values[0] if len(values) == 1 else values) or None
+
+
+def _authors(authors: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    named = [{key: author[key] for key in ("name", "url") if author.get(key)} for author in authors or ()]
+    return [author for author in named if author.get("name")] or None

@@ -1,0 +1,114 @@
+"""What goes into the parsers and what comes out: plain values, no bytes left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+#: Changes whenever a row would come out differently, so that stages know which rows are stale.
+PARSER = "cc_pipeline.documents"
+PARSER_VERSION = "1"
+
+#: What was odd about a page but did not keep it from being read.
+FLAGS: tuple[str, ...] = (
+    "payload_cut",  # longer than the limit; only its beginning was parsed
+    "links_cut",  # more links than the limit
+    "attributes_cut",  # a tag with more attributes than the limit, or a longer value
+    "text_cut",  # more text than the limit
+    "items_cut",  # more feed items than the limit
+    "base_unusable",  # a base element that is no absolute URL
+    "json_ld_invalid",  # a JSON-LD script that is no JSON
+    "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
+    "feed_malformed",  # read as a feed although it is not well-formed
+    "feed_unreadable",  # labelled as a feed but no feed could be read
+    "unknown_keys",  # a 2012 document with keys nobody has described
+)
+
+SourceKind = Literal["records", "sequencefile", "wat", "wet"]
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectFrom:
+    """The exchange that led to a page, where the archive tells it."""
+
+    source_url: str
+    http_result: int | None = None
+    server_ip: str | None = None
+    http_headers: Headers = ()
+    http_status_line: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageInput:
+    """One capture, ready to parse.
+
+    The first group is copied into every row. ``payload`` is the body as archived (content codings already
+    undone, as Common Crawl stores it). ``http_headers`` keep order and repetition. ``fetch_time`` is aware
+    UTC. ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one.
+    ``mime_detected`` is the media type the index found by looking at the bytes.
+    """
+
+    crawl: str
+    subset: str
+    url: str
+    payload: bytes
+    target: str = ""
+    url_surtkey: str | None = None
+    fetch_time: datetime | None = None
+    fetch_status: int | None = None
+    content_digest: str | None = None
+    warc_filename: str | None = None
+    warc_record_offset: int | None = None
+    warc_record_length: int | None = None
+    domain: str | None = None
+    # the exchange
+    http_status: int | None = None
+    http_status_line: str | None = None
+    http_headers: Headers = ()
+    server_ip: str | None = None
+    truncated: str | None = None
+    mime_detected: str | None = None
+    record_headers: Headers = ()
+    redirect_from: RedirectFrom | None = None
+    # where it lies
+    archive_format: str = "warc"
+    warc_segment: str | None = None
+    source_kind: SourceKind = "records"
+    source_file: str | None = None
+
+
+class Link(NamedTuple):
+    """One link of a page; ``url`` is absolute, ``None`` where ``href`` cannot be made so.
+
+    ``attributes`` hold every attribute but the one in ``href``. ``item_index`` is set for links inside the
+    content of a feed item.
+    """
+
+    type: str | None
+    href: str | None
+    url: str | None
+    text: str | None
+    rel: str | None
+    attributes: dict[str, str]
+    host: str | None = None
+    domain: str | None = None
+    item_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedPage:
+    """The rows of one capture.
+
+    ``keys`` are the shared key and provenance columns. ``metadata`` and ``text`` are rows without those
+    (``text`` is ``None`` where the capture has no text); ``metadata["content"]["links"]`` is left out,
+    ``links`` holds them. ``feed_items`` are rows without keys too.
+    """
+
+    keys: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    text: Mapping[str, Any] | None = None
+    links: tuple[Link, ...] = ()
+    feed_items: tuple[Mapping[str, Any], ...] = field(default=())

@@ -1,0 +1,131 @@
+"""One capture in, its rows out."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from cc_pipeline.documents.charset import Decoded, decode
+from cc_pipeline.documents.feed_rows import feed_rows
+from cc_pipeline.documents.feeds import parse_feed
+from cc_pipeline.documents.headers import header
+from cc_pipeline.documents.html import HtmlDocument, parse_html
+from cc_pipeline.documents.language import detect_languages
+from cc_pipeline.documents.legacy_json import metadata_json
+from cc_pipeline.documents.mapping import exchange_row, is_robots_txt, page_keys
+from cc_pipeline.documents.mime import Kind, choose_kind, split_content_type
+from cc_pipeline.documents.options import ParseOptions
+from cc_pipeline.documents.page import Link, PageInput, ParsedPage
+from cc_pipeline.documents.simhash import text_simhash
+from cc_pipeline.documents.structured import canonical_url, json_ld, open_graph
+from cc_pipeline.documents.text import extractor_name, full_text, main_content
+from cc_pipeline.errors import DataFault
+
+_DEFAULT = ParseOptions()
+
+
+def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
+    """The rows of a capture whose response could be read, whatever its status.
+
+    Content, text and links come from 2xx responses with a body of a textual type; robots.txt has none.
+    Raises ``DataFault`` (and nothing else) where a parser breaks on the page.
+    """
+    try:
+        return _parse(page, options)
+    except DataFault:
+        raise
+    except Exception as error:
+        source = page.warc_filename or page.url
+        raise DataFault(source, page.warc_record_offset, f"{type(error).__name__} while parsing: {error}") from error
+
+
+def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
+    row = exchange_row(page)
+    parsed = ParsedPage(page_keys(page), row)
+    if row["disposition"] == "SUCCESS" and page.payload:
+        parsed = _parse_content(page, row, options)
+    if options.metadata_json:
+        row["metadata_json"] = metadata_json(row, parsed.links, compat=options.compat)
+    return parsed
+
+
+def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) -> ParsedPage:
+    flags: set[str] = set()
+    row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
+    payload = page.payload
+    if len(payload) > options.limits.payload_bytes:
+        flags.add("payload_cut")
+        payload = payload[: options.limits.payload_bytes]
+    mime, label = split_content_type(header(page.http_headers, "content-type"))
+    kind = choose_kind(mime, page.mime_detected, payload)
+    text: dict[str, Any] | None = None
+    links: tuple[Link, ...] = ()
+    items: tuple[dict[str, Any], ...] = ()
+    if kind != "other":
+        decoded = decode(payload, label, markup=kind != "text")
+        if not decoded.clean:
+            flags.add("charset_mismatch")
+        row["charset_detected"], row["charset_detector"] = decoded.charset, decoded.detector
+        if options.text_simhash:
+            row["text_simhash"] = text_simhash(decoded.text)
+        if not is_robots_txt(page):
+            text, links, items = _parse_kind(kind, page, decoded, row, options, flags)
+    row["flags"] = sorted(flags) or None
+    return ParsedPage(page_keys(page), row, text, links, items)
+
+
+def _parse_kind(
+    kind: Kind, page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
+) -> tuple[dict[str, Any] | None, tuple[Link, ...], tuple[dict[str, Any], ...]]:
+    if kind == "html":
+        return *_html(page, decoded.text, row, options, flags), ()
+    if kind in ("feed", "xml"):
+        feed = parse_feed(decoded.text, options.limits)
+        if feed is not None:
+            rows = feed_rows(feed, page.url, options.limits, links=options.links)
+            flags |= feed.flags
+            row["parsed_as"], row["content"] = "feed", rows.content
+            text = _text_row(page, rows.text, rows.content["title"], rows.content["description"], options)
+            return text, rows.links, rows.items
+        if kind == "feed":
+            flags.add("feed_unreadable")
+    return None, (), ()
+
+
+def _html(
+    page: PageInput, markup: str, row: dict[str, Any], options: ParseOptions, flags: set[str]
+) -> tuple[dict[str, Any], tuple[Link, ...]]:
+    limits = options.limits
+    document = parse_html(markup, page.url, limits, links=options.links)
+    row["parsed_as"] = "html"
+    row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
+    description = document.meta("description")
+    body = full_text(document.title, description, document.body_text)
+    text = _text_row(page, body, _best_title(document), description or document.meta("og:description"), options)
+    if options.main_content != "none":
+        text["main_content"] = main_content(markup, options.main_content)
+        text["main_content_extractor"] = extractor_name(options.main_content)
+    text["site_name"] = document.meta("og:site_name", "application-name")
+    text["author"] = document.meta("author", "article:author", "dc.creator", "parsely-author")
+    text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
+    text["canonical_url"] = canonical_url(document)
+    text["open_graph"] = open_graph(document.meta_tags) or None
+    documents, types = json_ld(document.json_ld, limits, document.flags)
+    text["json_ld"], text["json_ld_types"] = documents or None, types or None
+    flags |= document.flags
+    return text, tuple(document.links)
+
+
+def _text_row(
+    page: PageInput, text: str, title: str | None, description: str | None, options: ParseOptions
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"text": text, "title": title, "description": description}
+    if options.language:
+        found = detect_languages(text, content_language=header(page.http_headers, "content-language"))
+        row["content_languages"], row["language_reliable"] = found.codes, found.reliable
+    return row
+
+
+def _best_title(document: HtmlDocument) -> str | None:
+    title = " ".join(document.title.split()) if document.title else None
+    return title or document.meta("og:title", "twitter:title")
