@@ -101,6 +101,12 @@ class BTree:
             ahead = min(2 * ahead, MOST_AHEAD) if last >= keys.start else 1
         self._check_end()
 
+    def blocks_of(self, keys: KeyRange) -> int:
+        """How many data blocks a scan of ``keys`` reads where the index is right; reads index blocks only."""
+        first = self._descend(keys.start).block
+        last = self.layout.blocks - 1 if keys.end is None else self._descend(keys.end).block
+        return max(last - first, 0) + 1
+
     def _check_end(self) -> None:
         """Follows the last pointers: where they lead behind the last block, the file has lost its end."""
         number = 0

@@ -87,6 +87,7 @@ class BlockSource:
         self._index: dict[int, IndexBlock | bytes] = {}
         self._data: OrderedDict[int, DataBlock | bytes] = OrderedDict()
         self._layout: Layout | None = None
+        self._turns: dict[int, threading.Lock] = {}
 
     def layout(self) -> Layout:
         """The file's layout; the first call reads it together with the top of the tree."""
@@ -98,7 +99,7 @@ class BlockSource:
     def index_block(self, number: int) -> IndexBlock:
         """Raises ``DataFault`` for a block that is not a sound index block."""
         layout = self.layout()
-        with self._lock:
+        with self._turn(number):
             block = self._index.get(number)
             if not isinstance(block, IndexBlock):
                 block = parse_index_block(block or self._blocks(number, 1)[0], number, layout, self.key)
@@ -113,25 +114,34 @@ class BlockSource:
         layout = self.layout()
         if not layout.index_blocks <= number < layout.blocks:
             raise DataFault(self.key, None, f"block {number} is not among the {layout.blocks} blocks' data blocks")
-        with self._lock:
-            if number not in self._data:
-                count = min(ahead, MOST_AHEAD, layout.blocks - number, self._cache_blocks)
-                for place, raw in reversed(list(enumerate(self._blocks(number, count), start=number))):
-                    self._keep(place, raw)
-            block = self._data[number]
+        with self._turn(number):
+            with self._lock:
+                block = self._data.get(number)
+            if block is None:
+                count = min(ahead, MOST_AHEAD, layout.blocks - number)
+                raw = self._blocks(number, count)
+                for place in reversed(range(1, count)):
+                    self._keep(number + place, raw[place])
+                block = raw[0]
             if not isinstance(block, DataBlock):
                 block = parse_data_block(block, number, layout, self.key, self._value_size)
             self._keep(number, block)
             return block
 
+    def _turn(self, number: int) -> threading.Lock:
+        """Whoever reads this block: others who want the same one wait for it, others go on."""
+        with self._lock:
+            return self._turns.setdefault(number, threading.Lock())
+
     def _keep(self, number: int, block: DataBlock | bytes) -> None:
-        self._data[number] = block
-        self._data.move_to_end(number)
-        while len(self._data) > self._cache_blocks:
-            self._data.popitem(last=False)
+        with self._lock:
+            self._data[number] = block
+            self._data.move_to_end(number)
+            while len(self._data) > self._cache_blocks:
+                self._turns.pop(self._data.popitem(last=False)[0], None)
 
     def _open(self) -> Layout:
-        data, total = self._read(0, HEADER.size + FIRST_BLOCKS * BLOCK_SIZE)
+        data, total = self._read_top(HEADER.size + FIRST_BLOCKS * BLOCK_SIZE)
         if total is None:
             raise EnvironmentFault(f"the size of {self.key} is not known", "Use a server that answers with sizes")
         layout = read_header(data, total, self.key)
@@ -145,6 +155,15 @@ class BlockSource:
                 self._keep(number, block)
         return layout
 
+    def _read_top(self, length: int) -> tuple[bytes, int | None]:
+        try:
+            return self._read(0, length)
+        except DataFault:  # a verified range that goes beyond the end of a small file is refused
+            header, total = self._read(0, HEADER.size)
+            if total is None or not len(header) < total < length:
+                raise
+            return self._read(0, total)
+
     def _blocks(self, number: int, count: int) -> list[bytes]:
         layout = self.layout()
         offset, size = layout.offset(number), layout.block_size
@@ -157,6 +176,7 @@ class BlockSource:
 
     def _read(self, offset: int, length: int) -> tuple[bytes, int | None]:
         answer = self._reader.read(self.key, offset, length)
-        self.reads += 1
-        self.bytes_read += len(answer.data)
+        with self._lock:
+            self.reads += 1
+            self.bytes_read += len(answer.data)
         return answer.data, answer.total

@@ -17,6 +17,16 @@ from cc_pipeline.index.footers import DEFAULT_STAT_COLUMNS, stat_kind
 #: The column whose bounds prune look-ups.
 KEY_COLUMN: Final = "url_surtkey"
 
+#: Where the key column of a row group is: what a look-up reads first, kept in ``row_groups`` itself.
+KEY_CHUNK_FIELDS: Final = (
+    "key_chunk_offset",
+    "key_chunk_bytes",
+    "key_offset_index_offset",
+    "key_offset_index_length",
+    "key_column_index_offset",
+    "key_column_index_length",
+)
+
 #: ``outcome`` is ``decoded`` or ``failed`` (then ``reason`` and ``fault_offset`` say why and where).
 #: ``columns`` are the leaf columns in file order as ``name PHYSICAL repetition MEANING``.
 INDEX_FILES_SCHEMA: Final = pa.schema(
@@ -40,23 +50,18 @@ INDEX_FILES_SCHEMA: Final = pa.schema(
     ]
 )
 
-#: Offsets are in the file. ``values``, ``uncompressed_bytes`` and ``compressed_bytes`` are the writer's claims.
+#: Offsets are in the file; ``chunk_offset`` and ``compressed_bytes`` are the range to read, dictionary included.
 COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),
         pa.field("path", pa.string(), nullable=False),
         pa.field("row_group", pa.int32(), nullable=False),
         pa.field("column", pa.string(), nullable=False),
-        pa.field("ordinal", pa.int32(), nullable=False),
-        pa.field("physical_type", pa.string(), nullable=False),
         pa.field("codec", pa.string(), nullable=False),
         pa.field("encodings", pa.string(), nullable=False),
         pa.field("chunk_offset", pa.int64(), nullable=False),
         pa.field("compressed_bytes", pa.int64(), nullable=False),
         pa.field("uncompressed_bytes", pa.int64()),
-        pa.field("values", pa.int64()),
-        pa.field("data_page_offset", pa.int64()),
-        pa.field("dictionary_page_offset", pa.int64()),
         pa.field("offset_index_offset", pa.int64()),
         pa.field("offset_index_length", pa.int64()),
         pa.field("column_index_offset", pa.int64()),
@@ -102,6 +107,7 @@ def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schem
         pa.field("compressed_bytes", pa.int64(), nullable=False),
         pa.field("data_offset", pa.int64()),
         pa.field("data_end", pa.int64()),
+        *(pa.field(name, pa.int64()) for name in KEY_CHUNK_FIELDS),
     ]
     for column in columns:
         kind = bound_type(column)

@@ -42,8 +42,6 @@ DEFAULT_LOOKUP_COLUMNS: Final = (
     "url_host_name",
     "fetch_time",
     "fetch_status",
-    "content_digest",
-    "content_mime_detected",
     "warc_filename",
     "warc_record_offset",
     "warc_record_length",

@@ -36,19 +36,17 @@ class ColumnLayout:
     codec: int
 
 
-def decode_pages(
-    column: ColumnLayout, pages: bytes, rows: int, *, dictionary: int, source: str, offset: int | None
-) -> pa.ChunkedArray:
+def decode_pages(column: ColumnLayout, pages: bytes, rows: int, *, source: str, offset: int | None) -> pa.ChunkedArray:
     """The ``rows`` values of data pages that lie one behind the other in ``pages``, in the physical type.
 
-    ``dictionary`` is the length in bytes of a dictionary page in front of them (0: none). INT96 comes as
-    timestamps in milliseconds. Raises ``DataFault`` with ``source`` and ``offset`` for bytes that are no such pages.
+    A dictionary page may lie in front of them: pyarrow knows it by its header. INT96 comes as timestamps in
+    milliseconds. Raises ``DataFault`` with ``source`` and ``offset`` for bytes that are no such pages.
     """
     if column.repetition not in _REPETITIONS:
         raise DataFault(source, offset, f"column {column.name} is {column.repetition}, no flat column")
     if column.codec not in _CODECS:
         raise DataFault(source, offset, f"column {column.name} has the unknown codec {column.codec}")
-    footer = _footer(column, len(pages), rows, dictionary, source, offset)
+    footer = _footer(column, len(pages), rows, source, offset)
     whole = b"".join((_MAGIC, pages, footer, len(footer).to_bytes(4, "little"), _MAGIC))
     try:
         file = pq.ParquetFile(
@@ -65,7 +63,7 @@ def decode_pages(
     return values
 
 
-def _footer(column: ColumnLayout, size: int, rows: int, dictionary: int, source: str, offset: int | None) -> bytes:
+def _footer(column: ColumnLayout, size: int, rows: int, source: str, offset: int | None) -> bytes:
     physical, _, width = column.physical.partition("(")
     if physical not in PHYSICAL_TYPES:
         raise DataFault(source, offset, f"column {column.name} has the unknown type {column.physical}")
@@ -74,8 +72,6 @@ def _footer(column: ColumnLayout, size: int, rows: int, dictionary: int, source:
     length = [(2, _I32, _zigzag(int(width.rstrip(")") or 0)))] if physical == _FIXED else []
     repetition = _zigzag(_REPETITIONS[column.repetition])
     leaf = _struct((1, _I32, _zigzag(number)), *length, (3, _I32, repetition), (4, _BINARY, _string(b"c")))
-    start = len(_MAGIC)
-    dictionary_page = [(11, _I64, _zigzag(start))] if dictionary else []
     chunk = _struct(
         (1, _I32, _zigzag(number)),
         (2, _LIST, _list(_I32, [_zigzag(0)])),
@@ -84,8 +80,7 @@ def _footer(column: ColumnLayout, size: int, rows: int, dictionary: int, source:
         (5, _I64, _zigzag(rows)),
         (6, _I64, _zigzag(size)),
         (7, _I64, _zigzag(size)),
-        (9, _I64, _zigzag(start + dictionary)),
-        *dictionary_page,
+        (9, _I64, _zigzag(len(_MAGIC))),
     )
     group = _struct(
         (1, _LIST, _list(_STRUCT, [_struct((2, _I64, _zigzag(0)), (3, _STRUCT, chunk))])),

@@ -8,6 +8,7 @@ from typing import Protocol
 from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers import RowGroup, decode_footer, place
+from cc_pipeline.index.parquet_fetch import Cost
 from cc_pipeline.index.parquet_places import KEY, FilePlace, RowGroupPlace, checked_row_group, column_place
 from cc_pipeline.transport.ranges import RangeBytes
 
@@ -25,7 +26,12 @@ class RowGroupFinder(Protocol):
     """Gives the row groups that may hold keys of ``ranges``, with the places of the columns asked for.
 
     ``columns`` of ``None`` means all columns the file has. A row group without statistics may hold any key.
+    ``cost`` is what it had to read itself; ``gaps`` says in words what of the index it knows nothing about.
     """
+
+    cost: Cost
+
+    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]: ...
 
     def find(
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
@@ -37,8 +43,7 @@ class Footers:
 
     def __init__(self, reader: SuffixReader, paths: Iterable[str] = ()) -> None:
         self.paths = tuple(paths)
-        self.requests = 0
-        self.bytes = 0
+        self.cost = Cost()
         self._reader = reader
         self._files: dict[str, tuple[FilePlace, tuple[RowGroup, ...]]] = {}
 
@@ -55,6 +60,10 @@ class Footers:
                     if any(each.may_overlap(low, high) for each in ranges):
                         found.append(self.row_group(path, group.row_group, columns))
         return found
+
+    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
+        """None: a file that cannot be read raises."""
+        return ()
 
     def file(self, path: str, footer_bytes: int | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
         """The file's place and row groups with every flat column; one request, two for a very long footer."""
@@ -90,8 +99,8 @@ class Footers:
 
     def _suffix(self, path: str, length: int) -> RangeBytes:
         answer = self._reader.read_suffix(path, length)
-        self.requests += 1
-        self.bytes += len(answer.data)
+        self.cost.requests += 1
+        self.cost.bytes += len(answer.data)
         return answer
 
 

@@ -58,12 +58,13 @@ class ParquetLocator:
             requests += len(columns) + sum(c.offset_index is not None for c in columns) + 1
             size += sum(column.size for column in columns)
         files = len({place.file.path for place in places})
-        return LookupPrice(files, len(places), requests, size)
+        return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets))
 
     def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         cost = Cost()
+        said = (self._finder.cost.requests, self._finder.cost.bytes)
         places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
         parts: dict[str, list[pa.Table]] = {target.slug: [] for target in targets}
         asked = _all_ranges(targets)
@@ -83,7 +84,10 @@ class ParquetLocator:
         captures = {
             slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table() for slug, tables in parts.items()
         }
-        return LookupResult(captures, cost.requests, cost.bytes, time.monotonic() - started)
+        after = (self._finder.cost.requests, self._finder.cost.bytes)
+        requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
+        notes = self._finder.gaps(crawl, subsets)
+        return LookupResult(captures, requests, size, time.monotonic() - started, notes)
 
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
         """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""

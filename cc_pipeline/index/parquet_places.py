@@ -20,13 +20,12 @@ _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """One column chunk: ``offset`` and ``size`` in bytes with its dictionary; index positions as (offset, length)."""
+    """One column chunk with its dictionary: ``offset``, ``size`` in bytes; index positions as (offset, length)."""
 
     layout: ColumnLayout
     meaning: str
     offset: int
     size: int
-    dictionary: int
     offset_index: tuple[int, int] | None
     column_index: tuple[int, int] | None
 
@@ -69,7 +68,7 @@ def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
         file,
         chunk.column,
         chunk.codec,
-        (chunk.offset, chunk.size, chunk.data_page_offset),
+        (chunk.offset, chunk.size),
         chunk.offset_index,
         chunk.column_index,
         elsewhere=chunk.elsewhere or chunk.encrypted,
@@ -80,14 +79,14 @@ def checked_place(
     file: FilePlace,
     name: str,
     codec: str,
-    span: tuple[int, int, int],
+    span: tuple[int, int],
     offset_index: tuple[int, int] | None,
     column_index: tuple[int, int] | None,
     *,
     elsewhere: bool = False,
 ) -> ColumnPlace:
-    """A column's place from its chunk offset, size and data page offset, checked against the file's size."""
-    offset, size, data_page = span
+    """A column's place from its chunk's offset and size, checked against the file's size."""
+    offset, size = span
     if elsewhere:
         raise DataFault(file.path, offset, f"column {name} is encrypted or in another file")
     if name not in file.columns or codec not in _CODECS:
@@ -97,10 +96,7 @@ def checked_place(
         raise DataFault(file.path, offset, f"column {name} claims {size} bytes outside the file's data")
     physical, repetition, meaning = file.columns[name]
     layout = ColumnLayout(name, physical, repetition, _CODECS.index(codec))
-    dictionary = data_page - offset if offset < data_page < offset + size else 0
-    return ColumnPlace(
-        layout, meaning, offset, size, dictionary, _inside(offset_index, end), _inside(column_index, end)
-    )
+    return ColumnPlace(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end))
 
 
 def checked_row_group(file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace]) -> RowGroupPlace:

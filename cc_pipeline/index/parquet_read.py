@@ -177,12 +177,8 @@ def _match(wanted: Wanted, part: _Selection | None, bytes_of: dict[Piece, bytes]
 def _decode(place: RowGroupPlace, part: _Selection, bytes_of: dict[Piece, bytes]) -> pa.Array:
     column, path = part.place, place.file.path
     data = b"".join(bytes_of[piece] for piece in part.pieces(path))
-    if part.pages is None:
-        rows, dictionary = part.rows, column.dictionary
-    else:
-        rows = sum(part.pages.row_count(page) for page in part.chosen)
-        dictionary = part.pages.offsets[0] - column.offset
-    values = decode_pages(column.layout, data, rows, dictionary=dictionary, source=path, offset=column.offset)
+    rows = part.rows if part.pages is None else sum(part.pages.row_count(page) for page in part.chosen)
+    values = decode_pages(column.layout, data, rows, source=path, offset=column.offset)
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
 
