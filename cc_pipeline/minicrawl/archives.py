@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.crawl_quirks import has
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.minicrawl import seeded
@@ -125,8 +126,8 @@ def _warc_capture(
 ) -> Capture:
     revisit = exchange.record_type == "revisit"
     digest = seeded.sha1_base32(exchange.body)
-    languages_known = crawl.since("CC-MAIN-2018-39")
-    redirects_known = crawl.since("CC-MAIN-2019-47")
+    languages_known = bool(has(crawl.id, "content_languages"))
+    redirects_known = bool(has(crawl.id, "fetch_redirect"))
     return Capture(
         crawl=crawl.id,
         subset=exchange.subset,

@@ -14,20 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cc_pipeline.commoncrawl.crawl_quirks import FIRST_WITH, WITHOUT_KEY_STATISTICS, has
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture
 
-#: Columns that came after the first crawls with a columnar index, and when.
-COLUMN_SINCE: dict[str, str] = {
-    "content_charset": "CC-MAIN-2018-39",
-    "content_languages": "CC-MAIN-2018-39",
-    "fetch_redirect": "CC-MAIN-2019-47",
-    "content_truncated": "CC-MAIN-2019-47",
-    "url_host_name_reversed": "CC-MAIN-2021-49",
-}
 REQUIRED: frozenset[str] = frozenset(
     {
         "url_surtkey",
@@ -59,7 +52,7 @@ def published_schema(crawl: CrawlSpec) -> pa.Schema:
     fields = [
         pa.field(field.name, _STORED_TYPES.get(field.name, field.type), nullable=field.name not in REQUIRED)
         for field in INDEX_COLUMNS
-        if field.name not in COLUMN_SINCE or crawl.since(COLUMN_SINCE[field.name])
+        if field.name not in FIRST_WITH or has(crawl.id, field.name)
     ]
     if crawl.record_ids:
         after = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
@@ -94,14 +87,14 @@ def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: 
 
 
 def _parts(spec: MiniCrawlSpec, crawl: CrawlSpec, rows: list[Capture], subset: str) -> list[list[Capture]]:
-    """Rows per file. Sorted within a file since 2022-05; before, two sorted streams alternate, so row groups overlap.
+    """Rows per file. Sorted within a file since 2022-27; before, two sorted streams alternate, so row groups overlap.
 
     Which stretch of keys lies in which file follows no order: none is promised.
     """
     count = min(crawl.parts if subset == "warc" else 1, max(len(rows), 1))
     order = list(range(count))
     seeded.generator(spec.seed, "parts", crawl.id, subset).shuffle(order)
-    if crawl.since("CC-MAIN-2022-21"):
+    if has(crawl.id, "sorted_parts"):
         chunks = _chunks(rows, count)
         return [chunks[index] for index in order]
     chunks = _chunks(rows, 2 * count)
@@ -130,14 +123,14 @@ def _write_part(path: Path, crawl: CrawlSpec, schema: pa.Schema, rows: Sequence[
 
 def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
     """Options of ``pyarrow.parquet.ParquetWriter`` that give the era's kind of file."""
-    modern_times = crawl.since("CC-MAIN-2020-05")
+    modern_times = bool(has(crawl.id, "int64_fetch_time"))
     return {
         "version": "1.0",
         "compression": "gzip",
         "compression_level": 6,
         "use_dictionary": [name for name in schema.names if name not in PLAIN_COLUMNS],
-        "write_statistics": not "CC-MAIN-2017-43" <= crawl.id <= "CC-MAIN-2018-43",
-        "write_page_index": crawl.since("CC-MAIN-2021-49"),
+        "write_statistics": crawl.id not in WITHOUT_KEY_STATISTICS,
+        "write_page_index": bool(has(crawl.id, "page_index")),
         "use_deprecated_int96_timestamps": not modern_times,
         "coerce_timestamps": "ms" if modern_times else None,
         "max_rows_per_page": crawl.page_rows,

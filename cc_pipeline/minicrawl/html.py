@@ -26,16 +26,25 @@ class HtmlPage:
 
 
 def html_page(
-    rng: Random, url: str, language: Language, link: Callable[[int], str], *, paragraphs: int | None = None
+    rng: Random,
+    url: str,
+    language: Language,
+    link: Callable[[int], str],
+    *,
+    paragraphs: int | None = None,
+    scale: int = 1,
 ) -> HtmlPage:
-    """A page in one of the language's charsets. ``link`` gives the URL of some other page for any number."""
+    """A page in one of the language's charsets. ``link`` gives the URL of some other page for any number.
+
+    The page has ``paragraphs`` paragraphs, or a drawn number of them times ``scale``.
+    """
     charset = language.charsets[0] if rng.random() < 0.7 else rng.choice(language.charsets)
     declared_in = rng.choice(DECLARATIONS if charset == "utf-8" else (*DECLARATIONS[:4], "none"))
     title = f"{language.headline(rng)} & {rng.randrange(1000)}"
     if rng.random() < 0.04:
         return _frameset(title, charset, declared_in, language, link)
     head = _head(rng, url, title, charset, declared_in, language, link)
-    count = paragraphs if paragraphs is not None else rng.choice((2, 3, 4, 6, 9, 14))
+    count = rng.choice((2, 3, 4, 6, 9, 14)) * scale if paragraphs is None else paragraphs
     body = _body(rng, url, title, count, language, link)
     untidy = rng.random() < 0.15
     opening = "<HTML>" if untidy else f'<!DOCTYPE html>\n<html lang="{language.html}">'
@@ -115,7 +124,8 @@ def _body(rng: Random, url: str, title: str, count: int, language: Language, lin
         target = html.escape(link(rng.randrange(1000)), quote=True)
         anchor = html.escape(language.headline(rng))
         close = "</p>" if rng.random() < 0.9 else ""
-        parts.append(f'<p>{text} <a href="{target}" title="{number}">{anchor}</a>.{close}')
+        reference = f"{rng.getrandbits(256):064x}"  # the real web is less compressible than our sentences
+        parts.append(f'<p data-ref={reference}>{text} <a href="{target}" title="{number}">{anchor}</a>.{close}')
     parts.append(
         rng.choice(_EXTRAS).format(a=rng.randrange(100), far=html.escape(link(rng.randrange(1000)), quote=True))
     )

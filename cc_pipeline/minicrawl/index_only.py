@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.columnar import published_schema, writer_options
+from cc_pipeline.minicrawl.index_footers import generate_footers
 from cc_pipeline.minicrawl.index_rows import Hosts, index_rows, joined_hosts, named_hosts, some_hosts
 from cc_pipeline.minicrawl.spec import CrawlSpec
+
+__all__ = ["IndexFile", "generate_footers", "generate_index_file"]
 
 #: Rows made at a time.
 _CHUNK = 100_000

@@ -104,7 +104,9 @@ class Servers:
             case "truncated":
                 return self._truncated(rng, visit, language)
             case "html":
-                return _html_answer(html_page(rng, visit.url, language, lambda number: self.link(visit, number)))
+                scale = self.spec.text_scale
+                page = html_page(rng, visit.url, language, lambda number: self.link(visit, number), scale=scale)
+                return _html_answer(page)
             case _:
                 content_type, detected, body = bodies.other_body(rng, visit.kind, language)
                 return _Answer(200, content_type, detected, body)

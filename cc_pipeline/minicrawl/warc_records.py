@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
+from cc_pipeline.commoncrawl.crawl_quirks import WITH_DOUBTFUL_DIGESTS
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.exchange import Exchange, Headers
 from cc_pipeline.minicrawl.languages import LANGUAGES
@@ -66,10 +67,16 @@ def request_record(exchange: Exchange, info_id: uuid.UUID, record_id: uuid.UUID)
 def response_record(
     crawl: CrawlSpec, exchange: Exchange, info_id: uuid.UUID, request_id: uuid.UUID, record_id: uuid.UUID
 ) -> bytes:
-    """What came back, with the body stored decoded. A revisit has headers only and no payload digest since 2018-39."""
+    """What came back, with the body stored decoded.
+
+    A revisit has headers only, and since CC-MAIN-2018-39 no payload digest. In CC-MAIN-2018-34 an empty line too many
+    stands before the body.
+    """
     lines = [exchange.status_line, *(f"{name}: {value}" for name, value in _stored_headers(crawl, exchange))]
     block = "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + exchange.body
     revisit = exchange.record_type == "revisit"
+    if crawl.id in WITH_DOUBTFUL_DIGESTS and not revisit:
+        block = block.replace(b"\r\n\r\n", b"\r\n\r\n\r\n", 1)
     headers = [
         *_common(exchange.record_type, exchange, record_id, info_id, len(block)),
         ("WARC-Concurrent-To", f"<urn:uuid:{request_id}>"),
