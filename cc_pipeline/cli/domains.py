@@ -59,4 +59,8 @@ def list_(home: options.Home = None) -> None:
     if not found:
         console.print("the watch list is empty; add to it with: cc-pipeline domains add example.com")
         return
-    show_table(str(settings.watch_list_path), ["target", "kind", "partition key"], [(t.definition, t.kind, t.slug) for t in found])
+    show_table(
+        str(settings.watch_list_path),
+        ["target", "kind", "partition key"],
+        [(t.definition, t.kind, t.slug) for t in found],
+    )

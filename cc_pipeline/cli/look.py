@@ -33,7 +33,9 @@ def crawls(
 
 
 def sql(
-    query: Annotated[str | None, typer.Argument(help="One query; without it a prompt opens.", show_default=False)] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="One query; without it a prompt opens.", show_default=False)
+    ] = None,
     home: options.Home = None,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
 ) -> None:

@@ -19,7 +19,9 @@ Crawls = Annotated[
 Targets = Annotated[
     list[str],
     typer.Option(
-        "--domain", "-d", help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:); may be repeated."
+        "--domain",
+        "-d",
+        help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:); may be repeated.",
     ),
 ]
 Subsets = Annotated[

@@ -19,7 +19,7 @@ from cc_pipeline.extraction import progress, watch_list
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.launch import Launcher
+    pass
 
 
 def run(

@@ -46,7 +46,7 @@ def ui(
 
 
 def init(quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
-    """Point plain `dagster dev` and `dg dev` in this folder at the home: writes .env and the instance's dagster.yaml."""
+    """Point plain `dagster dev` and `dg dev` in this folder at the home: writes .env and dagster.yaml."""
     from cc_pipeline.defs.instance import prepare_files
 
     settings = load_settings()

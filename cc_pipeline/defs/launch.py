@@ -73,8 +73,7 @@ class Launcher:
     def harvest(self, crawls: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the index assets of ``crawls``. Raises ``UserInputError`` for a crawl the source lacks."""
         workspace = Workspace(self._settings)
-        for crawl in crawls:
-            find_crawl(workspace, crawl)
+        crawls = [find_crawl(workspace, crawl).id for crawl in crawls]
         self._add(CRAWL, crawls)
         ordered = self._instance.get_dynamic_partitions("crawl")
         return [self._run_range("harvest_crawl", *pair) for pair in contiguous_ranges(ordered, crawls)]
@@ -89,7 +88,9 @@ class Launcher:
         ordered_domains = self._instance.get_dynamic_partitions("domain")
         for first_crawl, last_crawl in contiguous_ranges(ordered_crawls, crawls):
             for first, last in contiguous_ranges(ordered_domains, slugs):
-                yield self._run_range("extract_domain", partition_key(first_crawl, first), partition_key(last_crawl, last))
+                yield self._run_range(
+                    "extract_domain", partition_key(first_crawl, first), partition_key(last_crawl, last)
+                )
 
     def publish(self) -> LaunchedRun:
         """Materializes ``warehouse``."""

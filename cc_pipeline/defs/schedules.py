@@ -34,11 +34,9 @@ def partitions_per_tick() -> int:
     job=extract_domain,
     cron_schedule="*/30 * * * *",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Extracts watched domains from harvested crawls where that has not happened, a bounded number per tick.",
+    description="Extracts watched domains from harvested crawls where they are missing, a bounded number per tick.",
 )
-def backfill_missing(
-    context: dg.ScheduleEvaluationContext, pipeline: Pipeline
-) -> list[dg.RunRequest] | dg.SkipReason:
+def backfill_missing(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> list[dg.RunRequest] | dg.SkipReason:
     """One tick: runs over contiguous ranges of missing partitions; none while earlier ones are still going."""
     instance = context.instance
     running = instance.get_runs(dg.RunsFilter(job_name="extract_domain", statuses=_IN_FLIGHT), limit=1)

@@ -27,7 +27,7 @@ Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
 def materialize_slices(
     context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, shown: Mapping[str, Sequence[str]]
-) -> Iterator[dg.MaterializeResult]:
+) -> Iterator[dg.MaterializeResult[None]]:
     """Runs ``stage`` for every (crawl, targets) of the run and gives one result per asset.
 
     ``shown`` maps each table (= asset) to the columns of its preview; none means all.
@@ -57,16 +57,22 @@ def attach_metadata(
     """
     step = getattr(context.op_execution_context, "_step_execution_context", None)
     accumulator = getattr(step, "_metadata_accumulator", None)
-    if accumulator is None:
+    if step is None or accumulator is None:
         context.add_asset_metadata(metadata, asset_key=asset, partition_key=key)
         return
-    step._metadata_accumulator = accumulator.with_additional_asset_metadata(  # noqa: SLF001  # see the docstring
+    step._metadata_accumulator = accumulator.with_additional_asset_metadata(  # see the docstring
         asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key
     )
 
 
 def _partition_metadata(
-    workspace: Workspace, report: StageReport, table: str, crawl: str, slug: str, columns: Sequence[str], partitions: int
+    workspace: Workspace,
+    report: StageReport,
+    table: str,
+    crawl: str,
+    slug: str,
+    columns: Sequence[str],
+    partitions: int,
 ) -> dict[str, dg.MetadataValue]:
     own = dict(report.per_target.get(slug, {}))
     rows = own.pop(f"rows:{table}", None)

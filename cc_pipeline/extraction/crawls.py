@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
+from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.report import StageReport
 from cc_pipeline.extraction.workspace import Workspace
@@ -44,9 +44,10 @@ def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
 
 def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     """The crawl named ``crawl_id``. Raises ``UserInputError`` naming the newest ones when there is none."""
+    wanted = validate_crawl_id(crawl_id)
     crawls = list_crawls(workspace)
     for crawl in crawls:
-        if crawl.id == crawl_id:
+        if crawl.id == wanted:
             return crawl
     newest = ", ".join(crawl.id for crawl in crawls[:5]) or "none"
     raise UserInputError(

@@ -22,7 +22,7 @@ _PER_CAPTURE = {
 _COMMENTS = {
     "captures": "One row per capture the index names, with every index column; ARC captures take time, status and "
     "digest from their record.",
-    "records": "One row per planned capture with exactly one outcome, its reason, its digest check and where its bytes are.",
+    "records": "One row per planned capture with one outcome, its reason, its digest check and where its bytes are.",
     "page_metadata": "One row per record: the 2012 metadata schema for today's pages.",
     "page_text": "One row per page with text: full text, main content, language.",
     "page_links": "One row per link of a page, with every attribute.",
@@ -31,7 +31,13 @@ _COMMENTS = {
 
 
 #: Which stage writes a table, for slices that are held back.
-_STAGE = {"captures": "locate", "page_metadata": "parse", "page_text": "parse", "page_links": "parse", "feed_items": "parse"}
+_STAGE = {
+    "captures": "locate",
+    "page_metadata": "parse",
+    "page_text": "parse",
+    "page_links": "parse",
+    "feed_items": "parse",
+}
 
 
 def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[ViewSpec, ...]:
@@ -61,14 +67,19 @@ def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tup
             "fetched_at FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
         ),
-        ViewSpec("quarantine", "SELECT * FROM main.records WHERE outcome = 'quarantined'", "Records set aside, with the reason."),
+        ViewSpec(
+            "quarantine",
+            "SELECT * FROM main.records WHERE outcome = 'quarantined'",
+            "Records set aside, with the reason.",
+        ),
     )
 
 
 def _repeats(table: str, order: str) -> ViewSpec:
     columns = f"{_KEY}, target" + (", outcome" if table == "records" else "")
     sql = (
-        f"SELECT {_KEY}, target FROM (SELECT {columns}, row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
+        f"SELECT {_KEY}, target FROM (SELECT {columns}, "
+        f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
         f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)})) WHERE place > 1"
     )
     comment = f"Rows of {table} that another target's rows already show."
@@ -81,12 +92,18 @@ def _once(table: str) -> str:
 
 def _whole(table: str) -> str:
     stage = _STAGE.get(table)
-    return f"lake.{table}" if stage is None else f"(FROM lake.{table} ANTI JOIN lake.{stage}_held_back USING (crawl, target))"
+    return (
+        f"lake.{table}"
+        if stage is None
+        else f"(FROM lake.{table} ANTI JOIN lake.{stage}_held_back USING (crawl, target))"
+    )
 
 
 def _held_back(stage: str, pairs: Sequence[tuple[str, str]]) -> ViewSpec:
     values = ", ".join(f"('{crawl}', '{target}')" for crawl, target in pairs)
-    rows = f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
+    rows = (
+        f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
+    )
     comment = f"Slices left out because a {stage} run was interrupted; run it again."
     return ViewSpec(f"lake.{stage}_held_back", rows, comment, materialized=True)
 

@@ -57,7 +57,9 @@ class Lake:
         """Where the table lies."""
         return f"{self.root}/tables/{table}"
 
-    def commit(self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
+    def commit(
+        self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
+    ) -> int:
         """Replaces the rows of ``slices`` by ``data`` in one atomic commit; gives the rows written.
 
         ``slices`` name values of the table's slice columns, e.g. ``{"crawl": …, "target": …}``; an empty
@@ -175,7 +177,7 @@ class Lake:
         return PinnedTable(spec, handle.version(), tuple(sorted(handle.file_uris())), rows)
 
     def compact(self, table: str, max_files: int = 2_000) -> int:
-        """Merges small files when there are more than ``max_files``; gives the files removed. Old files stay readable."""
+        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable."""
         handle = self._open(self.specs[table])
         if handle is None or len(handle.file_uris()) <= max_files:
             return 0
@@ -234,5 +236,7 @@ def _quoted(text: str) -> str:
 def _environment_fault(what: str, error: Exception) -> EnvironmentFault:
     text = str(error)
     if "No space left" in text or "ENOSPC" in text or "os error 28" in text:
-        return EnvironmentFault(f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact.")
+        return EnvironmentFault(
+            f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."
+        )
     return EnvironmentFault(f"{what}: {text}", "Check the place and its permissions, then run it again.")

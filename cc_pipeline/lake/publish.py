@@ -81,7 +81,9 @@ def publish(
     return Publication(path=path, rows=rows, versions=versions, bytes=size)
 
 
-def _write_publication(connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int]) -> None:
+def _write_publication(
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int]
+) -> None:
     connection.execute(
         "CREATE TABLE main.publication (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, files BIGINT, "
         "lake_rows BIGINT, published_rows BIGINT)"
@@ -100,7 +102,9 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
         return f"SELECT {typed} WHERE false"
     files = ", ".join(_text(address) for address in pinned.files)
     hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
-    names = ", ".join(f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name for name, kind in columns)
+    names = ", ".join(
+        f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name for name, kind in columns
+    )
     return f"SELECT {names} FROM read_parquet([{files}], hive_partitioning = {hive})"
 
 

@@ -105,7 +105,9 @@ def test_every_record_is_fetched_and_verified(published: duckdb.DuckDBPyConnecti
 
 def test_digests_of_the_index_are_met(published: duckdb.DuckDBPyConnection) -> None:
     checks = dict(
-        published.execute("SELECT digest_check, count(*) FROM records WHERE crawl <> 'CC-MAIN-2012' GROUP BY 1").fetchall()
+        published.execute(
+            "SELECT digest_check, count(*) FROM records WHERE crawl <> 'CC-MAIN-2012' GROUP BY 1"
+        ).fetchall()
     )
     assert set(checks) == {"match"}
 
@@ -131,12 +133,15 @@ def test_one_metadata_row_each(published: duckdb.DuckDBPyConnection) -> None:
     assert published.execute(
         "SELECT count(*) FROM captures ANTI JOIN page_metadata USING (crawl, warc_filename, warc_record_offset)"
     ).fetchone() == (0,)
-    assert published.execute("SELECT (SELECT count(*) FROM page_metadata) - (SELECT count(*) FROM captures)").fetchone() == (0,)
+    assert published.execute(
+        "SELECT (SELECT count(*) FROM page_metadata) - (SELECT count(*) FROM captures)"
+    ).fetchone() == (0,)
 
 
 def test_robots_txt_of_2012_has_no_content(published: duckdb.DuckDBPyConnection) -> None:
     rows = published.execute(
-        "SELECT content IS NULL, count(*) FROM page_metadata WHERE crawl = 'CC-MAIN-2012' AND url LIKE '%/robots.txt' GROUP BY 1"
+        "SELECT content IS NULL, count(*) FROM page_metadata "
+        "WHERE crawl = 'CC-MAIN-2012' AND url LIKE '%/robots.txt' GROUP BY 1"
     ).fetchall()
     wanted = sum(urlsplit(row[2]).path == "/robots.txt" for row in expected()[ARC_CRAWL])
     assert wanted > 0

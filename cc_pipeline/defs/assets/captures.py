@@ -47,6 +47,6 @@ _SHOWN = ["url", "fetch_time", "fetch_status", "content_mime_type", "warc_filena
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
 )
-def locate(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult]:
+def locate(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
     """Looks the targets up by the cheapest index that serves the crawl and plans their fetch."""
     yield from materialize_slices(context, pipeline, locate_captures, {"captures": _SHOWN, "fetch_plan": []})

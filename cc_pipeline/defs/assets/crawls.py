@@ -20,7 +20,7 @@ from cc_pipeline.extraction.tables import CRAWLS_SCHEMA
     code_version="1",
     metadata=table_metadata("crawls", CRAWLS_SCHEMA),
 )
-def crawls(pipeline: Pipeline) -> dg.MaterializeResult:
+def crawls(pipeline: Pipeline) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, the three of the ARC years included."""
     workspace = pipeline.workspace()
     report = commit_crawls(workspace)

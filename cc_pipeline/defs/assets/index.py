@@ -30,7 +30,7 @@ _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
     backfill_policy=_BACKFILL,
     metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA),
 )
-def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
     """One row per file of the columnar index, as the crawl's path list names them; none for the ARC years."""
     workspace = pipeline.workspace()
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
@@ -50,7 +50,7 @@ def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.
     backfill_policy=_BACKFILL,
     pool="source",
 )
-def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
     """The raw footer of every index file, fetched once with one suffix request each and kept."""
     workspace = pipeline.workspace()
     with logged_progress(context.log):
@@ -71,7 +71,7 @@ def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.M
     pool="catalog",
     metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
 )
-def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
     """One row per row group: where it is, how large, and which keys it holds. Rebuilds ``catalog.duckdb``."""
     workspace = pipeline.workspace()
     with logged_progress(context.log):
@@ -79,7 +79,9 @@ def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.Mate
     shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
     for crawl, report in reports.items():
         table = workspace.lake.read("row_groups", {"crawl": crawl})
-        metadata = stage_metadata(report) | figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
+        metadata = (
+            stage_metadata(report) | figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
+        )
         picture = key_range_picture(table)
         if picture is not None:
             metadata["key ranges"] = dg.MetadataValue.md(picture)

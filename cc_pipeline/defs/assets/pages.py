@@ -48,11 +48,11 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
 )
-def parse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult]:
+def parse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
     """Decodes and parses each stored record once and writes the four tables from that one pass."""
     shown = {
-        "page_metadata": ["url", "http_result", "mime_type", "parsed_as", "title", "charset_detected", "disposition"],
-        "page_text": ["url", "title", "languages", "main_text"],
+        "page_metadata": ["url", "http_result", "mime_type", "parsed_as", "charset_detected", "disposition"],
+        "page_text": ["url", "title", "content_languages", "main_content"],
         "page_links": ["url", "type", "href", "text"],
         "feed_items": ["url", "title", "published", "link"],
     }

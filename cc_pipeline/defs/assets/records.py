@@ -37,6 +37,6 @@ _SHOWN = ["url", "outcome", "reason", "digest_check", "payload_length", "stored_
     backfill_policy=BACKFILL,
     pool="source",
 )
-def fetch(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult]:
+def fetch(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
     """Reads the planned ranges within the request budget, verifies and keeps every record."""
     yield from materialize_slices(context, pipeline, fetch_captures, {"records": _SHOWN})

@@ -17,13 +17,23 @@ from cc_pipeline.extraction.stage_publish import publish_warehouse
     owners=OWNERS,
     kinds={"duckdb"},
     code_version="1",
-    deps=["crawls", "row_groups", "captures", "fetch_plan", "records", "page_metadata", "page_text", "page_links", "feed_items"],
+    deps=[
+        "crawls",
+        "row_groups",
+        "captures",
+        "fetch_plan",
+        "records",
+        "page_metadata",
+        "page_text",
+        "page_links",
+        "feed_items",
+    ],
     pool="warehouse",
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.in_progress()
     & ~dg.AutomationCondition.any_deps_in_progress(),
 )
-def warehouse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+def warehouse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: every table as a view over pinned files, each capture once. Open it read-only at any time."""
     publication = publish_warehouse(pipeline.workspace())
     lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())

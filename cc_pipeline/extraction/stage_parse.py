@@ -1,0 +1,161 @@
+"""Parsing: from stored records to metadata, text, links and feed items, one pass, four commits.
+
+``page_metadata`` is committed last: its digest is the one that says all four are here. A run killed in between is
+told by the digests that differ (see stage_publish).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+
+import pyarrow as pa
+
+from cc_pipeline.documents.options import ParseOptions
+from cc_pipeline.documents.page import PARSER_VERSION
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction import progress
+from cc_pipeline.extraction.parse_pool import parse_in_order
+from cc_pipeline.extraction.record_shelf import RecordShelf
+from cc_pipeline.extraction.records import read_stored
+from cc_pipeline.extraction.report import StageReport
+from cc_pipeline.extraction.stage_fetch import fetch_digest_name, open_shelf
+from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.lake.digests import input_digest
+
+#: The order of commits.
+PAGE_TABLES = ("page_text", "page_links", "feed_items", "page_metadata")
+_BATCH_ROWS = 64
+_BATCH_BYTES = 16 << 20
+
+
+def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
+
+    A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake
+    cannot be read or written.
+    """
+    started = time.monotonic()
+    wanted = _digests(workspace, crawl, slugs)
+    here = workspace.lake.digests("page_metadata", [_name(crawl, slug) for slug in slugs])
+    stale = [slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]]
+    if stale:
+        _parse(workspace, crawl, stale, {_name(crawl, slug): wanted[slug] for slug in stale})
+    per_target = _per_target(workspace, crawl, slugs)
+    return StageReport(
+        "parse",
+        rows=sum(int(figures["rows:page_metadata"]) for figures in per_target.values()),
+        written=sum(int(per_target[slug]["rows:page_metadata"]) for slug in stale),
+        seconds=time.monotonic() - started,
+        fresh_slices=len(stale),
+        reused_slices=len(slugs) - len(stale),
+        per_target=per_target,
+    )
+
+
+def parse_options(workspace: Workspace) -> ParseOptions:
+    """How this workspace's settings want pages parsed."""
+    return ParseOptions(main_content="quality" if workspace.settings.extractor == "quality" else "fast")
+
+
+def _parse(workspace: Workspace, crawl: str, stale: Sequence[str], digests: dict[str, str]) -> None:
+    rows = workspace.lake.read("records", {"crawl": crawl, "target": list(stale)})
+    rows = rows.sort_by([(name, "ascending") for name in ("target", "warc_filename", "warc_record_offset")])
+    folder = workspace.scratch / f"parse-{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        with open_shelf(workspace) as shelf:
+            _spill(workspace, rows, shelf, folder)
+        slices = [{"crawl": crawl, "target": slug} for slug in stale]
+        for table in PAGE_TABLES:
+            path = folder / f"{table}.arrow"
+            workspace.lake.commit_stream(table, partial(_batches, path), slices, digests)
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
+def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Path) -> None:
+    """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
+    schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
+    writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
+    done, total = 0, rows.num_rows
+    try:
+        tasks = _tasks(rows, shelf)
+        for batches in parse_in_order(tasks, parse_options(workspace), workspace.settings.workers, total):
+            for table, batch in batches.items():
+                if batch.num_rows:
+                    writers[table].write_batch(batch)
+            done += batches["page_metadata"].num_rows
+            progress.report("parse", done, total)
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be written: {error}", "Check the disk, then run it again.") from error
+    finally:
+        for writer in writers.values():
+            writer.close()
+
+
+def _tasks(rows: pa.Table, shelf: RecordShelf) -> Iterator[tuple[list[dict[str, object]], list[bytes | None]]]:
+    group: list[dict[str, object]] = []
+    members: list[bytes | None] = []
+    size = 0
+    for batch in rows.to_batches(max_chunksize=1_000):
+        for row in batch.to_pylist():
+            member = _member(row, shelf)
+            group.append(row)
+            members.append(member)
+            size += len(member or b"")
+            if len(group) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                yield group, members
+                group, members, size = [], [], 0
+    if group:
+        yield group, members
+
+
+def _member(row: dict[str, object], shelf: RecordShelf) -> bytes | None:
+    if row["outcome"] != "fetched":
+        return None
+    try:
+        return read_stored(shelf, row)
+    except DataFault:
+        return None
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(path)) as source:
+        yield from pa.ipc.open_stream(source)
+
+
+def _name(crawl: str, slug: str) -> str:
+    return f"parse:{crawl}:{slug}"
+
+
+def _digests(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
+    fetched = workspace.lake.digests("records", [fetch_digest_name(crawl, slug) for slug in slugs])
+    options = parse_options(workspace)
+    digests: dict[str, str] = {}
+    for slug in slugs:
+        digest = fetched[fetch_digest_name(crawl, slug)]
+        if digest is None:
+            raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
+        made_from = {
+            "stage": "parse",
+            "parser": PARSER_VERSION,
+            "main_content": options.main_content,
+            "fetched": digest,
+        }
+        digests[slug] = input_digest(made_from)
+    return digests
+
+
+def _per_target(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, int | float | str]]:
+    figures: dict[str, dict[str, int | float | str]] = {
+        slug: {f"rows:{table}": 0 for table in PAGE_TABLES} for slug in slugs
+    }
+    for table in PAGE_TABLES:
+        rows = workspace.lake.read(table, {"crawl": crawl, "target": list(slugs)}, ["target"])
+        for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
+            figures[row["target"]][f"rows:{table}"] = row["count_all"]
+    return figures
