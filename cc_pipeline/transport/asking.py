@@ -36,10 +36,12 @@ class Asker:
         answer = NO_BODY
         while True:
             attempt += 1
+            asked = time.monotonic()
             try:
                 await gate.enter()
             except GateClosed as closed:
                 return Finding(FaultKind.BREAKER_OPEN, str(closed)), NO_BODY, attempt - 1
+            stats.budget_seconds += time.monotonic() - asked
             stats.requests += 1
             try:
                 answer = await fetch()

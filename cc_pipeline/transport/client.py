@@ -12,6 +12,7 @@ from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3 import S3Options
 from cc_pipeline.stores.web import Timeouts
 from cc_pipeline.transport.asking import Asker
+from cc_pipeline.transport.budget import BreakerPolicy, Budget
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
@@ -22,7 +23,8 @@ from cc_pipeline.transport.faults import (
     judge_whole,
     range_fault,
 )
-from cc_pipeline.transport.gate import OpenGate
+from cc_pipeline.transport.gate import Gate
+from cc_pipeline.transport.limits import chosen_limits, default_limits
 from cc_pipeline.transport.loop import LoopThread
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 from cc_pipeline.transport.retry import RetryPolicy
@@ -37,7 +39,9 @@ _MEMORY_BOUND = 256 << 20
 class Transport:
     """Verified reads of one source. Synchronous, thread-safe, a context manager; ``stats`` counts.
 
-    ``source`` is anything ``open_store`` takes. ``concurrency`` bounds the requests under way in this process.
+    ``source`` is anything ``open_store`` takes. ``rate`` (requests per second) and ``concurrency`` (requests under
+    way) hold per host and, with a ``budget_path``, for all processes that use the same file; ``None`` means the
+    source's own default. ``memory_bound`` is the bytes of answers under way or not yet taken.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Transport:
         rate: float | None = None,
         budget_path: Path | None = None,
         retry: RetryPolicy | None = None,
+        breaker: BreakerPolicy | None = None,
         s3_endpoint: str | None = None,
         s3_region: str | None = None,
         s3_anonymous: bool = False,
@@ -60,7 +65,10 @@ class Transport:
         self.store = open_store(source, user_agent=user_agent, timeouts=timeouts, s3=s3)
         self.stats = TransportStats()
         self._local = self.store if isinstance(self.store, LocalStore) else None
-        self._concurrency = concurrency or 64
+        self.limits = chosen_limits(default_limits(source, s3_endpoint), rate, concurrency)
+        self._concurrency = self.limits.concurrency
+        self._budget_path = budget_path
+        self._breaker = breaker
         self._retry = retry or RetryPolicy()
         self._memory_bound = memory_bound
         self._thread = LoopThread()
@@ -190,8 +198,12 @@ class Transport:
 
     def _ask(self) -> Asker:
         if self._asker is None:
-            self._asker = Asker(self.store, OpenGate(self._concurrency), self._retry, self.stats)
+            self._asker = Asker(self.store, Gate(self._open_budget), self._retry, self.stats)
         return self._asker
+
+    def _open_budget(self) -> Budget:
+        path = self._budget_path if self.limits.shared else None
+        return Budget(path, self.store.host, self.limits, self._breaker)
 
     async def _range(self, asked: ByteRange) -> RangeBytes | RangeFault:
         span = Span(asked.offset, asked.length)

@@ -3,46 +3,201 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from typing import ParamSpec, TypeVar
 
-from cc_pipeline.transport.faults import Finding
+from cc_pipeline.transport.budget import SLOT_LIFE, Budget, Closed
+from cc_pipeline.transport.faults import FaultKind, Finding
 
-
-class Gate(Protocol):
-    """``enter`` returns when a request may be sent (raises ``GateClosed`` when none may be for long)."""
-
-    async def enter(self) -> None: ...
-
-    def leave(self) -> None: ...
-
-    def succeeded(self) -> None: ...
-
-    def failed(self, finding: Finding) -> None: ...
-
-    async def close(self) -> None: ...
+P = ParamSpec("P")
+T = TypeVar("T")
+_RENEWAL = 1.0
+_FULL_HOUSE = 0.2
 
 
 class GateClosed(Exception):
-    """The breaker is open: ``detail`` says why and until when."""
+    """The breaker is open: the message says why and until when."""
 
 
-class OpenGate:
-    """Only the number of requests at once is bounded."""
+class Gate:
+    """Lets requests pass one by one as the budget allows. Belongs to one event loop.
 
-    def __init__(self, concurrency: int) -> None:
-        self._free = asyncio.Semaphore(concurrency)
+    The budget's file is asked on a thread of its own, so that a busy disk never stops the loop.
+    """
+
+    def __init__(self, open_budget: Callable[[], Budget]) -> None:
+        self._open_budget = open_budget
+        self._budget: Budget | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-budget")
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._pump: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._in_flight = 0
+        self._granted = 0
+        self._renewed = 0.0
+        self._pause_until = 0.0
+        self._closed: Closed | None = None
+        self._refusals = 0
+        self._had_refusals = False
+        self._news: deque[Finding | None] = deque()
+        self._reporter: asyncio.Task[None] | None = None
 
     async def enter(self) -> None:
-        await self._free.acquire()
+        """Returns when one request may be sent. Raises ``GateClosed`` while the breaker is open."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._let_pass())
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.leave()  # it was let pass in the same moment
+            raise
 
     def leave(self) -> None:
-        self._free.release()
+        """The request is over, one way or the other."""
+        self._in_flight -= 1
+        self._room.set()
 
     def succeeded(self) -> None:
-        """Nothing to learn from it."""
+        """A request got what it asked for."""
+        if self._had_refusals:
+            self._had_refusals = False
+            self._report(None)
 
     def failed(self, finding: Finding) -> None:
-        """Nothing to learn from it."""
+        """A request got something else; slows everybody down when the place asks for it."""
+        if finding.kind is FaultKind.FORBIDDEN:
+            self._had_refusals = True
+            self._report(finding)
+        elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
+            wait = 1.0 if finding.retry_after is None else finding.retry_after
+            self._pause_until = max(self._pause_until, time.time() + wait)
+            self._report(finding)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Gives this process's share back."""
+        for task in (self._pump, self._reporter):
+            if task is not None:
+                task.cancel()
+        if self._budget is not None:
+            await self._ask(self._budget.close)
+        self._thread.shutdown()
+
+    def _report(self, finding: Finding | None) -> None:
+        self._news.append(finding)
+        if self._reporter is None or self._reporter.done():
+            self._reporter = asyncio.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        """Tells the other processes; what comes in meanwhile is told together."""
+        while self._news:
+            news, self._news = self._news, deque()
+            budget = await self._the_budget()
+            findings = [finding for finding in news if finding is not None]
+            waits = [finding.retry_after for finding in findings if finding.retry_after is not None]
+            longest = max(waits, default=None)
+            forbidden = [finding for finding in findings if finding.kind is FaultKind.FORBIDDEN]
+            if forbidden:
+                detail, count = forbidden[-1].detail, len(forbidden)
+                self._closed = await self._ask(budget.forbidden, count, detail, longest)
+            elif findings:
+                await self._ask(budget.slow_down, findings[-1].detail, longest)
+            else:
+                await self._ask(budget.succeeded)
+
+    async def _let_pass(self) -> None:
+        try:
+            budget = await self._the_budget()
+            while self._waiting:
+                await self._renew(budget)
+                room = self._granted - self._in_flight
+                if room <= 0:
+                    await self._wait_for_room()
+                    continue
+                wanted = min(room, len(self._waiting))
+                if budget.limits.rate is None and not budget.limits.shared:
+                    await self._pass_freely(wanted)
+                else:
+                    await self._pass_on_lease(budget, wanted)
+        except Exception as error:
+            self._refuse_all(error)
+
+    async def _pass_freely(self, wanted: int) -> None:
+        """A place of one's own: only what this process itself was told counts."""
+        if self._closed is not None and self._closed.until > time.time():
+            self._refuse_all(GateClosed(_words(self._closed)))
+            return
+        delay = self._pause_until - time.time()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        for _ in range(wanted):
+            self._release()
+
+    async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
+        lease = await self._ask(budget.lease, wanted)
+        if isinstance(lease, Closed):
+            self._refuse_all(GateClosed(_words(lease)))
+            return
+        for number in range(lease.count):
+            due = lease.start + number * lease.spacing
+            delay = due - time.time()
+            if delay > 0.0005:
+                await asyncio.sleep(delay)
+            now = time.time()
+            if lease.spacing and (now - due > SLOT_LIFE or now < self._pause_until):
+                continue  # a missed slot is void, or the place has asked for a pause meanwhile
+            self._release()
+
+    def _release(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._in_flight += 1
+                turn.set_result(None)
+                return
+
+    def _refuse_all(self, error: Exception) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(error)
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        if self._granted > self._in_flight:
+            return
+        try:
+            await asyncio.wait_for(self._room.wait(), _FULL_HOUSE if not self._in_flight else _RENEWAL)
+        except TimeoutError:
+            self._renewed = 0.0
+
+    async def _renew(self, budget: Budget) -> None:
+        limits = budget.limits
+        if not limits.shared:
+            self._granted = limits.concurrency
+            return
+        now = time.monotonic()
+        if now - self._renewed < _RENEWAL and self._granted:
+            return
+        self._renewed = now
+        self._granted = await self._ask(budget.renew, limits.concurrency, self._in_flight)
+
+    async def _the_budget(self) -> Budget:
+        if self._budget is None:
+            self._budget = await self._ask(self._open_budget)
+        return self._budget
+
+    async def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(question, *args, **kwargs))
+
+
+def _words(closed: Closed) -> str:
+    until = datetime.fromtimestamp(closed.until, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"refused repeatedly ({closed.why}); nothing is sent before {until}"

@@ -1,0 +1,82 @@
+"""The budget as a person may want to see it: who is slowed down, who refuses, until when."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cc_pipeline.transport.budget import RECOVERY
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is what is allowed now, ``full_rate``
+    what is allowed when nothing is wrong. Times are ``None`` when they are over."""
+
+    host: str
+    full_rate: float | None
+    rate: float | None
+    concurrency: int
+    processes: int
+    paused_until: datetime | None
+    breaker_open_until: datetime | None
+    last_refusal: str | None
+    last_refusal_at: datetime | None
+
+    @property
+    def breaker_open(self) -> bool:
+        """Whether nothing is sent to this host for now."""
+        return self.breaker_open_until is not None
+
+
+def budget_state(path: Path) -> tuple[HostState, ...]:
+    """The state of every host ever asked, by name; empty when there is no budget file. Never blocks a run."""
+    if not path.exists():
+        return ()
+    now = time.time()
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
+    try:
+        rows = db.execute(
+            "select host, rate, concurrency, factor, factor_at, pause_until, open_until, last_refusal, last_refusal_at,"
+            " (select count(*) from holders where holders.host = hosts.host and expires > ?) from hosts order by host",
+            (now,),
+        ).fetchall()
+    except sqlite3.OperationalError:
+        return ()  # the file is being made
+    finally:
+        db.close()
+    return tuple(
+        HostState(
+            host=host,
+            full_rate=rate,
+            rate=None if rate is None else rate * min(1.0, factor + (now - factor_at) / RECOVERY),
+            concurrency=concurrency,
+            processes=processes,
+            paused_until=_later(pause_until, now),
+            breaker_open_until=_later(open_until, now),
+            last_refusal=refusal,
+            last_refusal_at=datetime.fromtimestamp(refused_at, UTC) if refused_at else None,
+        )
+        for host, rate, concurrency, factor, factor_at, pause_until, open_until, refusal, refused_at, processes in rows
+    )
+
+
+def reset_breaker(path: Path, host: str) -> bool:
+    """Closes a host's breaker and ends its pause, because a person says so; whether there was such a host."""
+    if not path.exists():
+        return False
+    db = sqlite3.connect(path, timeout=30, isolation_level=None)
+    try:
+        changed = db.execute(
+            "update hosts set forbidden = 0, opens = 0, open_until = 0, pause_until = 0 where host = ?", (host,)
+        ).rowcount
+    finally:
+        db.close()
+    return changed > 0
+
+
+def _later(seconds: float, now: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds > now else None
