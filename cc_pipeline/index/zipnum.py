@@ -1,0 +1,135 @@
+"""Finds captures in a ZipNum CDXJ index: a summary searched by range reads, then the gzip members it names."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.commoncrawl.targets import Target, merge_ranges
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.btree_source import RangeReader
+from cc_pipeline.index.locator import LookupPrice, LookupResult
+from cc_pipeline.index.parquet_fetch import Cost, ManyReader, Piece, fetch_pieces
+from cc_pipeline.index.zipnum_cluster import Cluster, Member
+from cc_pipeline.index.zipnum_lines import capture_of
+
+#: Compressed bytes of members held at a time; they inflate to about eight times that.
+_ROUND_BYTES = 16 << 20
+#: A member holds 3,000 lines; one that inflates beyond this is refused.
+_MOST_INFLATED = 256 << 20
+
+
+class Reader(RangeReader, ManyReader, Protocol):
+    """Single ranges for the search, many for the members. ``Transport`` fits."""
+
+
+class ZipNumLocator:
+    """Looks targets up in the ZipNum index of ``crawl``.
+
+    ``cluster`` is the key of its ``cluster.idx``, by default the published one; shards lie beside it. A crawl has
+    one index for all subsets; a row's subset is read off its file name. Faults raise.
+    """
+
+    name = "zipnum"
+
+    def __init__(self, reader: Reader, crawl: str, *, cluster: str | None = None) -> None:
+        self.crawl = crawl
+        self.cluster = Cluster(reader, cluster or cluster_key(crawl))
+        self._folder = self.cluster.key.rpartition("/")[0]
+        self._reader = reader
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        """Members that will be read, from the summary alone (whose probes are read for it and remembered)."""
+        self._check(crawl)
+        members = self._members(_all_ranges(targets))
+        size = sum(member.length for member in members)
+        return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        started = time.monotonic()
+        self._check(crawl)
+        cost = Cost(-self.cluster.reads, -self.cluster.bytes_read)
+        rows: dict[str, list[Mapping[str, Any]]] = {target.slug: [] for target in targets}
+        asked = _all_ranges(targets)
+        for batch in _batches(self._members(asked)):
+            for line, member in self._lines(batch, cost):
+                key = line.partition(b" ")[0]
+                if not any(key in keys for keys in asked):
+                    continue
+                row: Mapping[str, Any] | None = None
+                for target in targets:
+                    if any(key in keys for keys in target.ranges):
+                        row = row or self._row(line, member)
+                        if row["subset"] in subsets and target.matches(row["url"], row["url_host_name"]):
+                            rows[target.slug].append(row)
+        captures = {slug: pa.Table.from_pylist(found, schema=CAPTURE_SCHEMA) for slug, found in rows.items()}
+        requests, size = cost.requests + self.cluster.reads, cost.bytes + self.cluster.bytes_read
+        return LookupResult(captures, requests, size, time.monotonic() - started)
+
+    def _check(self, crawl: str) -> None:
+        if crawl != self.crawl:
+            raise UserInputError(f"this ZipNum index is of {self.crawl}, not of {crawl}")
+
+    def _members(self, ranges: Iterable[KeyRange]) -> list[Member]:
+        """Members of all ranges, each once, in index order."""
+        return list(dict.fromkeys(member for keys in ranges for member in self.cluster.members(keys)))
+
+    def _key(self, member: Member) -> str:
+        return f"{self._folder}/{member.shard}"
+
+    def _lines(self, members: Sequence[Member], cost: Cost) -> Iterator[tuple[bytes, Member]]:
+        pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
+        found = fetch_pieces(self._reader, pieces.values(), {}, cost)
+        for member, piece in pieces.items():
+            lines = _inflate(found[piece], piece).split(b"\n")
+            if lines.pop():
+                raise DataFault(piece.key, piece.offset, "a member ends inside a line")
+            if not lines or lines[0].partition(b" ")[0] != member.first_key:
+                raise DataFault(piece.key, piece.offset, f"a member does not begin with {member.first_key!r}")
+            yield from ((line, member) for line in lines)
+
+    def _row(self, line: bytes, member: Member) -> Mapping[str, Any]:
+        key = self._key(member)
+        return {
+            **capture_of(line, key, member.offset),
+            "crawl": self.crawl,
+            "located_by": self.name,
+            "index_file": key,
+            "index_position": member.offset,
+        }
+
+
+def _inflate(data: bytes, piece: Piece) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        lines = inflater.decompress(data, _MOST_INFLATED)
+    except zlib.error as error:
+        raise DataFault(piece.key, piece.offset, f"a member cannot be inflated ({error})") from error
+    if not inflater.eof or inflater.unused_data:
+        raise DataFault(piece.key, piece.offset, f"{piece.length} bytes are not exactly one gzip member")
+    return lines
+
+
+def _batches(members: Sequence[Member]) -> Iterator[list[Member]]:
+    batch: list[Member] = []
+    held = 0
+    for member in members:
+        if batch and held + member.length > _ROUND_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(member)
+        held += member.length
+    if batch:
+        yield batch
+
+
+def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
+    return merge_ranges(keys for target in targets for keys in target.ranges)
