@@ -70,6 +70,7 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
             return MiniCrawlTruth.load(saved)
         except DataFault as fault:
             raise UserInputError(f"{root} cannot be used again ({fault}): remove it") from fault
+    _remove_abandoned(root)
     building = root.with_name(f"{root.name}.building-{os.getpid()}")
     try:
         truth = generate(building, spec, progress)
@@ -81,6 +82,17 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return truth
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Removes what killed processes were building for ``root``."""
+    for left in root.parent.glob(f"{root.name}.building-*"):
+        try:
+            os.kill(int(left.name.rpartition("-")[2]), 0)
+        except ProcessLookupError:
+            shutil.rmtree(left, ignore_errors=True)
+        except (ValueError, PermissionError):
+            continue
 
 
 def _crawl(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, progress: Progress | None) -> list[Capture]:

@@ -13,6 +13,8 @@ from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.arc_paths import parse_arc_key, parse_valid_segments
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
 from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile, parse_path_list, path_list_key
+from cc_pipeline.documents.page import PageInput
+from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.minicrawl import Capture, CrawlSpec, MiniCrawlSpec, generate
 from cc_pipeline_tests.minicrawl.conftest import ARC, NEW, OLD, Bucket
 
@@ -72,3 +74,31 @@ def test_before_2016_wire_headers_were_kept_with_decoded_bodies(tmp_path: Path) 
         kept += b"\r\nContent-Encoding: gzip\r\n" in member
         assert record_of(tmp_path / "bucket", capture).payload_digest == capture.payload_digest
     assert kept > 3
+
+
+def test_titles_and_languages_come_out_as_they_were_put_in(bucket: Bucket) -> None:
+    languages: dict[str, set[str | None]] = {}
+    titles = 0
+    for capture in bucket.truth.captures:
+        if capture.title is None or capture.fetch_status != 200:
+            continue
+        record = record_of(bucket.root, capture)
+        page = PageInput(
+            crawl=capture.crawl,
+            subset=capture.subset,
+            url=capture.url,
+            payload=record.payload,
+            http_status=record.http_status,
+            http_headers=record.http_headers,
+            mime_detected=capture.content_mime_detected,
+            archive_format=capture.archive_format,
+        )
+        parsed = parse_page(page)
+        assert parsed.metadata["content"]["title"] == capture.title
+        assert parsed.text is not None
+        languages.setdefault(capture.domain, set()).add((parsed.text["content_languages"] or "").split(",")[0])
+        titles += 1
+    assert titles > 100
+    assert "deu" in languages["beispiel-example.de"]
+    assert "rus" in languages["primer-example.ru"]
+    assert "fra" in languages["exemple-example.fr"]
