@@ -1,0 +1,187 @@
+"""Reading Hadoop SequenceFiles (versions 4 to 6): uncompressed, compressed by record or by block.
+
+Format: ``org.apache.hadoop.io.SequenceFile``. Keys and values are checked against their own lengths, because
+only sync markers and codecs protect the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cc_pipeline.archive.hadoopcodecs import decompress
+from cc_pipeline.archive.members import DEFAULT_LIMIT
+from cc_pipeline.archive.sequenceheader import MAX_HEADER, SYNC_ESCAPE, SequenceHeader, parse_header
+from cc_pipeline.archive.vint import decode_vint
+from cc_pipeline.archive.windows import ByteSource, Window, open_window
+from cc_pipeline.archive.writables import Value, decode
+from cc_pipeline.errors import DataFault
+
+#: Records a block may have; Hadoop's blocks are a megabyte by default.
+MAX_BLOCK_RECORDS: Final = 1 << 22
+
+_MAX_VINT: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class SequencePair:
+    """A record: the offset (bytes) of it or of its block, its key and its value, decoded where the class is known."""
+
+    offset: int
+    key: Value
+    value: Value
+
+
+def read_header(stream: ByteSource, source: str) -> SequenceHeader:
+    """The header of a SequenceFile (a path, bytes, or a binary stream). Raises ``DataFault``."""
+    with open_window(stream) as window:
+        return parse_header(window.slice(window.begin, MAX_HEADER), source)
+
+
+def iter_pairs(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[SequencePair | DataFault]:
+    """Every record in order, and a ``DataFault`` for each stretch that cannot be read.
+
+    Behind damage it goes on at the next sync marker. ``limit`` bounds what a record or a block may take in
+    memory. A file without a readable header gives one fault. Raises nothing but ``EnvironmentFault``.
+    """
+    with open_window(stream) as window:
+        begin = window.begin
+        try:
+            header = parse_header(window.slice(begin, MAX_HEADER), source)
+        except DataFault as fault:
+            yield fault
+            return
+        walk = _Walk(window, header, source, limit)
+        yield from (
+            walk.blocks(begin + header.length) if header.compression == "block" else walk.records(begin + header.length)
+        )
+
+
+class _Walk:
+    def __init__(self, window: Window, header: SequenceHeader, source: str, limit: int) -> None:
+        self._window = window
+        self._header = header
+        self._source = source
+        self._limit = limit
+        self._marker = SYNC_ESCAPE + header.sync
+        self._pattern = re.compile(re.escape(self._marker), re.DOTALL)
+
+    def records(self, position: int) -> Iterator[SequencePair | DataFault]:
+        window = self._window
+        while position >= 0 and not window.at_end(position):
+            window.release(position)
+            head = window.slice(position, len(self._marker))
+            if head == self._marker:
+                position += len(head)
+                continue
+            try:
+                end = self._record_end(head, position)
+                pair = self._pair(position, end, int.from_bytes(head[4:8]))
+            except ValueError as error:
+                yield DataFault(self._source, position, str(error))
+                position = self._next_marker(position + 1)
+                continue
+            yield pair
+            position = end
+
+    def _record_end(self, head: bytes, position: int) -> int:
+        if len(head) < 8:
+            raise ValueError("the last record is cut off")
+        if head[:4] == SYNC_ESCAPE:
+            raise ValueError("a sync marker that is not this file's")
+        length = int.from_bytes(head[:4], signed=True)
+        key_length = int.from_bytes(head[4:8], signed=True)
+        if not 0 <= key_length <= length:
+            raise ValueError(f"record of {length} bytes with a key of {key_length}")
+        if length > self._limit:
+            raise ValueError(f"record of {length} bytes, more than the bound of {self._limit}")
+        end = position + 8 + length
+        if self._window.at_end(end - 1) and length:
+            raise ValueError(f"record of {length} bytes, {self._window.seen - position - 8} are there")
+        return end
+
+    def _pair(self, position: int, end: int, key_length: int) -> SequencePair:
+        data = self._window.slice(position + 8, end - position - 8)
+        value = data[key_length:]
+        codec = self._header.codec
+        if codec is not None:
+            value = decompress(codec, value, self._limit)
+        return self._decoded(position, data[:key_length], value)
+
+    def _decoded(self, position: int, key: bytes, value: bytes) -> SequencePair:
+        header = self._header
+        return SequencePair(position, decode(header.key_class, key), decode(header.value_class, value))
+
+    def blocks(self, position: int) -> Iterator[SequencePair | DataFault]:
+        window = self._window
+        while position >= 0 and not window.at_end(position):
+            window.release(position)
+            try:
+                if window.slice(position, len(self._marker)) != self._marker:
+                    raise ValueError("no sync marker where a block should begin")
+                pairs, end = self._block(position)
+            except ValueError as error:
+                yield DataFault(self._source, position, str(error))
+                position = self._next_marker(position + 1)
+                continue
+            yield from pairs
+            position = end
+
+    def _block(self, begin: int) -> tuple[Iterator[SequencePair | DataFault], int]:
+        count, position = self._vint(begin + len(self._marker))
+        if not 0 <= count <= MAX_BLOCK_RECORDS:
+            raise ValueError(f"a block of {count} records")
+        buffers: list[bytes] = []
+        room = self._limit
+        for name in ("key lengths", "keys", "value lengths", "values"):
+            length, position = self._vint(position)
+            if not 0 <= length <= self._limit:
+                raise ValueError(f"a block's {name} of {length} bytes")
+            data = self._window.slice(position, length)
+            if len(data) < length:
+                raise ValueError(f"a block's {name} of {length} bytes, {len(data)} are there")
+            buffers.append(decompress(self._header.codec or "", data, room))
+            room -= len(buffers[-1])
+            position += length
+        keys = _lengths(buffers[0], count, len(buffers[1]), "keys")
+        values = _lengths(buffers[2], count, len(buffers[3]), "values")
+        return self._cut(begin, keys, buffers[1], values, buffers[3]), position
+
+    def _cut(
+        self, begin: int, key_lengths: array[int], keys: bytes, value_lengths: array[int], values: bytes
+    ) -> Iterator[SequencePair | DataFault]:
+        key_start = value_start = 0
+        for key_length, value_length in zip(key_lengths, value_lengths, strict=True):
+            key = keys[key_start : key_start + key_length]
+            value = values[value_start : value_start + value_length]
+            key_start += key_length
+            value_start += value_length
+            try:
+                yield self._decoded(begin, key, value)
+            except ValueError as error:
+                yield DataFault(self._source, begin, f"a record of the block: {error}")
+
+    def _vint(self, position: int) -> tuple[int, int]:
+        number, used = decode_vint(self._window.slice(position, _MAX_VINT), 0)
+        return number, position + used
+
+    def _next_marker(self, position: int) -> int:
+        return self._window.search(self._pattern, position, len(self._marker), lambda _: True)
+
+
+def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:
+    """The ``count`` lengths that ``listed`` holds; they must add up to ``total`` bytes."""
+    lengths = array("q")
+    place = missing = 0
+    for _ in range(count):
+        length, place = decode_vint(listed, place)
+        if length < 0:
+            raise ValueError(f"a block's {name} have a negative length")
+        lengths.append(length)
+        missing += length
+    if missing != total or place != len(listed):
+        raise ValueError(f"a block's {name} do not fit their lengths")
+    return lengths

@@ -1,0 +1,95 @@
+"""The Hadoop ``Writable`` types a SequenceFile's keys and values usually have."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from cc_pipeline.archive.vint import decode_vint, encode_vint
+
+#: What the known classes decode to; bytes of an unknown class are given as they are.
+Value = str | bytes | int | float | bool | None
+
+_IO: Final = "org.apache.hadoop.io."
+TEXT: Final = f"{_IO}Text"
+BYTES: Final = f"{_IO}BytesWritable"
+LONG: Final = f"{_IO}LongWritable"
+INT: Final = f"{_IO}IntWritable"
+NULL: Final = f"{_IO}NullWritable"
+
+
+def decode(class_name: str, data: bytes) -> Value:
+    """The value of one serialized ``Writable``; ``data`` itself for a class that is not known here.
+
+    Text that is not UTF-8 gets replacement characters, as Hadoop itself does. Raises ``ValueError`` where
+    ``data`` is not exactly one such value.
+    """
+    decoder = _DECODERS.get(class_name)
+    return data if decoder is None else decoder(data)
+
+
+def encode_text(value: str) -> bytes:
+    """A ``Text``: its length in UTF-8 bytes, then those. Lone surrogates become question marks, as in Hadoop."""
+    data = value.encode("utf-8", "replace")
+    return encode_vint(len(data)) + data
+
+
+def _text(data: bytes) -> str:
+    length, start = decode_vint(data, 0)
+    if length != len(data) - start:
+        raise ValueError(f"Text of {length} bytes in {len(data) - start}")
+    return data[start:].decode("utf-8", "replace")
+
+
+def _bytes(data: bytes) -> bytes:
+    if len(data) < 4 or int.from_bytes(data[:4], signed=True) != len(data) - 4:
+        raise ValueError("BytesWritable whose length is not its own")
+    return data[4:]
+
+
+def _packed(layout: str) -> Callable[[bytes], Value]:
+    packing = struct.Struct(f">{layout}")
+
+    def decode_packed(data: bytes) -> Value:
+        if len(data) != packing.size:
+            raise ValueError(f"{len(data)} bytes instead of {packing.size}")
+        value: Value = packing.unpack(data)[0]
+        return value
+
+    return decode_packed
+
+
+def _vint(data: bytes) -> int:
+    value, end = decode_vint(data, 0)
+    if end != len(data):
+        raise ValueError("bytes behind a variable-length number")
+    return value
+
+
+def _null(data: bytes) -> None:
+    if data:
+        raise ValueError("NullWritable with bytes")
+
+
+def _utf8(data: bytes) -> str:
+    if len(data) < 2 or int.from_bytes(data[:2]) != len(data) - 2:
+        raise ValueError("UTF8 whose length is not its own")
+    return data[2:].decode("utf-8", "replace")
+
+
+_DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
+    TEXT: _text,
+    BYTES: _bytes,
+    LONG: _packed("q"),
+    INT: _packed("i"),
+    NULL: _null,
+    f"{_IO}ShortWritable": _packed("h"),
+    f"{_IO}ByteWritable": _packed("b"),
+    f"{_IO}BooleanWritable": _packed("?"),
+    f"{_IO}FloatWritable": _packed("f"),
+    f"{_IO}DoubleWritable": _packed("d"),
+    f"{_IO}VIntWritable": _vint,
+    f"{_IO}VLongWritable": _vint,
+    f"{_IO}UTF8": _utf8,
+}
