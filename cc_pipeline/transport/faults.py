@@ -184,12 +184,14 @@ def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes
     """The same for a request of a whole object of at most ``limit`` bytes."""
     if status != 200:
         return judge_status(status, headers, body)
+    if document := error_document(body):
+        return document
     if len(body) > limit:
         return Finding(FaultKind.LONG_BODY, f"more than {limit} bytes")
     declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) != len(body):
         return judge_length(int(declared), body) or Finding(FaultKind.SHORT_BODY, "incomplete")
-    return error_document(body) or Verified(0, len(body), headers.get("etag"))
+    return Verified(0, len(body), headers.get("etag"))
 
 
 def judge_length(expected: int, body: bytes) -> Finding | None:

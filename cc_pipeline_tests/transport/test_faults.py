@@ -1,0 +1,145 @@
+"""Each way an answer can be wrong gets its own name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.stores.answer import Span
+from cc_pipeline.transport.faults import (
+    ENVIRONMENT_KINDS,
+    FaultKind,
+    Finding,
+    Verified,
+    judge_range,
+    judge_whole,
+    range_fault,
+    retry_after,
+)
+from cc_pipeline_tests.faultbodies import error_xml
+
+SPAN = Span(100, 50)
+GOOD = {"content-range": "bytes 100-149/1000", "etag": '"a-15"'}
+BODY = bytes(50)
+
+
+def kind(status: int, headers: dict[str, str], body: bytes, span: Span = SPAN, etag: str | None = None) -> FaultKind:
+    found = judge_range(span, status, headers, body, etag)
+    assert isinstance(found, Finding), found
+    return found.kind
+
+
+def test_the_range_asked_for_is_verified() -> None:
+    assert judge_range(SPAN, 206, GOOD, BODY, '"a-15"') == Verified(100, 1000, '"a-15"')
+    assert judge_range(SPAN, 206, GOOD, BODY, 'W/"a-15"') == Verified(100, 1000, '"a-15"')
+
+
+def test_a_real_answer_is_verified() -> None:
+    # the headers of a real answer of the public mirror, which has no Accept-Ranges
+    headers = {
+        "content-range": "bytes 34323482-34324700/952861306",
+        "etag": '"29d92fa93d494ff220dff1273f63ce32-15"',
+        "x-cache": "RefreshHit from cloudfront",
+    }
+    found = judge_range(Span(34323482, 1219), 206, headers, bytes(1219))
+    assert found == Verified(34323482, 952861306, '"29d92fa93d494ff220dff1273f63ce32-15"')
+
+
+@pytest.mark.parametrize(
+    ("length", "content_range", "body", "offset"),
+    [(50, "bytes 950-999/1000", 50, 950), (5000, "bytes 0-999/1000", 1000, 0), (1000, "bytes 0-999/1000", 1000, 0)],
+)
+def test_a_suffix_takes_its_place_and_size_from_content_range(
+    length: int, content_range: str, body: int, offset: int
+) -> None:
+    found = judge_range(Span(None, length), 206, {"content-range": content_range}, bytes(body))
+    assert found == Verified(offset, 1000, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "expected"),
+    [
+        (200, {}, BODY, FaultKind.WHOLE_OBJECT),
+        (200, {}, error_xml("SlowDown"), FaultKind.ERROR_DOCUMENT),
+        (403, {}, error_xml("AccessDenied"), FaultKind.FORBIDDEN),
+        (401, {}, b"", FaultKind.FORBIDDEN),
+        (403, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
+        (404, {}, error_xml("NoSuchKey"), FaultKind.NOT_FOUND),
+        (410, {}, b"", FaultKind.NOT_FOUND),
+        (416, {"content-range": "bytes */10"}, b"", FaultKind.RANGE_NOT_SATISFIABLE),
+        (429, {}, b"", FaultKind.THROTTLED),
+        (503, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
+        (500, {}, b"", FaultKind.SERVER_ERROR),
+        (502, {}, b"<html>", FaultKind.SERVER_ERROR),
+        (408, {}, b"", FaultKind.SERVER_ERROR),
+        (400, {}, b"", FaultKind.CLIENT_ERROR),
+        (301, {"location": "https://elsewhere"}, b"", FaultKind.REDIRECTED),
+        (206, {}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 101-150/1000"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-149/*"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 149-100/1000"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-149/120"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-119/120"}, bytes(20), FaultKind.RANGE_NOT_SATISFIABLE),
+        (206, GOOD, bytes(49), FaultKind.SHORT_BODY),
+        (206, GOOD, bytes(51), FaultKind.LONG_BODY),
+        (206, GOOD, b"", FaultKind.EMPTY_BODY),
+    ],
+)
+def test_each_wrong_answer_has_its_name(status: int, headers: dict[str, str], body: bytes, expected: FaultKind) -> None:
+    assert kind(status, headers, body) is expected
+
+
+def test_a_changed_object_is_told_from_a_wrong_range() -> None:
+    assert kind(206, GOOD, BODY, etag='"b-15"') is FaultKind.CHANGED_OBJECT
+
+
+def test_whole_objects() -> None:
+    assert judge_whole(100, 200, {"content-length": "5", "etag": '"e"'}, b"12345") == Verified(0, 5, '"e"')
+    assert judge_whole(100, 200, {}, b"12345") == Verified(0, 5, None)
+    for status, headers, body, expected in (
+        (200, {}, bytes(101), FaultKind.LONG_BODY),
+        (200, {"content-length": "9"}, b"12345", FaultKind.SHORT_BODY),
+        (200, {}, error_xml("InternalError"), FaultKind.ERROR_DOCUMENT),
+        (404, {}, b"", FaultKind.NOT_FOUND),
+    ):
+        found = judge_whole(100, status, headers, body)
+        assert isinstance(found, Finding)
+        assert found.kind is expected
+
+
+@pytest.mark.parametrize(
+    ("stated", "seconds"),
+    [("5", 5.0), ("0", 0.0), ("99999999", 3600.0), ("soon", None), ("-1", None), ("Wed, 21 Oct", None), ("٣", 3.0)],
+)
+def test_retry_after(stated: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": stated}) == seconds
+
+
+@pytest.mark.parametrize("which", list(FaultKind))
+def test_every_fault_is_of_one_family(which: FaultKind) -> None:
+    fault = range_fault(which, "k", 1, 2, "detail", 3, tag="t")
+    assert isinstance(fault, EnvironmentFault) == (which in ENVIRONMENT_KINDS)
+    assert isinstance(fault, DataFault) != isinstance(fault, EnvironmentFault)
+    assert (fault.kind, fault.key, fault.offset, fault.length, fault.attempts, fault.tag) == (which, "k", 1, 2, 3, "t")
+    assert which.value in str(fault)
+
+
+@given(
+    st.integers(0, 1 << 40),
+    st.integers(1, 200),
+    st.sampled_from([200, 206, 206, 206, 404, 500]),
+    st.one_of(st.none(), st.text(max_size=40), st.from_regex(r"bytes \d{1,4}-\d{1,4}/\d{1,4}", fullmatch=True)),
+    st.binary(max_size=220),
+)
+def test_only_exact_answers_are_verified(
+    offset: int, length: int, status: int, content_range: str | None, body: bytes
+) -> None:
+    headers = {} if content_range is None else {"content-range": content_range}
+    found = judge_range(Span(offset, length), status, headers, body)
+    if isinstance(found, Verified):
+        assert status == 206
+        assert len(body) == length
+        assert content_range is not None
+        assert content_range.strip().lower() == f"bytes {offset}-{offset + length - 1}/{found.total}"

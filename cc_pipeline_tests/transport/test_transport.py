@@ -1,0 +1,248 @@
+"""Reading through a real server: ranges, faults of every kind, back-pressure, cancelling."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.stores.web import Timeouts
+from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.budget import BreakerPolicy
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+
+QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
+SHORT = Timeouts(connect=1, silence=0.2, total=0.3, slowest=100_000)
+DATA = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(20):
+        (tmp_path / f"f{number}.bin").write_bytes(DATA)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "odd dir").mkdir()
+    (tmp_path / "odd dir" / "a=b,c%41+ü.bin").write_bytes(b"odd name")
+    return tmp_path
+
+
+def open_transport(url: str, **options: object) -> Transport:
+    settings: dict[str, object] = {"retry": QUICK, "timeouts": SHORT} | options
+    return Transport(url, **settings)  # type: ignore[arg-type]  # keyword arguments of a test
+
+
+@pytest.mark.parametrize("kind", ["local", "http"])
+def test_reads_are_the_same_wherever_the_object_lies(folder: Path, kind: str) -> None:
+    with FaultServer(folder) as server, open_transport(server.url if kind == "http" else str(folder)) as transport:
+        got = transport.read("f1.bin", 300, 20)
+        assert (got.data, got.offset, got.total, got.attempts) == (DATA[300:320], 300, len(DATA), 1)
+        suffix = transport.read_suffix("f1.bin", 10)
+        assert (suffix.data, suffix.offset, suffix.total) == (DATA[-10:], len(DATA) - 10, len(DATA))
+        assert transport.read_suffix("f1.bin", 1 << 20).data == DATA
+        assert transport.read_all("f2.bin").data == DATA
+        assert transport.read_all("empty").data == b""
+        assert transport.read("odd dir/a=b,c%41+ü.bin", 0, 3).data == b"odd"
+        assert transport.exists("f1.bin")
+        assert not transport.exists("nothing")
+        info = transport.head("f1.bin")
+        assert info is not None
+        assert info.size == len(DATA)
+        assert transport.read("f1.bin", 0, 4, etag=got.etag).data == DATA[:4]
+        broken: Callable[[], object]
+        for broken, expected in (
+            (lambda: transport.read("nothing", 0, 4), FaultKind.NOT_FOUND),
+            (lambda: transport.read("f1.bin", len(DATA), 4), FaultKind.RANGE_NOT_SATISFIABLE),
+            (lambda: transport.read("f1.bin", len(DATA) - 2, 4), FaultKind.RANGE_NOT_SATISFIABLE),
+            (lambda: transport.read("f1.bin", 0, 4, etag='"other"'), FaultKind.CHANGED_OBJECT),
+            (lambda: transport.read_suffix("empty", 4), FaultKind.RANGE_NOT_SATISFIABLE),
+            (lambda: transport.read_all("f1.bin", limit=100), FaultKind.LONG_BODY),
+            (lambda: transport.read_all("nothing"), FaultKind.NOT_FOUND),
+        ):
+            with pytest.raises(RangeFault) as raised:
+                broken()
+            assert raised.value.kind is expected
+            assert isinstance(raised.value, DataFault)
+
+
+TRANSIENT = ("429", "500", "503", "reset", "cut", "stall", "short", "long", "empty", "xml_200", "wrong_range")
+
+
+@pytest.mark.parametrize("kind", [*TRANSIENT, "no_range", "whole_object", "403"])
+def test_a_transient_fault_is_got_over(folder: Path, kind: str) -> None:
+    with FaultServer(folder, rules=[Rule(kind, retry_after=0)]) as server, open_transport(server.url) as transport:
+        got = transport.read("f1.bin", 300, 20)
+        assert (got.data, got.attempts) == (DATA[300:320], 2)
+        assert [hit.fault for hit in server.hits] == [kind, None]
+        assert transport.stats.retries == 1
+
+
+PERSISTENT = {
+    "429": (FaultKind.THROTTLED, 4),
+    "500": (FaultKind.SERVER_ERROR, 4),
+    "503": (FaultKind.THROTTLED, 4),
+    "403": (FaultKind.FORBIDDEN, 3),
+    "404": (FaultKind.NOT_FOUND, 1),
+    "416": (FaultKind.RANGE_NOT_SATISFIABLE, 1),
+    "reset": (FaultKind.CONNECTION_RESET, 4),
+    "cut": (FaultKind.SHORT_BODY, 4),
+    "stall": (FaultKind.TIMEOUT, 4),
+    "drip": (FaultKind.TIMEOUT, 4),
+    "short": (FaultKind.SHORT_BODY, 4),
+    "long": (FaultKind.LONG_BODY, 3),
+    "empty": (FaultKind.EMPTY_BODY, 4),
+    "xml_200": (FaultKind.ERROR_DOCUMENT, 4),
+    "wrong_range": (FaultKind.WRONG_RANGE, 3),
+    "no_range": (FaultKind.WRONG_RANGE, 3),
+    "whole_object": (FaultKind.WHOLE_OBJECT, 3),
+}
+
+
+@pytest.mark.parametrize("kind", PERSISTENT)
+def test_a_persistent_fault_is_named(folder: Path, kind: str) -> None:
+    expected, attempts = PERSISTENT[kind]
+    rule = Rule(kind, times=None, retry_after=0, bytes_per_second=100)
+    with FaultServer(folder, rules=[rule]) as server, open_transport(server.url) as transport:
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f1.bin", 300, 200)
+        # a reset may also show as a body cut short
+        assert raised.value.kind in ({expected, FaultKind.SHORT_BODY} if kind == "reset" else {expected})
+        assert len(server.hits) == attempts
+
+
+def test_nobody_there_is_an_environment_fault(tmp_path: Path) -> None:
+    with FaultServer(tmp_path) as server:
+        url = server.url
+    with open_transport(url) as transport, pytest.raises(EnvironmentFault) as raised:
+        transport.read("f1.bin", 0, 1)
+    assert isinstance(raised.value, RangeFault)
+    assert raised.value.kind is FaultKind.UNREACHABLE
+
+
+def test_many_ranges_come_as_they_complete_with_their_faults(folder: Path) -> None:
+    requests = [ByteRange(f"f{n}.bin", n * 10, 10, tag=n) for n in range(20)] + [ByteRange("nothing", 0, 5, tag="none")]
+    rules = [Rule("503", share=0.5, retry_after=0)]
+    with FaultServer(folder, rules=rules) as server, open_transport(server.url) as transport:
+        outcomes = {outcome.tag: outcome for outcome in transport.read_many(requests, concurrency=7)}
+    fault = outcomes.pop("none")
+    assert isinstance(fault, RangeFault)
+    assert len(outcomes) == 20
+    for number, outcome in outcomes.items():
+        assert isinstance(outcome, RangeBytes)
+        assert isinstance(number, int)
+        assert outcome.data == DATA[number * 10 : number * 10 + 10]
+
+
+@pytest.mark.parametrize("kind", ["local", "http"])
+def test_requests_are_drawn_no_further_ahead_than_allowed(folder: Path, kind: str) -> None:
+    drawn = 0
+
+    def requests() -> Iterator[ByteRange]:
+        nonlocal drawn
+        for number in range(300):
+            drawn += 1
+            yield ByteRange(f"f{number % 20}.bin", 0, 1000)
+
+    with FaultServer(folder) as server, open_transport(server.url if kind == "http" else str(folder)) as transport:
+        taken = 0
+        for _ in transport.read_many(requests(), concurrency=16):
+            taken += 1
+            assert drawn <= taken + 2 * 16 + 1
+    assert taken == 300
+
+
+def test_memory_is_bounded_by_bytes_too(folder: Path) -> None:
+    drawn: list[int] = []
+
+    def requests() -> Iterator[ByteRange]:
+        for number in range(50):
+            drawn.append(number)
+            yield ByteRange("f1.bin", 0, 5000)
+
+    with FaultServer(folder) as server, open_transport(server.url, memory_bound=20_000) as transport:
+        for taken, outcome in enumerate(transport.read_many(requests(), concurrency=64), 1):
+            assert isinstance(outcome, RangeBytes)
+            assert len(drawn) <= taken + 6
+
+
+def test_leaving_early_cancels_what_is_under_way(folder: Path) -> None:
+    with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
+        stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
+        assert isinstance(next(iter(stream)), RangeBytes)
+        stream.close()  # type: ignore[attr-defined]  # it is a generator
+        assert transport.read("f1.bin", 0, 5).data == DATA[:5]
+        assert len(server.hits) < 400
+
+
+def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> None:
+    def requests() -> Iterator[ByteRange]:
+        yield ByteRange("f1.bin", 0, 5)
+        raise RuntimeError("the caller's own")
+
+    with (
+        FaultServer(folder) as server,
+        open_transport(server.url) as transport,
+        pytest.raises(RuntimeError, match="the caller's own"),
+    ):
+        list(transport.read_many(requests()))
+
+
+def test_threads_share_a_transport(folder: Path) -> None:
+    with FaultServer(folder) as server, open_transport(server.url) as transport:
+        results: list[bytes] = []
+
+        def work(number: int) -> None:
+            for outcome in transport.read_many(ByteRange(f"f{number}.bin", n, 8) for n in range(50)):
+                assert isinstance(outcome, RangeBytes)
+                results.append(outcome.data)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(results) == 200
+        assert transport.stats.requests == 200
+
+
+def test_a_closed_transport_opens_again(folder: Path) -> None:
+    with FaultServer(folder) as server:
+        transport = open_transport(server.url)
+        assert transport.read("f1.bin", 0, 2).data == DATA[:2]
+        transport.close()
+        assert transport.read("f1.bin", 0, 2).data == DATA[:2]
+        transport.close()
+
+
+def test_repeated_refusals_open_the_breaker_for_all_processes(folder: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.sqlite"
+    breaker = BreakerPolicy(threshold=3, first=60)
+    rules = [Rule("403", times=None)]
+    with FaultServer(folder, rules=rules) as server:
+        with open_transport(server.url, rate=1000.0, budget_path=budget, breaker=breaker) as transport:
+            outcomes = list(transport.read_many((ByteRange("f1.bin", n, 5) for n in range(50)), concurrency=2))
+            assert {o.kind for o in outcomes if isinstance(o, RangeFault)} == {
+                FaultKind.FORBIDDEN,
+                FaultKind.BREAKER_OPEN,
+            } or {o.kind for o in outcomes if isinstance(o, RangeFault)} == {FaultKind.BREAKER_OPEN}
+        asked = len(server.hits)
+        assert asked < 10
+        with (
+            open_transport(server.url, rate=1000.0, budget_path=budget, breaker=breaker) as other,
+            pytest.raises(RangeFault) as raised,
+        ):
+            other.read("f2.bin", 0, 5)
+        assert raised.value.kind is FaultKind.BREAKER_OPEN
+        assert isinstance(raised.value, EnvironmentFault)
+        assert len(server.hits) == asked
+
+
+def test_the_user_agent_is_sent(folder: Path) -> None:
+    with (
+        FaultServer(folder) as server,
+        open_transport(server.url, user_agent="tester/1 (+me@example.com)") as transport,
+    ):
+        transport.read("f1.bin", 0, 5)
+        assert {hit.agent for hit in server.hits} == {"tester/1 (+me@example.com)"}
