@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import urlsplit
 
-from cc_pipeline.commoncrawl.btree_keys import btree_key, domain_prefixes, host_prefixes
-from cc_pipeline.commoncrawl.hostnames import Place, plain_host
+from cc_pipeline.commoncrawl.btree_keys import domain_prefixes, host_prefixes
+from cc_pipeline.commoncrawl.hostnames import Place, is_ip, plain_host
 from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.surt import resolved_parts, split_authority, surt_key
 from cc_pipeline.commoncrawl.target_ranges import merge_ranges
@@ -157,17 +156,17 @@ def _starts_with(url: str, prefix: str) -> bool:
 
 def _spellings(url: str, whole: bool) -> tuple[str, ...]:
     """Ways in which pages of ``url`` may stand in a B-tree: key prefixes, complete up to the port if ``whole``."""
-    parts = urlsplit(url)
-    host, _ = split_authority(parts.netloc)
+    authority, _, tail = url.partition("://")[2].partition("/")
+    host, _ = split_authority(authority)
     label, _, above = host.partition(".")
-    other = above if label.startswith("www") and label[3:].isdigit() | (label == "www") else f"www.{host}"
-    typed = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    other = above if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
+    typed = "/" + tail
     canonical = surt_key(url).partition(")")[2] if whole else typed
     tails = [typed, typed.lower(), canonical]
     if whole:
         tails = [spelling for tail in tails for spelling in _with_and_without_slash(tail)]
     found = []
-    for name in (host, other):
+    for name in (host,) if is_ip(host) else (host, other):
         head = host_prefixes(name)[0].removesuffix("/") if name else ""
         found += [head + tail for tail in tails if head]
     return tuple(dict.fromkeys(found))
@@ -177,5 +176,5 @@ def _with_and_without_slash(tail: str) -> tuple[str, ...]:
     path, mark, query = tail.partition("?")
     bare = path.rstrip("/")
     query = mark + query
-    ways = (path, bare + "/", bare) if bare else ("/",)
+    ways = (path, bare + "/", *([bare] if bare else []))
     return tuple(dict.fromkeys(f"{way}{query}:" for way in ways))

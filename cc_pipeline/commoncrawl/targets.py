@@ -96,7 +96,7 @@ def _domain(text: str) -> Target:
 
 
 def _bare_name(text: str) -> str:
-    """The name in ``text``: ``https://x.org/``, ``*.x.org`` and ``.x.org`` mean ``x.org``; a URL with a path is refused."""
+    """The name in ``text``: ``https://x.org/``, ``*.x.org`` and ``.x.org`` mean ``x.org``; a path is refused."""
     web = _WEB_URL.fullmatch(text)
     name, tail = (web[2], web[3]) if web else (text, "")
     if not web:
@@ -108,8 +108,8 @@ def _bare_name(text: str) -> str:
         site = read_place(name)
         page = text if web else f"http://{text}"
         raise UserInputError(
-            f"{shown(text)} is more than a host name; write url:{page} for that page, prefix:{page} for what lies under "
-            f"it, or {site} for the whole site"
+            f"{shown(text)} is more than a host name; write url:{page} for that page, prefix:{page} for what lies "
+            f"under it, or {site} for the whole site"
         )
     return re.sub(r"^\*?\.(?=[^.])", "", name)
 

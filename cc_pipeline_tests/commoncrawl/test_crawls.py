@@ -1,0 +1,113 @@
+"""Lists of crawls, good and bad; ids as people type them; what is known of single crawls."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.crawl_quirks import has, quirks_of
+from cc_pipeline.commoncrawl.crawls import parse_collinfo, read_collinfo, validate_crawl_id
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+
+def listing(*entries: object) -> bytes:
+    return json.dumps(entries).encode()
+
+
+@needs_corpus
+def test_the_real_list_is_read_in_its_own_order() -> None:
+    for line in (CORPUS / "cc_index/cdx_toolkit/test_cc/test_get_cc_endpoints.jsonl").read_text().splitlines():
+        exchange = json.loads(line)
+        if exchange["url"].endswith("/collinfo.json"):
+            crawls = parse_collinfo(exchange["response_text"].encode())
+            assert [crawl.id for crawl in crawls] == [entry["id"] for entry in json.loads(exchange["response_text"])]
+            assert [crawl.id for crawl in crawls if crawl.era == "arc"] == [
+                "CC-MAIN-2012",
+                "CC-MAIN-2009-2010",
+                "CC-MAIN-2008-2009",
+            ]
+            assert crawls[0].started == datetime(2025, 8, 2, 22, 9, 7, tzinfo=UTC)
+            assert crawls[0].cdx_api == "https://index.commoncrawl.org/CC-MAIN-2025-33-index"
+            break
+    else:
+        pytest.fail("the corpus has no recorded collinfo.json")
+
+
+def test_unknown_fields_families_and_missing_times_are_no_matter() -> None:
+    crawls = parse_collinfo(
+        listing(
+            {"id": "CC-SUPPLEMENTAL-2026-10", "size": 7},
+            {"id": "CC-MAIN-2026-12", "from": "2026-03-20T00:00:00", "name": ""},
+            {"id": "CC-MAIN-2026-08", "from": "2026-02-20T01:00:00+01:00", "to": "not a time"},
+            {"id": "EOT"},
+        )
+    )
+    assert [crawl.id for crawl in crawls] == ["CC-MAIN-2026-12", "CC-SUPPLEMENTAL-2026-10", "CC-MAIN-2026-08", "EOT"]
+    assert crawls[2].started == datetime(2026, 2, 20, tzinfo=UTC) and crawls[2].ended is None
+    assert crawls[0].name == "CC-MAIN-2026-12" and crawls[1].era == "columnar"
+
+
+def test_good_entries_outlive_bad_ones() -> None:
+    read = read_collinfo(
+        listing({"id": "CC-MAIN-2024-22"}, {"id": "../x"}, 7, {"name": "x"}, {"id": "CC-MAIN-2024-22"})
+    )
+    assert [crawl.id for crawl in read.crawls] == ["CC-MAIN-2024-22"]
+    assert [fault.reason[:7] for fault in read.faults] == ["entry 1", "entry 2", "entry 3"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"<html>SlowDown</html>", b"{}", b"[{}]", b"\xff\xfe\x00", b"[" * 100_000, b'{"id": 1}', b'[{"id": "a b"}]'],
+)
+def test_garbage_is_a_data_fault(data: bytes) -> None:
+    with pytest.raises(DataFault) as fault:
+        parse_collinfo(data, "the list")
+    assert fault.value.source == "the list"
+
+
+def test_an_empty_list_is_an_empty_list() -> None:
+    assert parse_collinfo(b"[]") == ()
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_anything_else_never_escapes(data: bytes) -> None:
+    with contextlib.suppress(DataFault):
+        parse_collinfo(data)
+
+
+@pytest.mark.parametrize(
+    ("typed", "crawl"),
+    [
+        ("CC-MAIN-2024-22", "CC-MAIN-2024-22"),
+        (" cc-main-2024-22 ", "CC-MAIN-2024-22"),
+        ("2024-22", "CC-MAIN-2024-22"),
+        ("2012", "CC-MAIN-2012"),
+        ("2009-2010", "CC-MAIN-2009-2010"),
+        ("CC-SUPPLEMENTAL-2026-10", "CC-SUPPLEMENTAL-2026-10"),
+        ("EOT-2020", "EOT-2020"),
+    ],
+)
+def test_ids(typed: str, crawl: str) -> None:
+    assert validate_crawl_id(typed) == crawl
+
+
+@pytest.mark.parametrize("typed", ["", "..", "a/b", "CC-MAIN-2024-22/..", "CC MAIN", "x" * 65, "CC-MAIN-2024-22|"])
+def test_wrong_ids(typed: str) -> None:
+    with pytest.raises(UserInputError, match="cc-pipeline crawls"):
+        validate_crawl_id(typed)
+
+
+def test_quirks() -> None:
+    assert quirks_of("CC-MAIN-2018-34").digest_policy == "doubt"
+    assert quirks_of("CC-MAIN-2018-34").key_statistics == "none"
+    assert quirks_of("CC-MAIN-2020-10").key_statistics == "gaps"
+    assert quirks_of("CC-MAIN-2022-05").key_statistics == "all"
+    assert quirks_of("CC-MAIN-2026-05") == quirks_of("CC-MAIN-2012")
+    assert has("CC-MAIN-2018-39", "content_languages") and not has("CC-MAIN-2018-34", "content_languages")
+    assert has("CC-MAIN-2012", "content_languages") is None

@@ -1,0 +1,208 @@
+"""Path lists and names of files, of all years."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.paths import (
+    PATH_LISTS,
+    ArcFile,
+    ArcPointer,
+    IndexFile,
+    WarcFile,
+    arc_key,
+    cluster_key,
+    current_key,
+    parse_arc_key,
+    parse_path_list,
+    parse_valid_segments,
+    path_list_key,
+    segments_key,
+)
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+INDEX_PATH = (
+    "cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/"
+    "part-00017-dbb5a216-dcb2-4bac-b117-e812a7114833.c000.gz.parquet"
+)
+
+
+def test_path_lists() -> None:
+    assert path_list_key("2024-22", "cc-index-table") == "crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz"
+    assert len(PATH_LISTS) == 8 and "segment" in PATH_LISTS
+    assert cluster_key("CC-MAIN-2024-22") == "cc-index/collections/CC-MAIN-2024-22/indexes/cluster.idx"
+    text = f"{INDEX_PATH}\n\n common-crawl/crawl-data/CC-MAIN-2013-20/segments/1/ \r\n"
+    assert parse_path_list(gzip.compress(text.encode())) == (INDEX_PATH, "crawl-data/CC-MAIN-2013-20/segments/1/")
+    two_members = gzip.compress(b"a\nb") + gzip.compress(b"c\n") + b"\0" * 512
+    assert parse_path_list(two_members) == ("a", "bc")
+    assert parse_path_list(gzip.compress(b"")) == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>", "not gzip"),
+        (gzip.compress(b"a\nb\n" * 100)[:-9], "too early"),
+        (gzip.compress(b"a\n") + b"rubbish", "not gzip"),
+        (gzip.compress(b"\0" * 5_000_000), "more than"),
+        (gzip.compress(b"good\n../../etc/passwd\n"), r"'\.\.'"),
+        (gzip.compress(b"https://elsewhere.example/x\n"), "relative"),
+        (gzip.compress("crawl-data/é\n".encode()), "ASCII"),
+        (gzip.compress(b"a//b\n"), "relative"),
+    ],
+)
+def test_a_damaged_list_is_a_data_fault(data: bytes, reason: str) -> None:
+    with pytest.raises(DataFault, match=reason) as fault:
+        parse_path_list(data, "list.gz", limit=1_000_000)
+    assert fault.value.source == "list.gz"
+
+
+def test_the_offset_of_a_wrong_line() -> None:
+    with pytest.raises(DataFault) as fault:
+        parse_path_list(gzip.compress(b"good\n../x\n"))
+    assert fault.value.offset == 5
+
+
+@needs_corpus
+def test_the_lists_of_the_real_bucket_name_what_is_there() -> None:
+    bucket = CORPUS / "realcrawl" / "bucket"
+    for crawl in ("CC-MAIN-2024-22", "CC-MAIN-2018-05"):
+        files = parse_path_list((bucket / path_list_key(crawl, "cc-index-table")).read_bytes())
+        assert {IndexFile.from_path(key).crawl for key in files} == {crawl}
+        assert {IndexFile.from_path(key).subset for key in files} == {"warc", "crawldiagnostics"}
+        archives = parse_path_list((bucket / path_list_key(crawl, "warc")).read_bytes())
+        assert {WarcFile.from_path(key).crawl for key in archives} == {crawl}
+        assert all((bucket / key).is_file() for key in (*files, *archives, cluster_key(crawl)))
+
+
+def test_index_files() -> None:
+    assert IndexFile.from_path(INDEX_PATH) == IndexFile(INDEX_PATH, "CC-MAIN-2022-05", "warc", 17)
+    for wrong in ("", "x.parquet", INDEX_PATH + ".crc", INDEX_PATH.replace("subset=warc/", "")):
+        with pytest.raises(DataFault):
+            IndexFile.from_path(wrong)
+
+
+@needs_corpus
+def test_warc_files_of_all_years() -> None:
+    for row in json.loads((CORPUS / "cc_index/extracted_vectors/warc_filename_parts.json").read_text()):
+        file = WarcFile.from_path(row["filename"])
+        assert (file.crawl, file.segment, file.subset) == (row["crawl"], row["segment"], row["subset"])
+    lines = (CORPUS / "cc_index/extracted_vectors/early_crawl_paths_sample.txt").read_text().splitlines()
+    assert len(lines) == 2906
+    for line in lines:
+        file = WarcFile.from_path(line)
+        assert file.path == line.removeprefix("common-crawl/") and f"segments/{file.segment}/{file.subset}/" in line
+        assert file.number is not None and file.started is not None and file.started.year in (2013, 2014)
+
+
+def test_warc_file_names() -> None:
+    name = "CC-MAIN-20240517233122-20240518023122-00042.warc.gz"
+    file = WarcFile.from_path(f"crawl-data/CC-MAIN-2024-22/segments/1715971057216.39/robotstxt/{name}")
+    assert (file.subset, file.segment, file.number) == ("robotstxt", "1715971057216.39", 42)
+    assert file.ended == datetime(2024, 5, 18, 2, 31, 22, tzinfo=UTC)
+    odd = WarcFile.from_path("crawl-data/CC-MAIN-2030-01/segments/abc/warc/new-name.warc.gz")
+    assert odd.segment == "abc" and odd.number is None and odd.started is None
+    with pytest.raises(DataFault):
+        WarcFile.from_path("parse-output/segment/1/2_3.arc.gz")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "common-crawl/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "s3://aws-publicdatasets/common-crawl/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "s3n://aws-publicdatasets/common-crawl/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "https://aws-publicdatasets.s3.amazonaws.com/common-crawl/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "http://s3.amazonaws.com/aws-publicdatasets/common-crawl/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "https://data.commoncrawl.org/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "s3://commoncrawl/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+        "https://commoncrawl.s3.us-east-1.amazonaws.com/crawl-002/2009/09/17/0/1253228619531_0.arc.gz",
+    ],
+)
+def test_addresses_of_all_years(address: str) -> None:
+    assert current_key(address) == "crawl-002/2009/09/17/0/1253228619531_0.arc.gz"
+    assert parse_arc_key(address) == ArcFile("CC-MAIN-2009-2010", 0, 1253228619531, 0)
+
+
+@pytest.mark.parametrize("address", ["", "a\nb", "x/../y", "s3://other/x", "a\\b", "x" * 1025, "./a", "http://[::1/x"])
+def test_what_is_no_key(address: str) -> None:
+    with pytest.raises(DataFault):
+        current_key(address)
+
+
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [
+        ("crawl-001/2008/06/25/11/1214440586619_11.arc.gz", ArcFile("CC-MAIN-2008-2009", 0, 1214440586619, 11)),
+        ("crawl-001/2008/10/14/22/1224046153641_22.arc.gz", ArcFile("CC-MAIN-2008-2009", 0, 1224046153641, 22)),
+        ("crawl-002/2010/01/06/0/1262850367358_0.arc.gz", ArcFile("CC-MAIN-2009-2010", 0, 1262850367358, 0)),
+        (
+            "parse-output/segment/1346876860567/1346913882801_4096.arc.gz",
+            ArcFile("CC-MAIN-2012", 1346876860567, 1346913882801, 4096),
+        ),
+    ],
+)
+def test_arc_files(key: str, file: ArcFile) -> None:
+    assert parse_arc_key(key) == file
+    assert arc_key(file) == key
+    pointer = ArcPointer(file.segment_id, file.file_date_ms, file.partition, 100, 20)
+    assert arc_key(pointer, file.crawl) == key
+
+
+@needs_corpus
+def test_every_listed_file_of_crawl_002_follows_from_its_numbers() -> None:
+    listed = gzip.decompress((CORPUS / "cc_index/matpalm_arc_paths/arc_files.gz").read_bytes()).decode().splitlines()
+    keys = ["crawl-002/" + line.partition("\t")[0] for line in listed]
+    assert len(keys) == 323_694
+    for key in keys[::7]:
+        assert arc_key(parse_arc_key(key)) == key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "crawl-002/2009/09/18/0/1253228619531_0.arc.gz",
+        "crawl-002/2009/09/17/1/1253228619531_0.arc.gz",
+        "crawl-003/2009/09/17/0/1253228619531_0.arc.gz",
+        "crawl-002/2009/09/17/0/999999999999999_0.arc.gz",
+        "parse-output/segment/1/metadata-00000",
+    ],
+)
+def test_what_is_no_arc_file(key: str) -> None:
+    with pytest.raises(DataFault):
+        parse_arc_key(key)
+
+
+def test_pointers_of_crawls_without_arc_files() -> None:
+    with pytest.raises(UserInputError, match="CC-MAIN-2012"):
+        arc_key(ArcPointer(1, 2, 3, 4, 5), "CC-MAIN-2024-22")
+    with pytest.raises(DataFault):
+        arc_key(ArcPointer(1, 2**63, 3, 4, 5), "CC-MAIN-2009-2010")
+
+
+def test_valid_segments() -> None:
+    assert segments_key() == "parse-output/valid_segments.txt"
+    assert parse_valid_segments(b"1346823845675\n1346876860567\r\n\n1346823845675\n") == (1346823845675, 1346876860567)
+    with pytest.raises(UserInputError):
+        segments_key("CC-MAIN-2009-2010")
+    with pytest.raises(DataFault) as fault:
+        parse_valid_segments(b"1\n<Error>\n")
+    assert fault.value.offset == 2
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_escape_as_another_error(data: bytes) -> None:
+    for read in (parse_path_list, parse_valid_segments):
+        with contextlib.suppress(DataFault):
+            read(data)

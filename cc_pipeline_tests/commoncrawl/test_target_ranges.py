@@ -1,0 +1,151 @@
+"""No page of a target lies outside its ranges, and ``matches`` follows the naive rule."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target_ranges import merge_ranges
+from cc_pipeline.commoncrawl.targets import Target, parse_target
+
+LABEL = st.sampled_from(["a", "b", "www", "www2", "wwwx", "ab", "a-b", "com", "example", "x1"])
+DOMAIN = st.sampled_from(
+    ["example.com", "a.example.com", "www.com", "www.example.com", "www2.a.org", "ab.co.uk", "a.b.x"]
+)
+PORT = st.sampled_from(["", "", ":80", ":443", ":8080", ":81"])
+SCHEME = st.sampled_from(["http", "https"])
+TAIL = st.sampled_from(["", "/", "/a", "/A/b?c=1&a", "?x", "/-x", "/:8080", "/a/../b/", "/x;y=(z)"])
+
+
+@st.composite
+def hosts_near(draw: st.DrawFn) -> tuple[str, str]:
+    """A domain and a host in it, or deceptively like it."""
+    domain = draw(DOMAIN)
+    labels = draw(st.lists(LABEL, max_size=2))
+    near = draw(
+        st.sampled_from(
+            [
+                domain,
+                f"x{domain}",
+                domain.replace(".", "-x.", 1),
+                domain.partition(".")[2],
+                f"{domain}.org",
+                domain.replace(".", "", 1),
+            ]
+        )
+    )
+    return domain, ".".join([*labels, near])
+
+
+def in_ranges(target: Target, url: str) -> bool:
+    key = surt_key(url).encode()
+    return any(key in one for one in target.ranges)
+
+
+def in_tree_prefixes(target: Target, url: str) -> bool:
+    return btree_key(url).startswith(target.btree_prefixes())
+
+
+@given(hosts_near(), SCHEME, PORT, TAIL, st.booleans())
+def test_domains(pair: tuple[str, str], scheme: str, port: str, tail: str, suffix: bool) -> None:
+    domain, host = pair
+    target = parse_target(f"suffix:{domain}" if suffix else domain)
+    url = f"{scheme}://{host}{port}{tail}"
+    belongs = host == domain or host.endswith("." + domain)
+    assert target.matches(url, host) == belongs
+    assert target.matches(url) == belongs
+    if belongs:
+        assert in_ranges(target, url)
+        assert in_tree_prefixes(target, url)
+
+
+@given(hosts_near(), SCHEME, PORT, TAIL, st.sampled_from([80, 443, 8080]))
+def test_ports(pair: tuple[str, str], scheme: str, port: str, tail: str, wanted: int) -> None:
+    domain, host = pair
+    url = f"{scheme}://{host}{port}{tail}"
+    effective = int(port[1:]) if port else (443 if scheme == "https" else 80)
+    for text, belongs in (
+        (f"{domain}:{wanted}", host == domain or host.endswith("." + domain)),
+        (f"host:{host}", True),
+    ):
+        target = parse_target(text)
+        assert target.matches(url, host) == (belongs and (text.startswith("host:") or effective == wanted))
+        if target.matches(url, host):
+            assert in_ranges(target, url)
+            assert in_tree_prefixes(target, url)
+
+
+@given(hosts_near(), SCHEME, PORT, TAIL)
+def test_hosts(pair: tuple[str, str], scheme: str, port: str, tail: str) -> None:
+    wanted, host = pair
+    target = parse_target(f"host:{wanted}")
+    url = f"{scheme}://{host}{port}{tail}"
+    assert target.matches(url, host) == (host == wanted)
+    if host == wanted:
+        assert in_ranges(target, url)
+        assert in_tree_prefixes(target, url)
+
+
+@given(hosts_near(), SCHEME, PORT, TAIL, st.integers(1, 20))
+def test_reversed_prefixes(pair: tuple[str, str], scheme: str, port: str, tail: str, length: int) -> None:
+    domain, host = pair
+    prefix = ".".join(reversed(domain.split(".")))[:length]
+    target = parse_target(f"rev:{prefix}")
+    url = f"{scheme}://{host}{port}{tail}"
+    belongs = ".".join(reversed(host.split("."))).startswith(prefix)
+    assert target.matches(url, host) == belongs
+    if belongs:
+        assert in_ranges(target, url)
+        assert in_tree_prefixes(target, url)
+
+
+PIECE = st.sampled_from(["/", "a", "B", ".", "..", "%41", "%2f", "%", "(", ")", "?", "&", "=", ";", ".aspx", "é", " "])
+SESSION = st.sampled_from(["", "(4hqa0555fwsecu455xqckv45)/", "(S(4hqa0555fwsecu455xqckv45))/", "x.aspx"])
+PATH = st.tuples(st.lists(PIECE, max_size=6).map("".join), SESSION, st.lists(PIECE, max_size=4).map("".join)).map(
+    "".join
+)
+
+
+@given(PATH, PATH, SCHEME, st.sampled_from(["", "www."]))
+def test_url_prefixes(start: str, rest: str, scheme: str, www: str) -> None:
+    target = parse_target(f"prefix:http://example.com/{start}")
+    for tail in (start + rest, rest):
+        url = f"{scheme}://{www}example.com/{tail}"
+        if target.matches(url):
+            assert in_ranges(target, url), (target.value, url)
+
+
+@given(PATH, SCHEME)
+def test_pages(path: str, scheme: str) -> None:
+    url = f"{scheme}://www.example.com/{path}"
+    target = parse_target(f"url:{url}")
+    assert target.matches(url) and in_ranges(target, url)
+    assert target.matches(target.value)
+    assert in_tree_prefixes(target, target.value)
+
+
+RANGE = st.tuples(st.binary(max_size=2), st.binary(max_size=2) | st.none()).map(lambda pair: KeyRange(*pair))
+
+
+@given(st.lists(RANGE, max_size=6), st.binary(max_size=3))
+def test_merging_changes_no_membership(parts: list[KeyRange], key: bytes) -> None:
+    merged = merge_ranges(parts)
+    assert any(key in one for one in parts) == any(key in one for one in merged)
+    ends = [one.end for one in merged]
+    assert all(end is not None and end < after.start for end, after in zip(ends, merged[1:], strict=False))
+
+
+@given(st.binary(max_size=4), st.binary(max_size=5))
+def test_prefix_range_is_the_prefix(prefix: bytes, key: bytes) -> None:
+    assert (key in prefix_range(prefix)) == key.startswith(prefix)
+
+
+def test_blocks_with_unknown_ends_are_never_pruned() -> None:
+    wanted = KeyRange(b"b", b"c")
+    assert wanted.may_overlap(None, None)
+    assert wanted.may_overlap(b"a", None) and wanted.may_overlap(None, b"b")
+    assert not wanted.may_overlap(b"c", None) and not wanted.may_overlap(None, b"az")
+    assert wanted.may_overlap(b"a", b"b") and not wanted.may_overlap(b"c", b"d")

@@ -1,0 +1,274 @@
+"""What people type, what it means, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.commoncrawl.targets import Target, parse_target, parse_target_lines
+from cc_pipeline.errors import UserInputError
+
+
+def ranges(text: str) -> list[tuple[bytes, bytes | None]]:
+    return [(one.start, one.end) for one in parse_target(text).ranges]
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "value", "slug"),
+    [
+        ("example.com", "domain", "example.com", "example.com"),
+        ("  Example.COM. ", "domain", "example.com", "example.com"),
+        ("domain:example.com", "domain", "example.com", "example.com"),
+        ("http://example.com", "domain", "example.com", "example.com"),
+        ("https://www.example.com/", "domain", "www.example.com", "www.example.com"),
+        ("*.example.com", "domain", "example.com", "example.com"),
+        (".example.com", "domain", "example.com", "example.com"),
+        ("example.com/*", "domain", "example.com", "example.com"),
+        ("example-foo.com", "domain", "example-foo.com", "example-foo.com"),
+        ("münchen.de", "domain", "xn--mnchen-3ya.de", "xn--mnchen-3ya.de"),
+        ("XN--MNCHEN-3ya.de", "domain", "xn--mnchen-3ya.de", "xn--mnchen-3ya.de"),
+        ("straße.de", "domain", "xn--strae-oqa.de", "xn--strae-oqa.de"),
+        ("☃.com", "domain", "xn--n3h.com", "xn--n3h.com"),
+        ("example。com", "domain", "example.com", "example.com"),
+        ("github.io", "domain", "github.io", "github.io"),
+        ("example.com:8080", "domain", "example.com:8080", "example.com_8080"),
+        ("1.2.3.4", "domain", "1.2.3.4", "1.2.3.4"),
+        ("1.2.3.4:8080", "domain", "1.2.3.4:8080", "1.2.3.4_8080"),
+        ("2001:DB8:0::1", "domain", "[2001:db8::1]", "domain_2001-db8-1_6d7f50c594a3bd48"),
+        ("[abcd::1]:81", "domain", "[abcd::1]:81", None),
+        ("a_b.example.com", "domain", "a_b.example.com", "domain_a-b.example.com_114906e5b0f693e5"),
+        ("host:WWW.example.com", "host", "www.example.com", "host_www.example.com"),
+        ("host:localhost:8080", "host", "localhost:8080", "host_localhost_8080"),
+        ("tld:.museum", "tld", "museum", "tld_museum"),
+        ("tld:рф", "tld", "xn--p1ai", "tld_xn--p1ai"),
+        ("suffix:gov.uk", "suffix", "gov.uk", "suffix_gov.uk"),
+        ("rev:com.nytimes.blogs", "rev", "com.nytimes.blogs", "rev_com.nytimes.blogs"),
+        ("rev:uk.co.", "rev", "uk.co.", "rev_uk.co_a3c405bcbdc399db"),
+        ("rev:org.wikipedia.en/wiki/A", "rev", "org.wikipedia.en/wiki/A", None),
+        ("url:HTTPS://www.Example.com/A?b=1#x", "url", "https://www.example.com/A?b=1", None),
+        ("url:example.com", "url", "http://example.com/", None),
+        ("prefix:example.com/blog/*", "prefix", "http://example.com/blog/", None),
+        ("prefix:https://example.com/a%2", "prefix", "https://example.com/a", None),
+        ("set:Press = bbc.co.uk, host:www.nytimes.com", "set", "press", "set-press"),
+    ],
+)
+def test_what_is_meant(typed: str, kind: str, value: str, slug: str | None) -> None:
+    target = parse_target(typed)
+    assert (target.kind, target.value) == (kind, value)
+    assert slug is None or target.slug == slug
+    assert parse_target(target.definition) == target
+    assert target.describe()
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("co.uk", "suffix:co.uk"),
+        ("gov.uk", "host:www.gov.uk"),
+        ("com", "tld:com"),
+        ("localhost:8080", "host:localhost"),
+        ("../x", "empty part between dots"),
+        ("..", "empty part between dots"),
+        ("a..b.com", "empty part between dots"),
+        ("a|b", "'|'"),
+        ("a b.com", "a space"),
+        ("a\\b.com", "'\\\\'"),
+        ("%65xample.com", "'%'"),
+        ("example.com\x00", "control character"),
+        ("x" * 300 + ".com", "at most 253"),
+        ("x" * 64 + ".com", "longer than 63"),
+        ("https://www.example.com/x", "url:https://www.example.com/x"),
+        ("example.com/x", "prefix:http://example.com/x"),
+        ("joe@example.com", "user name"),
+        ("http:example.com", "http://"),
+        ("ftp://example.com/", "http://"),
+        ("mailto:joe@example.com", "unknown kind 'mailto'"),
+        ("foo:bar.com", "kinds are domain"),
+        ("example.com:99999", "1 to 65535"),
+        ("example.com:0", "1 to 65535"),
+        ("example.com:80x", "1 to 65535"),
+        ("1.2.3", "four numbers"),
+        ("1.2.3.256", "four numbers"),
+        ("suffix:1.2.3.4", "IP address"),
+        ("tld:co.uk", "suffix:co.uk"),
+        ("url:", "nothing after url:"),
+        ("url:ftp://example.com/", "http://"),
+        ("url:http://u:p@example.com/", "user name"),
+        ("url:http:///x", "empty"),
+        ("url:example.com/" + "x" * 9000, "8192"),
+        ("rev:com nytimes", "reversed host"),
+        ("rev:,", "nothing after rev:"),
+        ("rev:com.example./x", "reversed host"),
+        ("set:x", "no members"),
+        ("set:x =", "no members"),
+        ("set:a.b = example.com", "cannot name a set"),
+        ("set:x = rev:a.b, set:y", "no members"),
+        ("set:x = co.uk", "suffix:co.uk"),
+    ],
+)
+def test_what_is_refused_and_why(typed: str, said: str) -> None:
+    with pytest.raises(UserInputError) as refused:
+        parse_target(typed)
+    assert said in str(refused.value)
+
+
+def test_ranges_are_exact_bytes() -> None:
+    assert ranges("example.com") == [(b"com,example)", b"com,example-"), (b"com,example:", b"com,example;")]
+    assert ranges("example.com:8080") == [
+        (b"com,example,", b"com,example-"),
+        (b"com,example:8080)", b"com,example:8080*"),
+    ]
+    assert ranges("1.2.3.4") == [(b"4,3,2,1)", b"4,3,2,1*"), (b"4,3,2,1:", b"4,3,2,1;")]
+    assert ranges("host:www.example.com") == [(b"com,example)", b"com,example*"), (b"com,example:", b"com,example;")]
+    assert ranges("url:http://www.example.com/A/") == [(b"com,example)/a", b"com,example)/a\0")]
+    assert ranges("prefix:http://example.com/b/") == [
+        (b"com,example)/b", b"com,example)/b\0"),
+        (b"com,example)/b/", b"com,example)/b0"),
+        (b"com,example)/b?", b"com,example)/b@"),
+    ]
+    assert ranges("set:s = a.com, host:a.com, x.a.com") == ranges("a.com")
+
+
+def test_a_domain_that_begins_with_www_also_has_the_keys_one_label_up() -> None:
+    target = parse_target("www.com")
+    assert target.matches("http://www.com/a", "www.com") and b"com)/a" in target.ranges[0]
+    assert not target.matches("http://example.com/", "example.com")
+
+
+def test_btree_prefixes_are_exact() -> None:
+    assert parse_target("example.com").btree_prefixes() == (b"com.example.", b"com.example/")
+    assert parse_target("example.com").btree_ranges() == (KeyRange(b"com.example.", b"com.example0"),)
+    assert parse_target("host:www.example.com").btree_prefixes() == (b"com.example.www/",)
+    assert parse_target("1.2.3.4").btree_prefixes() == (b"4.3.2.1/",)
+    assert parse_target("tld:museum").btree_prefixes() == (b"museum.", b"museum/")
+    assert parse_target("rev:org.wikipedia.en/wiki/1942").btree_prefixes() == (b"org.wikipedia.en/wiki/1942",)
+    assert parse_target("url:http://example.com/").btree_prefixes() == (b"com.example/:", b"com.example.www/:")
+    assert parse_target("url:http://example.com/A").btree_prefixes()[0] == b"com.example/A:"
+    assert parse_target("rev:com.a, com.b").btree_prefixes() == (b"com.a", b"com.b")
+
+
+def test_ports() -> None:
+    target = parse_target("example.com:8080")
+    assert target.matches("http://example.com:8080/", "example.com")
+    assert not target.matches("http://example.com/", "example.com")
+    web = parse_target("host:example.com:443")
+    assert web.matches("https://example.com/x", "example.com")
+    assert web.matches("http://example.com:443/x", "example.com")
+    assert not web.matches("http://example.com/x", "example.com")
+
+
+def test_hosts_of_any_year_are_recognised() -> None:
+    target = parse_target("münchen.de")
+    for host in ("münchen.de", "M%C3%BCnchen.de", "WWW.xn--mnchen-3ya.DE."):
+        assert target.matches("http://irrelevant/", host), host
+    assert target.matches("http://www.m%c3%bcnchen.de:81/x")
+
+
+def test_prefix_targets_compare_resolved_urls() -> None:
+    target = parse_target("prefix:https://www.example.com/blog/")
+    for url in ("http://example.com/blog/", "http://example.com/Blog//x", "https://example.com/a/../blog/?x"):
+        assert target.matches(url), url
+    for url in ("http://example.com/blog", "http://example.com/blogger/", "http://example.com:81/blog/x", "mailto:x"):
+        assert not target.matches(url), url
+    query = parse_target("prefix:http://example.com/i.php?id=1")
+    assert query.matches("http://example.com/i.php?id=12&a=1") and not query.matches("http://example.com/i.php?a&id=1")
+
+
+def test_url_targets_mean_the_page_not_its_spelling() -> None:
+    target = parse_target("url:https://www.example.com/A?b=2&a=1")
+    assert target.matches("http://example.com/a/?a=1&b=2")
+    assert not target.matches("http://example.com:81/a/?a=1&b=2")
+
+
+def test_rev_targets_are_plain_string_prefixes_as_in_the_2012_tool() -> None:
+    target = parse_target("rev:com.nytimes")
+    assert target.matches("http://www.nytimes.com/", "www.nytimes.com")
+    assert target.matches("http://nytimesx.com/", "nytimesx.com")
+    path = parse_target("rev:org.wikipedia.en/wiki/1942")
+    assert path.matches("http://en.wikipedia.org/wiki/1942:_x") and not path.matches(
+        "http://en.wikipedia.org/Wiki/1942"
+    )
+    assert parse_target("rev:com.a, com.b").matches("http://b.com/")
+
+
+def test_set_members_and_their_commas() -> None:
+    target = parse_target("set:x = url:http://a.com/b,c,url:http://d.com/, e.com,f.com g.com,, e.com")
+    assert [member.definition for member in target.members] == [
+        "url:http://a.com/b,c",
+        "url:http://d.com/",
+        "e.com",
+        "f.com",
+        "g.com",
+    ]
+    assert parse_target(target.definition) == target
+
+
+def test_a_set_keeps_its_slug_when_its_members_change() -> None:
+    one, other = parse_target("set:x = a.com"), parse_target("set:x = a.com, b.com")
+    assert one.slug == other.slug and one.version != other.version
+
+
+def test_watch_list() -> None:
+    text = (
+        "\ufeff# sites\n\nexample.com\r\n  www.bbc.co.uk   # news\nurl:http://a.com/#top\nexample.com\nset:n = c.com\n"
+    )
+    assert [target.slug for target in parse_target_lines(text)][:2] == ["example.com", "www.bbc.co.uk"]
+    assert len(parse_target_lines(text)) == 4
+    with pytest.raises(UserInputError, match=r"line 2: .*'\|'.*line 4: .*set 'n'"):
+        parse_target_lines("set:n = c.com\na|b\nok.com\nset:n = d.com\n")
+
+
+TEXT = st.text(max_size=40) | st.text(alphabet="aB.-_:/ |%ü0*[]=,@#?", max_size=25)
+KINDS = st.sampled_from(["", "host:", "url:", "prefix:", "tld:", "suffix:", "rev:", "set:x = ", "domain:"])
+
+
+@given(KINDS, TEXT)
+@example("", "http://[::1")
+@example("url:", "http://[::1")
+def test_any_text_is_either_a_safe_target_or_refused(kind: str, text: str) -> None:
+    try:
+        target = parse_target(kind + text)
+    except UserInputError:
+        return
+    assert set(target.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-")
+    assert 0 < len(target.slug) <= 120 and ".." not in target.slug and target.slug[0] not in ".-_"
+    assert parse_target(target.definition) == target
+    assert target.ranges == tuple(sorted(target.ranges, key=lambda one: one.start)) and target.ranges
+    assert all(prefix for prefix in target.btree_prefixes())
+    target.matches("http://example.com/", "example.com")
+
+
+LABEL = st.text(alphabet="ab-_1", min_size=1, max_size=4)
+NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
+TYPED = st.one_of(
+    NAME.map(lambda name: f"{name}.com"),
+    st.tuples(NAME, st.integers(1, 9)).map(lambda pair: f"{pair[0]}.com:{pair[1]}"),
+    st.tuples(st.sampled_from(["host", "suffix", "domain"]), NAME).map(lambda pair: f"{pair[0]}:{pair[1]}.com"),
+    st.tuples(st.sampled_from(["url", "prefix"]), NAME, NAME).map(
+        lambda three: f"{three[0]}:{three[1]}.com/{three[2]}"
+    ),
+    NAME.map(lambda name: f"rev:com.{name}"),
+    LABEL.map(lambda name: f"tld:{name}"),
+    LABEL.map(lambda name: f"set:{name} = a.com"),
+)
+
+
+def read_or_none(text: str) -> Target | None:
+    try:
+        return parse_target(text)
+    except UserInputError:
+        return None
+
+
+@given(TYPED, TYPED)
+@example("host:a.com", "host_a.com")
+@example("a.com:8080", "a.com_8080.com")
+@example("set:a = a.com", "set-a.com")
+def test_two_targets_share_a_slug_only_if_they_are_one(one_text: str, other_text: str) -> None:
+    one, other = read_or_none(one_text), read_or_none(other_text)
+    if one is not None and other is not None:
+        assert (one.slug == other.slug) == (one.definition == other.definition)
