@@ -1,0 +1,68 @@
+"""Runs the main job again and again, each time killed (SIGKILL) at its next commit; a program of the tests.
+
+``python -m cc_pipeline_tests.defs.killed_runs SOURCE HOME CRAWL TARGET before|after`` forks a fresh process for each
+run from one that has imported everything, so that a kill costs a second and not ten. ``before`` dies when a commit
+is about to be written, ``after`` when it has just been: every run gets exactly one commit further, at most.
+Prints how many runs it took until one came through.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.settings import load_settings
+
+_MOST_RUNS = 60
+
+
+def main(source: str, home: str, crawl: str, targets: str, moment: str) -> None:
+    """Forks runs until one ends by itself."""
+    for run in range(1, _MOST_RUNS):
+        child = os.fork()
+        if child == 0:
+            _run(source, home, crawl, targets, moment, run)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            if os.WEXITSTATUS(status):
+                sys.exit(f"run {run} failed by itself")
+            sys.stdout.write(f"{run}\n")
+            return
+    sys.exit("no run came through")
+
+
+def _run(source: str, home: str, crawl: str, targets: str, moment: str, run: int) -> None:
+    # ``before`` would die at the same commit for ever: every other run is let one commit further
+    allowed = 0 if moment == "after" else run // 2
+    _die_at_commit(allowed, moment)
+    with Launcher(load_settings({}, source=source, home=home)) as launcher:
+        launcher.list_crawls()
+        launcher.harvest([crawl])
+        list(launcher.extract([crawl], [parse_target(text) for text in targets.split(",")]))
+        launcher.publish()
+
+
+def _die_at_commit(allowed: int, moment: str) -> None:
+    write: Any = Lake._write
+    commits = 0
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        nonlocal commits
+        if moment == "before" and commits >= allowed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(*arguments, **named)
+        commits += 1
+        if moment == "after" and commits > allowed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Lake._write = dying  # type: ignore[method-assign]  # the point of this program
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

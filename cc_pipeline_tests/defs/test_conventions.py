@@ -1,0 +1,70 @@
+"""What every asset, sensor and schedule of the code location promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN
+
+GROUPS = {
+    "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},
+    "extraction": {"captures", "fetch_plan", "records"},
+    "content": {"page_metadata", "page_text", "page_links", "feed_items"},
+    "analytics": {"warehouse"},
+}
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    return defs()
+
+
+def specs(definitions: dg.Definitions) -> Iterable[dg.AssetSpec]:
+    return definitions.resolve_all_asset_specs()
+
+
+def test_definitions_are_loadable(definitions: dg.Definitions) -> None:
+    dg.Definitions.validate_loadable(definitions)
+
+
+def test_the_assets_are_those_of_the_house(definitions: dg.Definitions) -> None:
+    found: dict[str, set[str]] = {}
+    for spec in specs(definitions):
+        found.setdefault(spec.group_name or "", set()).add(spec.key.to_user_string())
+    for group, names in GROUPS.items():
+        assert names <= found[group]
+
+
+def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> None:
+    for spec in specs(definitions):
+        name = spec.key.to_user_string()
+        assert spec.description, name
+        assert spec.owners, name
+        assert spec.kinds, name
+        assert spec.code_version, name
+        assert spec.group_name in {*GROUPS, "sources", "export", "exports"}, name
+
+
+def test_tables_show_their_columns(definitions: dg.Definitions) -> None:
+    for spec in specs(definitions):
+        if "deltalake" in spec.kinds:
+            assert "dagster/column_schema" in spec.metadata, spec.key.to_user_string()
+
+
+def test_partitions_follow_the_group(definitions: dg.Definitions) -> None:
+    by_name = {spec.key.to_user_string(): spec for spec in specs(definitions)}
+    assert by_name["crawls"].partitions_def is None
+    assert all(by_name[name].partitions_def == CRAWL for name in GROUPS["catalog"] - {"crawls"})
+    assert all(by_name[name].partitions_def == CRAWL_AND_DOMAIN for name in GROUPS["extraction"] | GROUPS["content"])
+
+
+def test_sensors_and_schedules_ship_stopped(definitions: dg.Definitions) -> None:
+    repository = definitions.get_repository_def()
+    assert {sensor.name for sensor in repository.sensor_defs} >= {"new_crawls", "watch_list"}
+    assert all(sensor.default_status == dg.DefaultSensorStatus.STOPPED for sensor in repository.sensor_defs)
+    assert {schedule.name for schedule in repository.schedule_defs} >= {"backfill_missing"}
+    assert all(schedule.default_status == dg.DefaultScheduleStatus.STOPPED for schedule in repository.schedule_defs)

@@ -1,0 +1,110 @@
+"""The main job over a mini crawl: right, repeatable, and unharmed by kills."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.defs.published import published_rows, query
+
+Bucket = tuple[Path, MiniCrawlTruth]
+NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
+
+
+def run(bucket: Bucket, home: Path, crawls: list[str], targets: list[str]) -> None:
+    with Launcher(load_settings({}, source=str(bucket[0]), home=str(home))) as launcher:
+        launcher.list_crawls()
+        launcher.harvest(crawls)
+        list(launcher.extract(crawls, [parse_target(text) for text in targets]))
+        launcher.publish()
+
+
+@pytest.fixture(scope="module")
+def whole(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("whole")
+    run(bucket, home, [NEW, OLD, ARC], list(bucket[1].domains()))
+    return home
+
+
+def test_every_capture_of_the_truth_is_found_once(bucket: Bucket, whole: Path) -> None:
+    truth = Counter(
+        (c.crawl, c.url, c.warc_filename, c.warc_record_offset, c.warc_record_length)
+        for c in bucket[1].captures
+        if c.subset == "warc"
+    )
+    key = "crawl, url, warc_filename, warc_record_offset, warc_record_length"
+    assert Counter(query(whole, f"SELECT {key} FROM captures")) == truth
+
+
+def test_every_record_is_fetched_and_has_one_metadata_row(whole: Path) -> None:
+    assert query(whole, "SELECT DISTINCT outcome, reason FROM ledger") == [("fetched", None)]
+    counts = query(whole, "SELECT (SELECT count(*) FROM captures), (SELECT count(*) FROM page_metadata)")[0]
+    assert counts[0] == counts[1] > 0
+
+
+def test_payloads_and_titles_are_those_generated(bucket: Bucket, whole: Path) -> None:
+    titles = {(c.warc_filename, c.warc_record_offset): c.title for c in bucket[1].captures if c.title}
+    rows = query(whole, "SELECT warc_filename, warc_record_offset, content.title FROM page_metadata")
+    found = {(file, offset): title for file, offset, title in rows if (file, offset) in titles}
+    wanted = {key: title for key, title in titles.items() if key in {(file, offset) for file, offset, _ in rows}}
+    assert found == wanted
+    assert len(found) > 20
+    digests = {(c.warc_filename, c.warc_record_offset): c.payload_digest for c in bucket[1].captures}
+    for file, offset, digest in query(
+        whole, "SELECT warc_filename, warc_record_offset, content_digest FROM captures WHERE content_digest IS NOT NULL"
+    ):
+        assert digest == digests[file, offset]
+
+
+def test_a_second_run_gives_the_same_rows_and_fetches_nothing(bucket: Bucket, whole: Path) -> None:
+    before = published_rows(whole)
+    stored = sorted((whole / "lake" / "records").rglob("*"))
+    run(bucket, whole, [NEW, OLD, ARC], list(bucket[1].domains()))
+    assert published_rows(whole) == before
+    assert sorted((whole / "lake" / "records").rglob("*")) == stored
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_killed_at_every_commit_ends_with_the_same_tables(bucket: Bucket, tmp_path: Path, moment: str) -> None:
+    targets = ["example.com", "host:www.example.com"]
+    run(bucket, tmp_path / "quiet", [NEW], targets)
+    arguments = [str(bucket[0]), str(tmp_path / "killed"), NEW, ",".join(targets), moment]
+    done = subprocess.run(
+        [sys.executable, "-m", "cc_pipeline_tests.defs.killed_runs", *arguments],
+        capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) >= 10, "there are at least ten commits to be killed at"
+    assert published_rows(tmp_path / "killed") == published_rows(tmp_path / "quiet")
+
+
+def test_overlapping_targets_count_each_capture_once_and_fetch_it_once(bucket: Bucket, tmp_path: Path) -> None:
+    run(bucket, tmp_path / "alone", [NEW], ["example.com"])
+    home = tmp_path / "overlapping"
+    run(bucket, home, [NEW], ["example.com"])
+    stored = sorted((home / "lake" / "records").rglob("*"))
+    run(bucket, home, [NEW], ["host:www.example.com", "set:both = example.com, host:www.example.com"])
+    alone, together = published_rows(tmp_path / "alone"), published_rows(home)
+    for table in ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"):
+        assert together[table] == alone[table], table
+    assert sorted((home / "lake" / "records").rglob("*")) == stored
+    bridge = dict(query(home, "SELECT target, count(*) FROM capture_targets GROUP BY 1"))
+    assert bridge["set-both"] == bridge["example.com"] > min(bridge.values()) > 0
+
+
+def test_an_open_reader_stays_whole_while_a_run_publishes(bucket: Bucket, tmp_path: Path) -> None:
+    run(bucket, tmp_path, [NEW], ["example.com"])
+    with duckdb.connect(str(tmp_path / "cc.duckdb"), read_only=True) as reader:
+        before = reader.execute("SELECT count(*) FROM page_links").fetchone()
+        run(bucket, tmp_path, [NEW], [domain for domain in bucket[1].domains() if domain != "example.com"][:2])
+        assert reader.execute("SELECT count(*) FROM page_links").fetchone() == before
+    assert query(tmp_path, "SELECT count(*) FROM page_links")[0] > before
