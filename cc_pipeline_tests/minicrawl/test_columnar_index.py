@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
+from cc_pipeline.index.footers import decode_footer
+from cc_pipeline.index.parquet_pages import read_column_index, read_offset_index
 from cc_pipeline.minicrawl import CrawlSpec, MiniCrawlSpec, generate
 from cc_pipeline_tests.minicrawl.conftest import NEW, OLD, Bucket
 
@@ -63,6 +65,29 @@ def test_the_new_era_has_statistics_a_page_index_and_sorted_parts(bucket: Bucket
             assert column.statistics.has_min_max and column.compression == "GZIP"
             assert column.has_column_index and column.has_offset_index
     assert any(pq.read_metadata(path).num_row_groups > 1 for path in bucket.index_files(NEW, "warc"))
+
+
+def test_pages_of_the_new_era_are_as_small_as_asked_for_and_bounded_by_their_keys(bucket: Bucket) -> None:
+    most = bucket.spec.crawl(NEW).page_rows
+    several = 0
+    for path in bucket.index_files(NEW):
+        data = path.read_bytes()
+        file = pq.ParquetFile(path)
+        for group in decode_footer(data, len(data), path.name).row_groups:
+            chunk = group.chunks["url_surtkey"]
+            assert chunk.offset_index is not None and chunk.column_index is not None
+            keys = file.read_row_group(group.row_group, columns=["url_surtkey"])["url_surtkey"].to_pylist()
+            start, length = chunk.offset_index
+            end = chunk.offset + chunk.size
+            pages = read_offset_index(data[start : start + length], group.rows, chunk.offset, end, path.name, start)
+            start, length = chunk.column_index
+            bounds = read_column_index(data[start : start + length], len(pages.first_rows), path.name, start)
+            stops = (*pages.first_rows[1:], group.rows)
+            for number, (first, stop) in enumerate(zip(pages.first_rows, stops, strict=True)):
+                assert stop - first <= most
+                assert (bounds.low[number], bounds.high[number]) == (keys[first].encode(), keys[stop - 1].encode())
+            several += len(pages.first_rows) > 1
+    assert several > 3
 
 
 def test_the_2018_era_has_neither_and_its_row_groups_overlap(bucket: Bucket) -> None:
