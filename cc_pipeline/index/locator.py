@@ -13,13 +13,17 @@ from cc_pipeline.commoncrawl.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class LookupPrice:
-    """What a look-up will read, said before anything is read. Bytes and requests are upper bounds."""
+    """What a look-up will read, said before the look-up. ``bytes`` and ``requests`` are upper bounds.
+
+    ``likely_bytes`` is what it will probably come to for a small target, where the bound is far above that.
+    """
 
     files: int
     row_groups: int
     requests: int
     bytes: int
     notes: tuple[str, ...] = ()
+    likely_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

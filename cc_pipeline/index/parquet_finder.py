@@ -29,7 +29,8 @@ class RowGroupFinder(Protocol):
     ``cost`` is what it had to read itself; ``gaps`` says in words what of the index it knows nothing about.
     """
 
-    cost: Cost
+    @property
+    def cost(self) -> Cost: ...
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]: ...
 

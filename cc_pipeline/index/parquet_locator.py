@@ -16,12 +16,14 @@ from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet_fetch import Cost, ManyReader
 from cc_pipeline.index.parquet_finder import RowGroupFinder
 from cc_pipeline.index.parquet_keys import rows_in_ranges
-from cc_pipeline.index.parquet_places import KEY, RowGroupPlace, wanted_columns
+from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
 from cc_pipeline.index.parquet_read import PageIndexes, Wanted, read_rows
 from cc_pipeline.index.parquet_rows import capture_rows, host_names
 
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
+#: Rows in a page as the index's writer cuts them.
+_PAGE_ROWS = 20_000
 
 
 class ParquetLocator:
@@ -50,15 +52,15 @@ class ParquetLocator:
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
         places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
-        requests = size = 0
+        requests = size = likely = 0
         for place in places:
-            columns = [
-                place.columns[name] for name in wanted_columns(self.columns, place.file) if name in place.columns
-            ]
-            requests += len(columns) + sum(c.offset_index is not None for c in columns) + 1
+            names = wanted_columns(self.columns, place.file)
+            columns = [place.columns[name] for name in names if name in place.columns]
+            requests += len(columns) + sum(column.offset_index is not None for column in columns) + 1
             size += sum(column.size for column in columns)
+            likely += sum(_likely_bytes(column, place.rows) for column in columns)
         files = len({place.file.path for place in places})
-        return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets))
+        return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
     def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
@@ -103,6 +105,16 @@ class ParquetLocator:
             held += size
         if batch:
             yield batch
+
+
+def _likely_bytes(column: ColumnPlace, rows: int) -> int:
+    """Of a column with a page index two pages and the index, else all of it."""
+    if column.offset_index is None:
+        return column.size
+    index = column.offset_index[1] + (
+        column.column_index[1] if column.column_index and column.layout.name == KEY else 0
+    )
+    return index + min(column.size, column.size * 2 * _PAGE_ROWS // max(rows, 1))
 
 
 def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
