@@ -71,6 +71,7 @@ def read_host(raw: str, typed: str | None = None) -> str:
     return host
 
 
+@lru_cache(maxsize=4096)
 def is_ip(host: str) -> bool:
     """Whether a host (as ``read_host`` gives it) is an IP address."""
     return _is_ipv4(host) or _is_ipv6(host)

@@ -58,28 +58,15 @@ def surt_key(url: str | bytes) -> str:
         url = url.decode("latin-1")
         if not url.isascii():
             return _careful_key(url)
-    match = _ORDINARY.fullmatch(url)
-    if match is None:
+    parts = _ordinary_parts(url)
+    if parts is None:
         return _careful_key(url if url.isascii() else _as_byte_text(url))
-    host, port, path, query = match.groups()
-    if path is None:
-        path = "/"
-    elif "//" in path or "/." in path or "(" in path:
+    authority, path, query = parts
+    if "(" in path:
         return _careful_key(url)
-    elif path != "/":
-        path = path.lower()
-        if path[-1] == "/":
-            path = path[:-1]
-    labels = host.lower().split(".")
-    labels.reverse()
-    if labels[-1][:3] == "www" and (labels[-1] == "www" or labels[-1][3:].isdigit()):
-        labels.pop()
-    authority = ",".join(labels)
-    if port is not None and int(port) != (443 if url[4] == "s" else 80) and int(port) != 0:
-        authority = f"{authority}:{int(port)}"
-    if not query:
-        return f"{authority}){path}"
-    query = _sorted_query(query.lower())
+    if path[-1] == "/" and path != "/":
+        path = path[:-1]
+    query = _sorted_query(query) if query else ""
     return f"{authority}){path}?{query}" if query else f"{authority}){path}"
 
 
@@ -117,8 +104,32 @@ def resolved_parts(url: str) -> tuple[str, str, str | None] | None:
     This is a key before session ids and the closing slash are cut and parameters sorted: what a URL prefix can be
     compared with. ``None`` for text that names no host.
     """
-    text = (url if url.isascii() else _as_byte_text(url)).strip(_BLANK).translate(_DROPPED)
-    return _parts(text)
+    parts = _ordinary_parts(url)
+    if parts is not None:
+        return parts
+    return _parts((url if url.isascii() else _as_byte_text(url)).strip(_BLANK).translate(_DROPPED))
+
+
+def _ordinary_parts(url: str) -> tuple[str, str, str | None] | None:
+    """``resolved_parts`` of a URL that needs no care; ``None`` for others."""
+    match = _ORDINARY.fullmatch(url)
+    if match is None:
+        return None
+    host, port, path, query = match.groups()
+    if path is None:
+        path = "/"
+    elif path != "/":
+        if "//" in path or "/." in path:
+            return None
+        path = path.lower()
+    labels = host.lower().split(".")
+    labels.reverse()
+    if labels[-1][:3] == "www" and (labels[-1] == "www" or labels[-1][3:].isdigit()):
+        labels.pop()
+    authority = ",".join(labels)
+    if port is not None and (number := int(port)) not in (0, 443 if url[4] == "s" else 80):
+        authority = f"{authority}:{number}"
+    return authority, path, query.lower() if query else query
 
 
 def _careful_key(url: str) -> str:
