@@ -127,10 +127,13 @@ class Filters:
 
 
 def _says_languages(table: pa.Table) -> bool:
-    """Whether a missing language means "none found" (newer crawls) and not "nobody looked"."""
+    """Whether a missing language means "none found" and not "nobody looked".
+
+    Newer crawls detect languages, but a B-tree of one does not tell them and a reader may have left the column out:
+    only a table that names some is believed about the others.
+    """
     crawl = table["crawl"][0].as_py() if table.num_rows else ""
-    known = has(crawl, "content_languages")
-    return known if known is not None else table["content_languages"].null_count < table.num_rows
+    return has(crawl, "content_languages") is not False and table["content_languages"].null_count < table.num_rows
 
 
 def _unless_null(values: pa.Array, holds: pa.Array) -> pa.Array:

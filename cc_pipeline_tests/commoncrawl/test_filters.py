@@ -72,6 +72,8 @@ def test_a_missing_language_means_none_only_where_languages_are_detected() -> No
     assert urls(kept) == ["en", "pdf"] and unanswered == ("language",)
     assert urls(wanted.apply(captures(*rows, crawl="OTHER"))[0]) == ["en"]
     assert wanted.apply(captures()) == (captures(), ())
+    silent = captures({"url": "a"}, {"url": "b"})  # as from a B-tree of a new crawl
+    assert wanted.apply(silent) == (silent, ("language",))
 
 
 def test_a_dropped_row_leaves_nothing_unanswered() -> None:
