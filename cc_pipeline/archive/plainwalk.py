@@ -74,10 +74,11 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one position gave: perhaps a record, perhaps a fault, and where to go on (-1: nowhere)."""
+    """What one position gave: where to go on (-1: nowhere), perhaps a record and its end, perhaps a fault."""
 
     resume: int
     record: ArchivedRecord | None = None
+    end: int = 0
     fault: DataFault | None = None
     last: bool = False
 
@@ -118,7 +119,7 @@ class PlainWalk(Generic[HeaderT]):
                 if self._partial:
                     record = replace(record, flags=(*record.flags, flag.DAMAGED_MEMBER))
                 if self._member is None:
-                    yield StoredRecord(position, (step.resume if resume < 0 else resume) - position, 0, record)
+                    yield StoredRecord(position, step.end - position, 0, record)
                 else:
                     yield StoredRecord(self._member, member_length, position, record)
             if step.fault is not None and not (self._partial and resume < 0):
@@ -150,7 +151,8 @@ class PlainWalk(Generic[HeaderT]):
         block = window.slice(body, header.block_length)
         if fits:
             record = grammar.build(header, block, self._source, (), tail[:8])
-            return _Step(end, record, last=not following)
+            behind = end + len(tail) - len(following)
+            return _Step(behind, record, behind, last=not following)
         start = self._next_start(body)
         if short or 0 <= start < end:
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
@@ -158,7 +160,7 @@ class PlainWalk(Generic[HeaderT]):
         stop = start if start >= 0 else window.seen
         stray = end + len(tail) - len(following)
         fault = self._fault(stray, f"{stop - stray} bytes that belong to no record")
-        return _Step(start, record, fault, last=start < 0)
+        return _Step(start, record, stray, fault, last=start < 0)
 
     def _begins(self, following: bytes, end: int, tail: bytes) -> bool:
         if self._grammar.begins(following):
@@ -190,7 +192,7 @@ class PlainWalk(Generic[HeaderT]):
         block = self._window.slice(body, end - body)
         odd = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
         record = self._grammar.build(header, block.rstrip(_BLANK), self._source, odd, b"\n\n")
-        return _Step(end, record, last=start < 0)
+        return _Step(end, record, end, last=start < 0)
 
     def _too_large(self, position: int, body: int, length: int) -> _Step:
         fault = self._fault(position, f"record declares {length} bytes, more than the bound of {self._limit}")
@@ -207,7 +209,7 @@ class PlainWalk(Generic[HeaderT]):
         line ends were converted to LF lost a byte a line: its records are given, flagged."""
         if self._grammar.lost_line_ends(header, there):
             record = self._grammar.build(header, there.rstrip(b"\n"), self._source, (flag.WRONG_LENGTH,), b"\n\n")
-            return _Step(start, record, last=start < 0)
+            return _Step(start, record, self._window.seen if start < 0 else start, last=start < 0)
         words = "are there" if start < 0 else "lie before the next record"
         reason = f"record declares {header.block_length} bytes, {len(there)} {words}"
         return _Step(start, fault=self._fault(position, reason))

@@ -46,7 +46,12 @@ class Window:
         return self._base + len(self._buffer)
 
     def slice(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``; fewer only at the end of the source."""
+        """Up to ``length`` bytes from ``offset``; fewer only at the end of the source.
+
+        Raises ``ValueError`` for an offset that was released.
+        """
+        if offset < self._base:
+            raise ValueError(f"offset {offset} was released, the window begins at {self._base}")
         self._fill(offset + length)
         start = offset - self._base
         return bytes(memoryview(self._buffer)[start : start + length])

@@ -1,0 +1,114 @@
+"""WAT: what Common Crawl extracts about each WARC record, as JSON in WARC ``metadata`` records.
+
+Format: https://github.com/commoncrawl/ia-web-commons. Numbers are written as strings. Between 2015 and 2024 some
+members moved from ``Envelope`` into its ``Payload-Metadata``, and ``…-Bytes`` became ``…-Length``; both are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from cc_pipeline.archive.dates import warc_date
+from cc_pipeline.archive.members import DEFAULT_LIMIT
+from cc_pipeline.archive.plainwalk import StoredRecord
+from cc_pipeline.archive.record import Headers
+from cc_pipeline.archive.warc import iter_located
+from cc_pipeline.archive.wathtml import NO_HTML, Json, WatHtml, headers, member, number, text, wat_html
+from cc_pipeline.archive.windows import ByteSource
+from cc_pipeline.errors import DataFault
+
+
+@dataclass(frozen=True, slots=True)
+class WatRecord:
+    """What is said of one WARC record. ``offset`` and ``length`` (bytes) say where in the WAT file that stands.
+
+    ``warc_filename``, ``warc_offset`` and ``warc_length`` (compressed bytes) place the record described;
+    ``record_type``, ``url``, ``fetch_time`` and ``record_headers`` are its own. ``payload_digest`` is sha1 in
+    base32 without a prefix. HTTP members are empty for records that are no HTTP message.
+    """
+
+    offset: int
+    length: int | None
+    warc_filename: str | None
+    warc_offset: int | None
+    warc_length: int | None
+    record_type: str
+    url: str
+    fetch_time: datetime | None
+    record_headers: Headers
+    content_type: str | None
+    content_length: int | None
+    payload_digest: str | None
+    http_status: int | None
+    http_reason: str | None
+    http_version: str | None
+    http_method: str | None
+    http_path: str | None
+    http_headers: Headers
+    entity_length: int | None
+    html: WatHtml
+
+
+def iter_wat(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[WatRecord | DataFault]:
+    """The records of a WAT file in order, and a ``DataFault`` for each stretch that cannot be read.
+
+    The file's own ``warcinfo`` is passed over.
+    """
+    for found in iter_located(stream, source, limit):
+        if isinstance(found, DataFault):
+            yield found
+        elif found.record.record_type == "metadata":
+            yield _wat(found, source)
+        elif found.record.record_type != "warcinfo":
+            yield DataFault(source, found.offset, f"a {found.record.record_type} record in a WAT file")
+
+
+def _wat(found: StoredRecord, source: str) -> WatRecord | DataFault:
+    try:
+        document = json.loads(found.record.payload)
+    except (ValueError, RecursionError) as error:
+        return DataFault(source, found.offset, f"WAT record is no JSON: {str(error)[:80]}")
+    if not isinstance(document, dict) or not isinstance(document.get("Envelope"), dict):
+        return DataFault(source, found.offset, "WAT record without an Envelope")
+    return _from_json(document, found)
+
+
+def _from_json(document: Mapping[str, Json], found: StoredRecord) -> WatRecord:
+    envelope = member(document, "Envelope")
+    container = member(document, "Container")
+    packed = member(container, "Gzip-Metadata")
+    own = member(envelope, "WARC-Header-Metadata") or member(envelope, "ARC-Header-Metadata")
+    about = member(envelope, "Payload-Metadata")
+    response = member(about, "HTTP-Response-Metadata")
+    request = member(about, "HTTP-Request-Metadata")
+    http = response or request
+    line = member(response, "Response-Message")
+    asked = member(request, "Request-Message")
+    record_type = text(own, "WARC-Type")
+    digest = text(own, "WARC-Payload-Digest") or text(http, "Entity-Digest")
+    status = number(line, "Status")
+    return WatRecord(
+        offset=found.offset,
+        length=found.length,
+        warc_filename=text(container, "Filename"),
+        warc_offset=number(container, "Offset"),
+        warc_length=number(packed, "Deflate-Length"),
+        record_type=record_type or ("response" if response else "unknown"),
+        url=text(own, "WARC-Target-URI") or text(own, "Target-URI") or found.record.url,
+        fetch_time=warc_date(text(own, "WARC-Date") or "")[0],
+        record_headers=headers(own),
+        content_type=text(about, "Actual-Content-Type"),
+        content_length=number(about, "Actual-Content-Length") or number(envelope, "Actual-Content-Length"),
+        payload_digest=digest.removeprefix("sha1:") if digest else None,
+        http_status=status if status is not None and 99 < status < 1000 else None,
+        http_reason=text(line, "Reason"),
+        http_version=text(line, "Version") or text(asked, "Version"),
+        http_method=text(asked, "Method"),
+        http_path=text(asked, "Path"),
+        http_headers=headers(member(http, "Headers")),
+        entity_length=number(http, "Entity-Length"),
+        html=wat_html(member(response, "HTML-Metadata")) if response else NO_HTML,
+    )
