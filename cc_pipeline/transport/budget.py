@@ -20,7 +20,7 @@ from cc_pipeline.transport.limits import SourceLimits
 
 #: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no
 #: window of one second sees more than 1.05 times the rate.
-JITTER = 0.06
+JITTER = 0.1
 #: A slot is void when this many seconds have passed.
 SLOT_LIFE = 0.025
 #: A lease reaches at most this many seconds ahead.
@@ -43,7 +43,7 @@ create table if not exists hosts (
   slowed_at real not null default 0, last_refusal text, last_refusal_at real not null default 0
 ) without rowid;
 create table if not exists holders (
-  host text, holder text, pid integer, granted integer, wanted integer, expires real, primary key (host, holder)
+  host text, holder text, pid integer, granted integer, expires real, primary key (host, holder)
 ) without rowid;
 """
 
@@ -133,28 +133,26 @@ class Budget:
             self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
         return Lease(start, spacing, count)
 
-    def renew(self, wanted: int, in_flight: int) -> int:
-        """How many requests this process may have under way, out of the machine's; keeps its claim alive.
+    def renew(self, in_flight: int) -> int:
+        """How many requests this process may have under way: an even share of the machine's; keeps its claim alive.
 
-        Never lets the sum of all processes' grants exceed the limit: a share shrinks at once, and grows only by
-        what others have given back.
+        The sum of all processes' grants never exceeds the limit: a share shrinks as soon as its holder hears of
+        another process, and grows only by what others have given back. Of more processes than the limit allows
+        requests, some wait until another one is done.
         """
         now = time.time()
         with self._exclusive():
             self._db.execute("delete from holders where expires < ?", (now,))
-            others = self._db.execute(
-                "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ? and wanted > 0",
+            count, granted = self._db.execute(
+                "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
                 (self.host, self._holder),
             ).fetchone()
-            count, granted = int(others[0]), int(others[1])
             limit = self.limits.concurrency
-            fair = max(1, limit // (count + 1))
-            free = limit - granted
-            share = max(0, min(wanted, free if free < fair else max(fair, free - count)))
+            share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted)))
             self._db.execute(
-                "insert into holders values (?, ?, ?, ?, ?, ?) on conflict (host, holder) do update "
-                "set granted = excluded.granted, wanted = excluded.wanted, expires = excluded.expires",
-                (self.host, self._holder, os.getpid(), max(share, in_flight), wanted, now + _HOLDER_LIFE),
+                "insert into holders values (?, ?, ?, ?, ?) on conflict (host, holder) do update "
+                "set granted = excluded.granted, expires = excluded.expires",
+                (self.host, self._holder, os.getpid(), max(share, in_flight), now + _HOLDER_LIFE),
             )
         return share
 

@@ -187,7 +187,7 @@ class Gate:
         if now - self._renewed < _RENEWAL and self._granted:
             return
         self._renewed = now
-        self._granted = await self._ask(budget.renew, limits.concurrency, self._in_flight)
+        self._granted = await self._ask(budget.renew, self._in_flight)
 
     async def _the_budget(self) -> Budget:
         if self._budget is None:

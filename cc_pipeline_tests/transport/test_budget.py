@@ -1,0 +1,207 @@
+"""The machine's budget: never above the rate, shared by processes, slowed down and shut together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.transport import ByteRange, RangeBytes, Transport
+from cc_pipeline.transport.budget import JITTER, BreakerPolicy, Budget, Closed, Lease, slot_spacing
+from cc_pipeline.transport.budget_state import budget_state, reset_breaker
+from cc_pipeline.transport.limits import SourceLimits, chosen_limits, default_limits
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+
+HOST = "example.org"
+
+
+def most_in_a_second(times: Sequence[float]) -> int:
+    ordered = sorted(times)
+    best = first = 0
+    for last, now in enumerate(ordered):
+        while ordered[first] <= now - 1:
+            first += 1
+        best = max(best, last - first + 1)
+    return best
+
+
+@given(st.floats(0.2, 5_000), st.lists(st.floats(0, JITTER), min_size=1, max_size=50))
+def test_slots_stay_under_the_rate_even_when_requests_are_late(rate: float, lateness: list[float]) -> None:
+    spacing = slot_spacing(rate)
+    count = int(rate * 1.5) + 3
+    arrivals = [n * spacing + lateness[n % len(lateness)] for n in range(count)]
+    assert most_in_a_second(arrivals) <= max(1.0, rate * 1.05)
+    # and the price of that is small
+    assert 1 / spacing >= rate * 0.85 or rate < 3
+
+
+def test_leases_of_several_processes_never_overlap(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    one, other = (Budget(path, HOST, SourceLimits(40.0, 8)) for _ in range(2))
+    slots: list[float] = []
+    for number in range(30):
+        lease = (one, other)[number % 2].lease(5)
+        assert isinstance(lease, Lease)
+        assert lease.count <= 2  # not more than a lease may reach ahead
+        slots += [lease.start + n * lease.spacing for n in range(lease.count)]
+    assert slots == sorted(slots)
+    assert min(b - a for a, b in pairwise(slots)) > 0.99 * slot_spacing(40.0)
+    one.close()
+    other.close()
+
+
+def test_concurrency_is_shared_and_never_exceeded(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    budgets = [Budget(path, HOST, SourceLimits(None, 10)) for _ in range(3)]
+    assert budgets[0].renew(0) == 10
+    assert budgets[1].renew(0) == 0  # nothing is left yet
+    assert budgets[0].renew(10) == 5
+    assert budgets[1].renew(0) == 0  # ten are still under way: they count
+    assert budgets[0].renew(5) == 5
+    assert budgets[1].renew(0) == 5
+    granted = [5, 5, 0]
+    for _ in range(3):
+        for number, budget in enumerate(budgets):
+            granted[number] = budget.renew(granted[number])
+            granted[number] = budget.renew(granted[number])
+            assert sum(granted) <= 10
+    assert granted == [3, 3, 3]
+    budgets[0].close()
+    assert [budget.renew(3) for budget in budgets[1:]] == [5, 5]
+    for budget in budgets[1:]:
+        budget.close()
+
+
+def test_a_dead_process_gives_its_share_back(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    dead, alive = (Budget(path, HOST, SourceLimits(None, 4)) for _ in range(2))
+    assert dead.renew(0) == 4
+    with sqlite3.connect(path) as db:
+        db.execute("update holders set expires = expires - 60")
+    assert alive.renew(0) == 4
+    alive.close()
+
+
+def test_throttling_slows_everybody_down_and_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    one, other = (Budget(path, HOST, SourceLimits(100.0, 8)) for _ in range(2))
+    before = other.lease(1)
+    one.slow_down("status 503", 3.0)
+    one.slow_down("status 503", None)  # of the same second: halves nothing more
+    after = other.lease(1)
+    assert isinstance(before, Lease)
+    assert isinstance(after, Lease)
+    assert after.start >= before.start + 2.5
+    assert after.spacing == pytest.approx(slot_spacing(50.0), rel=0.05)
+    (state,) = budget_state(path)
+    assert state.paused_until is not None
+    assert state.full_rate == 100.0
+    assert state.rate == pytest.approx(50.0, rel=0.05)
+    assert not state.breaker_open
+    with sqlite3.connect(path) as db:
+        db.execute("update hosts set factor_at = factor_at - 600, pause_until = 0, next_slot = 0")
+    later = one.lease(1)
+    assert isinstance(later, Lease)
+    assert later.spacing == slot_spacing(100.0)
+    one.close()
+    other.close()
+
+
+def test_refusals_without_a_success_open_the_breaker_longer_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    policy = BreakerPolicy(threshold=3, first=100, longest=250)
+    one, other = (Budget(path, HOST, SourceLimits(100.0, 8), policy) for _ in range(2))
+    assert one.forbidden(2, "status 403", None) is None
+    one.succeeded()
+    assert one.forbidden(2, "status 403", None) is None
+    for expected in (100, 200, 250):
+        closed = other.forbidden(1, "status 403", None)
+        assert isinstance(closed, Closed)
+        assert closed.until - time.time() == pytest.approx(expected, abs=5)
+        refused = one.lease(1)
+        assert isinstance(refused, Closed)
+        assert refused.why == "status 403"
+        (state,) = budget_state(path)
+        assert state.breaker_open
+        with sqlite3.connect(path) as db:
+            db.execute("update hosts set open_until = 0, pause_until = 0, next_slot = 0")
+        probe = one.lease(50)
+        assert isinstance(probe, Lease)
+        assert probe.count == 1  # half open: one at a time
+    one.succeeded()
+    assert one.forbidden(2, "status 403", None) is None
+    assert one.forbidden(1, "status 403", None) is not None
+    assert reset_breaker(path, HOST)
+    assert isinstance(one.lease(1), Lease)
+    assert not reset_breaker(path, "another.example")
+    one.close()
+    other.close()
+
+
+def test_a_clock_set_back_does_not_stop_anybody(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    budget = Budget(path, HOST, SourceLimits(10.0, 8))
+    with sqlite3.connect(path) as db:
+        db.execute("update hosts set next_slot = ?", (time.time() + 86_400,))
+    lease = budget.lease(1)
+    assert isinstance(lease, Lease)
+    assert lease.start < time.time() + 1
+    budget.close()
+
+
+def test_there_is_no_state_without_a_budget(tmp_path: Path) -> None:
+    assert budget_state(tmp_path / "nothing.sqlite") == ()
+    assert not reset_breaker(tmp_path / "nothing.sqlite", HOST)
+
+
+def test_defaults_are_gentle_where_it_is_shared() -> None:
+    public = default_limits("https://data.commoncrawl.org")
+    assert public.rate is not None
+    assert public.rate <= 20
+    assert public.shared
+    assert default_limits("https://data.commoncrawl.org/crawl-data") == public
+    bucket = default_limits("s3://commoncrawl")
+    assert bucket.rate is not None
+    assert bucket.rate >= 500
+    assert default_limits("/some/folder").rate is None
+    assert default_limits("http://127.0.0.1:8000/").rate is None
+    assert default_limits("http://[::1]:8000/").rate is None
+    assert default_limits("s3://mine", "http://localhost:9000").rate is None
+    assert default_limits("https://127.0.0.1.example.org/").rate is not None
+    assert chosen_limits(default_limits("/some/folder"), 5.0, 3) == SourceLimits(5.0, 3, shared=True)
+
+
+def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier) -> None:
+    with Transport(url, rate=rate, concurrency=16, budget_path=path) as transport:
+        all_here.wait()
+        end = time.time() + seconds
+        while time.time() < end:
+            for outcome in transport.read_many([ByteRange("f", n, 3) for n in range(8)]):
+                assert isinstance(outcome, RangeBytes)
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(50.0, 3.0), (5.0, 4.0)])
+def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, seconds: float) -> None:
+    (tmp_path / "f").write_bytes(bytes(100))
+    path = tmp_path / "state" / "budget.sqlite"
+    with FaultServer(tmp_path, rules=[Rule("500", share=0.2)]) as server:
+        context = multiprocessing.get_context("spawn")
+        barrier = context.Barrier(4)
+        readers = [context.Process(target=_reader, args=(server.url, path, rate, seconds, barrier)) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+            assert reader.exitcode == 0
+        times = [hit.at for hit in server.hits]
+    assert most_in_a_second(times) <= rate * 1.05
+    # the budget is used, not only kept
+    assert len(times) / (max(times) - min(times)) > rate * 0.5
