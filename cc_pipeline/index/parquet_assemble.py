@@ -8,7 +8,7 @@ apache/parquet-format; thrift's compact protocol.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -42,12 +42,21 @@ def decode_pages(column: ColumnLayout, pages: bytes, rows: int, *, source: str, 
     A dictionary page may lie in front of them: pyarrow knows it by its header. INT96 comes as timestamps in
     milliseconds. Raises ``DataFault`` with ``source`` and ``offset`` for bytes that are no such pages.
     """
+    batches = list(decode_batches(column, pages, rows, max(rows, 1), source=source, offset=offset))
+    return pa.chunked_array(batches) if batches else pa.chunked_array([], pa.binary())
+
+
+def decode_batches(
+    column: ColumnLayout, pages: bytes, rows: int, batch: int, *, source: str, offset: int | None
+) -> Iterator[pa.Array]:
+    """The same, ``batch`` values at a time, for columns too large to be held decoded."""
     if column.repetition not in _REPETITIONS:
         raise DataFault(source, offset, f"column {column.name} is {column.repetition}, no flat column")
     if column.codec not in _CODECS:
         raise DataFault(source, offset, f"column {column.name} has the unknown codec {column.codec}")
     footer = _footer(column, len(pages), rows, source, offset)
     whole = b"".join((_MAGIC, pages, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+    decoded = 0
     try:
         file = pq.ParquetFile(
             pa.BufferReader(whole),
@@ -55,12 +64,13 @@ def decode_pages(column: ColumnLayout, pages: bytes, rows: int, *, source: str, 
             coerce_int96_timestamp_unit="ms",
             page_checksum_verification=True,
         )
-        values = file.read().column(0)
+        for values in file.iter_batches(batch, use_threads=False):
+            decoded += values.num_rows
+            yield values.column(0)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataFault(source, offset, f"pages of column {column.name} cannot be decoded ({error})") from error
-    if len(values) != rows:
-        raise DataFault(source, offset, f"pages of column {column.name} hold {len(values)} of {rows} values")
-    return values
+    if decoded != rows:
+        raise DataFault(source, offset, f"pages of column {column.name} hold {decoded} of {rows} values")
 
 
 def _footer(column: ColumnLayout, size: int, rows: int, source: str, offset: int | None) -> bytes:

@@ -1,0 +1,268 @@
+"""Builds a prefixed B-tree for a crawl: from its columnar index, or from its ARC files where it has no index.
+
+Layout of the files and what a pointer means: docs/url-index-format.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cc_pipeline.archive.arc import iter_located
+from cc_pipeline.archive.plainwalk import StoredRecord
+from cc_pipeline.commoncrawl.arc_paths import parse_arc_key
+from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.commoncrawl.paths import WarcFile
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction import progress
+from cc_pipeline.extraction.url_index_files import (
+    FILES,
+    FORMAT,
+    TREE,
+    UrlIndexAbout,
+    index_folder,
+    write_about,
+)
+from cc_pipeline.extraction.url_index_sort import ExternalSort
+from cc_pipeline.index.btree_format import BLOCK_SIZE, POINTER, UnfitItem, pack_pointer
+from cc_pipeline.index.btree_names import pack_names
+from cc_pipeline.index.btree_writer import write_btree
+from cc_pipeline.index.parquet_fetch import Cost, ManyReader
+from cc_pipeline.index.parquet_finder import RowGroupFinder
+from cc_pipeline.index.parquet_scan import scan_columns
+from cc_pipeline.transport.client import Transport
+
+_COLUMNS = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
+_EVERYTHING = (KeyRange(b"", None),)
+_SHOWN_FAULTS = 20
+#: Bytes of an ARC file read at a time.
+_WINDOW = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class UrlIndexReport:
+    """What was built. ``skipped`` captures fit no item (``faults`` shows the first reasons); bytes were read."""
+
+    folder: Path
+    about: UrlIndexAbout
+    skipped: int
+    faults: tuple[str, ...]
+    requests: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Files:
+    """Archive files in the order they were met: a file's number is the ``partition`` of its pointers."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    heads: list[tuple[int, int]] = field(default_factory=list)
+
+    def number(self, file: str) -> int:
+        number = self.numbers.get(file)
+        if number is None:
+            number = self.numbers[file] = len(self.numbers)
+            self.heads.append(_segment_and_date(file))
+        return number
+
+
+@dataclass(slots=True)
+class _Faults:
+    count: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def add(self, fault: DataFault) -> None:
+        self.count += 1
+        if len(self.shown) < _SHOWN_FAULTS:
+            self.shown.append(str(fault))
+
+
+def build_from_columnar(
+    crawl: str,
+    subsets: Sequence[str],
+    reader: ManyReader,
+    finder: RowGroupFinder,
+    root: Path,
+    *,
+    block_size: int = BLOCK_SIZE,
+    memory: int = 48 << 20,
+) -> UrlIndexReport:
+    """Builds the index of ``crawl`` below ``root`` from the rows of its columnar index.
+
+    Row groups are read one after another, items sorted on disk: memory stays below 300 MB whatever the crawl. A
+    capture that no item can hold (a key above the block size) is counted and left out. An older index of the crawl is
+    replaced when the new one is whole. Raises ``DataFault`` and ``EnvironmentFault`` from reading and writing.
+    """
+    started = time.monotonic()
+    cost, files, faults = Cost(), _Files(), _Faults()
+    places = finder.find(crawl, subsets, _EVERYTHING, _COLUMNS)
+    with ExternalSort(root, memory) as sort:
+        for done, place in enumerate(places):
+            progress.report("url_index", done, len(places), crawl)
+            for batch in scan_columns(reader, place, _COLUMNS, cost):
+                rows = zip(*(values.to_pylist() for values in batch), strict=True)
+                for url, file, offset, length in rows:
+                    try:
+                        number = files.number(file.decode())
+                        pointer = pack_pointer(*files.heads[number], number, offset, length)
+                        sort.add(_item(url.decode("utf-8", "surrogateescape"), pointer, block_size))
+                    except UnfitItem as fault:
+                        faults.add(fault)
+                    except (AttributeError, UnicodeDecodeError):
+                        faults.add(DataFault(place.file.path, None, f"a row without URL or file: {url!r}, {file!r}"))
+        progress.report("url_index", len(places), len(places), crawl)
+        about = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
+    folder = index_folder(root, crawl)
+    seconds = time.monotonic() - started
+    return UrlIndexReport(folder, about, faults.count, tuple(faults.shown), cost.requests, cost.bytes, seconds)
+
+
+def build_from_arcs(
+    crawl: str,
+    keys: Sequence[str],
+    transport: Transport,
+    root: Path,
+    *,
+    block_size: int = BLOCK_SIZE,
+    memory: int = 48 << 20,
+) -> UrlIndexReport:
+    """Builds the index of a crawl of the ARC years by going over its ARC files, the only way for those without one.
+
+    Pointers are as in the published index of 2012. Damaged stretches are counted, reading goes on behind them.
+    Raises ``DataFault`` for a key that names no ARC file of the crawl, ``EnvironmentFault`` from reading and writing.
+    """
+    started = time.monotonic()
+    before = (transport.stats.requests, transport.stats.bytes)
+    faults = _Faults()
+    with ExternalSort(root, memory) as sort:
+        for done, key in enumerate(keys):
+            progress.report("url_index", done, len(keys), key)
+            arc = parse_arc_key(key)
+            if arc.crawl != crawl:
+                raise DataFault(key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
+            for found in iter_located(_Stream(transport, key), key):
+                try:
+                    for item in _arc_items(found, (arc.segment_id, arc.file_date_ms, arc.partition), key, block_size):
+                        sort.add(item)
+                except DataFault as fault:
+                    faults.add(fault)
+        progress.report("url_index", len(keys), len(keys), crawl)
+        about = _write(root, crawl, ("warc",), sort, list(keys), "arc", block_size, faults)
+    stats = transport.stats
+    return UrlIndexReport(
+        index_folder(root, crawl),
+        about,
+        faults.count,
+        tuple(faults.shown),
+        stats.requests - before[0],
+        stats.bytes - before[1],
+        time.monotonic() - started,
+    )
+
+
+def _arc_items(
+    found: StoredRecord | DataFault, file: tuple[int, int, int], key: str, block_size: int
+) -> Iterator[bytes]:
+    if isinstance(found, DataFault):
+        raise found
+    if found.record.record_type != "arc":
+        return
+    if found.length is None or found.inner_offset:
+        raise DataFault(key, found.offset, f"the record of {found.record.url} has no gzip member of its own")
+    yield _item(found.record.url, pack_pointer(*file, found.offset, found.length), block_size)
+
+
+def _item(url: str, pointer: bytes, block_size: int) -> bytes:
+    """Key, NUL and pointer in one: sorted as bytes they are sorted by key, because no key has a NUL."""
+    key = btree_key(url)
+    if len(key) + 1 + POINTER.size > block_size:
+        raise UnfitItem("url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
+    return key + b"\0" + pointer
+
+
+def _segment_and_date(file: str) -> tuple[int, int]:
+    """For people and old readers: the segment's digits before its point, and when the file was begun in ms."""
+    try:
+        warc = WarcFile.from_path(file)
+    except DataFault:
+        return 0, 0
+    digits = warc.segment.partition(".")[0]
+    segment = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
+    return segment, int(warc.started.timestamp() * 1000) if warc.started is not None else 0
+
+
+def _write(
+    root: Path,
+    crawl: str,
+    subsets: Sequence[str],
+    sort: ExternalSort,
+    files: Sequence[str],
+    pointers: str,
+    block_size: int,
+    faults: _Faults,
+) -> UrlIndexAbout:
+    """Writes the three files beside the index of before and puts them in its place."""
+    folder = index_folder(root, crawl)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    split = -POINTER.size
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        with (beside / TREE).open("wb") as out:
+            items = ((item[: split - 1], item[split:]) for item in sort.items())
+            summary = write_btree(items, out, block_size, name=TREE, scratch=str(beside))
+        (beside / FILES).write_bytes(pack_names(files))
+        about = UrlIndexAbout(
+            FORMAT,
+            crawl,
+            tuple(subsets),
+            pointers,
+            block_size,
+            summary.items,
+            len(files),
+            summary.size,
+            faults.count,
+        )
+        write_about(beside, about)
+        old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+        if folder.exists():
+            folder.rename(old)
+        beside.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        advice = "Check the disk's free space and the folder's rights"
+        raise EnvironmentFault(f"cannot write the URL index {folder}: {error.strerror}", advice) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return about
+
+
+class _Stream:
+    """A remote file as a stream of large verified ranges."""
+
+    def __init__(self, transport: Transport, key: str) -> None:
+        self._transport = transport
+        self._key = key
+        self._offset = 0
+        self._total: int | None = None
+        self._buffer = b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes, none at the end."""
+        if not self._buffer and (self._total is None or self._offset < self._total):
+            if self._total is None:
+                found = self._transport.head(self._key)
+                if found is None or found.size is None:
+                    raise EnvironmentFault(f"{self._key} is not there, or its size is not known", "Check the source")
+                self._total = found.size
+            length = min(_WINDOW, self._total - self._offset)
+            self._buffer = self._transport.read(self._key, self._offset, length).data if length else b""
+            self._offset += len(self._buffer)
+        taken, self._buffer = (self._buffer, b"") if size < 0 else (self._buffer[:size], self._buffer[size:])
+        return taken
