@@ -16,6 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     add_completion=False,
+    pretty_exceptions_enable=False,
     help="Every page of a site out of Common Crawl, 2008 to today: found, fetched politely, parsed, in DuckDB.\n\n"
     "Settings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
 )

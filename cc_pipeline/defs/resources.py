@@ -1,7 +1,5 @@
 """The one resource: it only builds the plain workspace that stages work with."""
 
-from __future__ import annotations
-
 import dagster as dg
 from pydantic import Field
 

@@ -3,8 +3,6 @@
 Belongs here: asking for runs of what is missing. Not here: which partitions those are (extraction/discovery).
 """
 
-from __future__ import annotations
-
 import os
 
 import dagster as dg

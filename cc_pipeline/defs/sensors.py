@@ -3,8 +3,6 @@
 Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (extraction/discovery).
 """
 
-from __future__ import annotations
-
 import json
 
 import dagster as dg

@@ -3,8 +3,6 @@
 Belongs here: when upkeep runs. Not here: what is old (extraction/stage_upkeep).
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from cc_pipeline.defs.resources import Pipeline

@@ -53,7 +53,9 @@ def _home(settings: Settings) -> Iterator[Finding]:
 
 def _contact(settings: Settings) -> Iterator[Finding]:
     if settings.is_public and not settings.contact:
-        advice = f"Set {PREFIX}CONTACT to an address or page of yours: the people who run the bucket can then reach you."
+        advice = (
+            f"Set {PREFIX}CONTACT to an address or page of yours: the people who run the bucket can then reach you."
+        )
         yield Finding("note", "contact", "requests carry no contact", advice)
     elif settings.contact:
         yield Finding("ok", "contact", settings.user_agent)
@@ -93,7 +95,7 @@ def _tables(settings: Settings) -> Iterator[Finding]:
             continue
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
-        yield Finding(level, spec.name, text, "Merge its small files: the upkeep asset." if level == "note" else "")
+        yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
     else:

@@ -138,7 +138,9 @@ def _notes(result: RecordsResult | None) -> tuple[str, ...]:
 
 
 def _per_target(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, int | float | str]]:
-    rows = workspace.lake.read("records", {"crawl": crawl, "target": list(slugs)}, ["target", "outcome", "stored_length"])
+    rows = workspace.lake.read(
+        "records", {"crawl": crawl, "target": list(slugs)}, ["target", "outcome", "stored_length"]
+    )
     figures: dict[str, dict[str, int | float | str]] = {
         slug: {"rows:records": 0, "fetched": 0, "quarantined": 0, "missing": 0, "stored bytes": 0} for slug in slugs
     }

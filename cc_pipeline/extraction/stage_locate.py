@@ -90,7 +90,9 @@ def _with_target(found: Mapping[str, pa.Table], slugs: Sequence[str]) -> pa.Tabl
     tables = []
     for slug in slugs:
         table = found[slug]
-        tables.append(table.add_column(0, CAPTURES_SCHEMA.field("target"), pa.array([slug] * table.num_rows, pa.string())))
+        tables.append(
+            table.add_column(0, CAPTURES_SCHEMA.field("target"), pa.array([slug] * table.num_rows, pa.string()))
+        )
     return pa.concat_tables(tables).select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA)
 
 
@@ -113,7 +115,10 @@ def _per_target(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[
         slug: {"rows:captures": 0, "rows:fetch_plan": 0, "record bytes": 0, "planned bytes": 0} for slug in slugs
     }
     for row in captures.group_by("target").aggregate([("warc_record_length", "sum"), ([], "count_all")]).to_pylist():
-        figures[row["target"]] |= {"rows:captures": row["count_all"], "record bytes": row["warc_record_length_sum"] or 0}
+        figures[row["target"]] |= {
+            "rows:captures": row["count_all"],
+            "record bytes": row["warc_record_length_sum"] or 0,
+        }
     for row in plan.group_by("target").aggregate([("range_length", "sum"), ([], "count_all")]).to_pylist():
         figures[row["target"]] |= {"rows:fetch_plan": row["count_all"], "planned bytes": row["range_length_sum"] or 0}
     return figures

@@ -40,7 +40,9 @@ def interrupted_slices(workspace: Workspace) -> dict[str, list[tuple[str, str]]]
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for stage, tables in _TOGETHER.items():
-        slices = workspace.lake.read("captures", columns=["crawl", "target"]).group_by(["crawl", "target"]).aggregate([])
+        slices = (
+            workspace.lake.read("captures", columns=["crawl", "target"]).group_by(["crawl", "target"]).aggregate([])
+        )
         pairs = [(row["crawl"], row["target"]) for row in slices.to_pylist()]
         names = [f"{stage}:{crawl}:{target}" for crawl, target in pairs]
         digests = [workspace.lake.digests(table, names) for table in tables]

@@ -3,8 +3,6 @@
 Belongs here: ``captures`` and ``fetch_plan``, committed together. Not here: how an index is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import dagster as dg

@@ -3,8 +3,6 @@
 Belongs here: the ``crawls`` asset. Not here: which crawls are run (sensors) or what they hold (index).
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS, preview, stage_metadata, table_metadata

@@ -3,8 +3,6 @@
 Belongs here: the assets partitioned by crawl. Not here: anything about domains.
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata

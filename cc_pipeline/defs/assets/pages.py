@@ -3,8 +3,6 @@
 Belongs here: the four tables of parsed pages, made in one pass over the records. Not here: parsers (documents).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import dagster as dg

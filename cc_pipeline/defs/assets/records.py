@@ -3,8 +3,6 @@
 Belongs here: the ``records`` asset. Not here: retries, verification, storage (transport, extraction).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import dagster as dg

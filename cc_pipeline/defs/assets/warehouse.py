@@ -3,8 +3,6 @@
 Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (extraction).
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
