@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
+from cc_pipeline.commoncrawl.surt import canonical_host
+
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
 _SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)
 _PORT_AT_END = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
-_LOGIN_AT_END = re.compile(r"([^/?]*)([/?].*?):([^/?:]*@[^/?]*)", re.DOTALL)
 _REAL_HOST = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}|(?:[A-Za-z]{2,}|[xX][nN]--[A-Za-z0-9-]+)(?:\.[A-Za-z0-9_-]+)+")
 
 
@@ -24,6 +25,9 @@ def reverse_dots(host: str) -> str:
 def btree_key(url: str) -> bytes:
     """The key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
 
+    A host name is written in lower case, in ASCII and without a closing dot, as all real ones of the published index
+    are, so that it can be found.
+
     Never raises; bytes are UTF-8 with ``surrogateescape``, and a NUL, which ends keys, is written ``%00``.
     """
     match = _PARTS.fullmatch(url.partition("#")[0]) if "://" in url or url[:5].lower() == "http:" else None
@@ -34,7 +38,11 @@ def btree_key(url: str) -> bytes:
     host, colon, rest = authority.partition(":")
     if not tail.startswith("/"):
         tail = "/" + tail
-    key = f"{reverse_dots(host)}{tail}{colon if rest else ''}{rest}:{scheme.lower()}"
+    plain = host.removesuffix(".").lower() if host.isascii() else canonical_host(host)
+    reversed_host = reverse_dots(plain)
+    if not _REAL_HOST.fullmatch(reversed_host):
+        reversed_host = reverse_dots(host)
+    key = f"{reversed_host}{tail}{colon if rest else ''}{rest}:{scheme.lower()}"
     return key.replace("\0", "%00").encode("utf-8", "surrogatepass" if _has_odd_surrogates(key) else "surrogateescape")
 
 
@@ -50,8 +58,8 @@ def url_of_btree_key(key: bytes) -> str:
     body, scheme = (match[1], match[2]) if match else (text, "http")
     head = re.split(r"[/?]", body, maxsplit=1)[0]
     rest = ""
-    if not _REAL_HOST.fullmatch(head) and (login := _LOGIN_AT_END.fullmatch(body)):
-        body, rest = login[1] + login[2], login[3]
+    if not _REAL_HOST.fullmatch(head) and (login := _login_at_end(body)):
+        body, rest = body[: -len(login) - 1], login
     elif (port := _PORT_AT_END.fullmatch(body)) and _is_port(head, port[1], int(port[2])):
         body, rest = port[1], port[2]
     tail = body[len(head) :]
@@ -70,6 +78,16 @@ def domain_prefixes(domain: str) -> tuple[str, ...]:
     two prefixes are one stretch of the index."""
     reversed_domain = reverse_dots(domain)
     return (reversed_domain + ".", reversed_domain + "/")
+
+
+def _login_at_end(body: str) -> str:
+    """``password@host`` in the last part of a path, behind the first colon with an ``@`` before the next colon."""
+    end = max(body.rfind("/"), body.rfind("?")) + 1
+    pieces = body[end:].split(":")
+    for number, piece in enumerate(pieces[1:], start=1):
+        if end and "@" in piece:
+            return ":".join(pieces[number:])
+    return ""
 
 
 def _is_port(head: str, before: str, number: int) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_ranges import merge_ranges
 from cc_pipeline.commoncrawl.targets import Target, parse_target
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 LABEL = st.sampled_from(["a", "b", "www", "www2", "wwwx", "ab", "a-b", "com", "example", "x1"])
 DOMAIN = st.sampled_from(
@@ -125,6 +130,21 @@ def test_pages(path: str, scheme: str) -> None:
     assert target.matches(url) and in_ranges(target, url)
     assert target.matches(target.value)
     assert in_tree_prefixes(target, target.value)
+
+
+@needs_corpus
+def test_every_domain_of_the_real_bucket_is_found_whole_in_all_its_indexes() -> None:
+    expected = json.loads(gzip.decompress((CORPUS / "realcrawl/expected.json.gz").read_bytes()))
+    pages = {row["url"] for crawl in ("CC-MAIN-2024-22", "CC-MAIN-2018-05") for row in expected[crawl]}
+    pages |= {url for _, _, url, _ in expected["CC-MAIN-2012"]}
+    hosts = {url: str(host_columns(url)["url_host_name"]) for url in pages}
+    domains = {registered_domain(host) or host for host in hosts.values()}
+    assert len(domains) > 100
+    for domain in domains:
+        target = parse_target(domain)
+        wanted = {url for url, host in hosts.items() if host == domain or host.endswith("." + domain)}
+        assert {url for url in pages if in_ranges(target, url) and target.matches(url, hosts[url])} == wanted
+        assert {url for url in pages if in_tree_prefixes(target, url) and target.matches(url, hosts[url])} == wanted
 
 
 RANGE = st.tuples(st.binary(max_size=2), st.binary(max_size=2) | st.none()).map(lambda pair: KeyRange(*pair))
