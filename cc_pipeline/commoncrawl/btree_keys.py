@@ -25,8 +25,8 @@ def reverse_dots(host: str) -> str:
 def btree_key(url: str) -> bytes:
     """The key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
 
-    A host name is written in lower case, in ASCII and without a closing dot, as all real ones of the published index
-    are, so that it can be found.
+    A host name is written in lower case and in ASCII, as all real ones of the published index are, so that it can be
+    found. A closing dot stays, and comes first: ``.com.example/``.
 
     Never raises; bytes are UTF-8 with ``surrogateescape``, and a NUL, which ends keys, is written ``%00``.
     """
@@ -38,7 +38,7 @@ def btree_key(url: str) -> bytes:
     host, colon, rest = authority.partition(":")
     if not tail.startswith("/"):
         tail = "/" + tail
-    plain = host.removesuffix(".").lower() if host.isascii() else canonical_host(host)
+    plain = host.lower() if host.isascii() else canonical_host(host)
     reversed_host = reverse_dots(plain)
     if not _REAL_HOST.fullmatch(reversed_host):
         reversed_host = reverse_dots(host)

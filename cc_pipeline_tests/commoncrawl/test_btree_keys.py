@@ -55,7 +55,8 @@ def test_published_pairs() -> None:
     [
         ("http://www.example.com/", "com.example.www/:http"),
         ("https://Example.COM", "com.example/:https"),
-        ("http://München.de./", "de.xn--mnchen-3ya/:http"),
+        ("http://München.de/", "de.xn--mnchen-3ya/:http"),
+        ("http://example.com./", ".com.example/:http"),
         ("http://example.com?q", "com.example/?q:http"),
         ("http://example.com:8088/A?b=c:d", "com.example/A?b=c:d:8088:http"),
         ("http://167.86.200.110/x", "110.200.86.167/x:http"),
