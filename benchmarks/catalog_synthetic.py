@@ -29,7 +29,11 @@ class Shape:
     """How big: row groups = crawls x the sum over subsets of files x row groups a file."""
 
     crawls: int = 100
-    subsets: tuple[tuple[str, int, int], ...] = (("warc", 300, 60), ("crawldiagnostics", 300, 30), ("robotstxt", 300, 10))
+    subsets: tuple[tuple[str, int, int], ...] = (
+        ("warc", 300, 60),
+        ("crawldiagnostics", 300, 30),
+        ("robotstxt", 300, 10),
+    )
     overlapping: float = 0.3
     unknown: float = 0.01
 
@@ -52,7 +56,9 @@ def domain_keys(count: int, seed: int) -> pa.Array:
     names = LETTERS[random.integers(0, len(LETTERS), (count, NAME_BYTES))]
     weights = np.array([0.5, *([0.5 / (len(TLDS) - 1)] * (len(TLDS) - 1))])
     prefixes = pa.array(TLDS).take(pa.array(random.choice(len(TLDS), count, p=weights)))
-    names_text = pa.FixedSizeBinaryArray.from_buffers(pa.binary(NAME_BYTES), count, [None, pa.py_buffer(names.tobytes())])
+    names_text = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(NAME_BYTES), count, [None, pa.py_buffer(names.tobytes())]
+    )
     keys = pc.binary_join_element_wise(prefixes, names_text.cast(pa.binary()).cast(pa.string()), ",").unique()
     return keys.take(pc.array_sort_indices(keys)).cast(pa.binary())
 
@@ -86,7 +92,9 @@ def _subset(
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     count = files * groups
     base = f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}"
-    paths = pa.array([f"{base}/part-{n:05d}-5c6f2d1e-7f62-4c7b-9a34-0f4d2b8e6a11.c000.gz.parquet" for n in range(files)])
+    paths = pa.array(
+        [f"{base}/part-{n:05d}-5c6f2d1e-7f62-4c7b-9a34-0f4d2b8e6a11.c000.gz.parquet" for n in range(files)]
+    )
     file_of = np.repeat(np.arange(files), groups)
     keys = domain_keys(count + count // 4, int(random.integers(1 << 30)))
     cuts = np.linspace(0, len(keys) - 1, count + 1).astype(np.int64)
@@ -101,7 +109,12 @@ def _subset(
     sizes = random.integers(1_000, 24_000_000, (count, len(DEFAULT_LOOKUP_COLUMNS)))
     starts = np.cumsum(sizes, axis=1) - sizes
     group_bytes = sizes.sum(axis=1) * 2
-    offset = 4 + np.concatenate([np.cumsum(group_bytes.reshape(files, groups), axis=1) - group_bytes.reshape(files, groups)]).ravel()
+    offset = (
+        4
+        + np.concatenate(
+            [np.cumsum(group_bytes.reshape(files, groups), axis=1) - group_bytes.reshape(files, groups)]
+        ).ravel()
+    )
     start_time = 1_400_000_000_000 + random.integers(0, 10**9)
     times = random.integers(0, 1_000_000_000, (2, count)) // 2
     columns: dict[str, pa.Array] = {

@@ -226,13 +226,16 @@ class Catalog:
     def _unknown(self, wanted: Filter) -> pa.Table:
         """The row groups without key bounds that pass the filter: read once, then sliced without a copy."""
         if self._unknown_rows is None:
-            rows = self._query(f"SELECT {_COLUMNS} FROM catalog.row_groups WHERE rowid >= {self._known} ORDER BY rowid", [])
+            rows = self._query(
+                f"SELECT {_COLUMNS} FROM catalog.row_groups WHERE rowid >= {self._known} ORDER BY rowid", []
+            )
             self._unknown_slices = _slices(rows)
             self._unknown_rows = rows.cast(ANSWER_SCHEMA)
         slices = [
             self._unknown_rows.slice(first, count)
             for (crawl, subset), (first, count) in self._unknown_slices.items()
-            if (wanted.crawls is None or crawl in wanted.crawls) and (wanted.subsets is None or subset in wanted.subsets)
+            if (wanted.crawls is None or crawl in wanted.crawls)
+            and (wanted.subsets is None or subset in wanted.subsets)
         ]
         rows = pa.concat_tables(slices) if slices else ANSWER_SCHEMA.empty_table()
         if wanted.since is not None:

@@ -1,0 +1,222 @@
+"""Decoded footers as Arrow tables, many at a time."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cc_pipeline.index.catalog_tables import (
+    COLUMN_CHUNKS_SCHEMA,
+    INDEX_FILES_SCHEMA,
+    KEY_CHUNK_FIELDS,
+    KEY_COLUMN,
+    row_groups_schema,
+)
+from cc_pipeline.index.footer_statistics import ColumnStatistics
+from cc_pipeline.index.footer_store import FooterEntry
+from cc_pipeline.index.footer_walk_py import CHUNK_FIELDS, ELSEWHERE, ENCRYPTED, PRESENT, ROW_GROUP_FIELDS
+from cc_pipeline.index.footers import (
+    DEFAULT_LOOKUP_COLUMNS,
+    DEFAULT_STAT_COLUMNS,
+    FooterRows,
+    codec_name,
+    encoding_names,
+    place,
+)
+
+_FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY = 0, 2, 3, 5, 6, 7, 8
+_POSITIONS: Final = {
+    "offset_index_offset": 9, "offset_index_length": 10, "column_index_offset": 11, "column_index_length": 12,
+    "bloom_filter_offset": 13, "bloom_filter_length": 14,
+}  # fmt: skip
+_Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class FooterTables:
+    """Rows for ``index_files``, ``row_groups`` and ``column_chunks`` of one crawl."""
+
+    index_files: pa.Table
+    row_groups: pa.Table
+    column_chunks: pa.Table
+
+
+class FooterTableBuilder:
+    """Takes decoded footers and failures one by one; ``tables`` gives what they amount to.
+
+    Rows of other crawls' files are refused: a path says its crawl, and where it does not, ``crawl`` is taken.
+    """
+
+    def __init__(
+        self,
+        crawl: str,
+        columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
+        lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+    ) -> None:
+        self.crawl = crawl
+        self.columns = tuple(columns)
+        self.lookup_columns = tuple(lookup_columns)
+        self.schema = row_groups_schema(self.columns)
+        self._names = tuple(dict.fromkeys((*self.columns, *self.lookup_columns)))
+        self._files: list[dict[str, Any]] = []
+        self._places: list[tuple[str, str, int | None]] = []
+        self._counts: list[int] = []
+        self._groups = array("q")
+        self._chunks = array("q")
+        self._statistics: list[list[Any]] = [[] for _ in range(6 * len(self.columns))]
+
+    def add(self, rows: FooterRows, entry: FooterEntry) -> None:
+        """Adds a decoded footer; it must have been decoded with the same columns."""
+        if rows.names != self._names or rows.stat_columns != self.columns:
+            raise ValueError("the footer was decoded for other columns")
+        groups = len(rows.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
+        subset = rows.subset or ""
+        self._files.append(
+            _file(self.crawl, entry)
+            | {
+                "outcome": "decoded",
+                "rows": rows.rows,
+                "row_groups": groups,
+                "created_by": rows.created_by,
+                "schema_digest": rows.schema.digest,
+                "columns": [str(column) for column in rows.schema.columns],
+            }
+        )
+        self._places.append((rows.path, subset, rows.part))
+        self._counts.append(groups)
+        self._groups.frombytes(rows.walk.row_groups)
+        self._chunks.frombytes(rows.walk.chunks)
+        for number, found in enumerate(rows.statistics()):
+            self._add_statistics(6 * (number % len(self.columns)), found)
+
+    def add_failure(self, entry: FooterEntry) -> None:
+        """Adds a file without a usable footer."""
+        self._files.append(
+            _file(self.crawl, entry) | {"outcome": "failed", "reason": entry.reason, "fault_offset": entry.fault_offset}
+        )
+
+    def tables(self) -> FooterTables:
+        """The tables of everything added so far."""
+        return FooterTables(
+            pa.Table.from_pylist(self._files, schema=INDEX_FILES_SCHEMA), self._row_groups(), self._column_chunks()
+        )
+
+    def _add_statistics(self, at: int, found: ColumnStatistics) -> None:
+        lists = self._statistics
+        lists[at].append(found.minimum)
+        lists[at + 1].append(found.maximum)
+        lists[at + 2].append(found.source)
+        lists[at + 3].append(found.min_truncated)
+        lists[at + 4].append(found.max_truncated)
+        lists[at + 5].append(found.nulls)
+
+    def _row_groups(self) -> pa.Table:
+        groups = np.frombuffer(self._groups, dtype=np.int64).reshape(-1, len(ROW_GROUP_FIELDS))
+        chunks = self._chunk_matrix()
+        file_of = np.repeat(np.arange(len(self._counts)), self._counts)
+        columns: dict[str, pa.Array] = {
+            "crawl": pa.repeat(pa.scalar(self.crawl), len(groups)),
+            **self._place_columns(file_of),
+            "row_group": pa.array(_numbered(self._counts), pa.int32()),
+            "rows": pa.array(groups[:, 0]),
+            "total_bytes": _known(groups[:, 1]),
+            "compressed_bytes": pa.array(groups[:, 2]),
+            "data_offset": _known(groups[:, 5]),
+            "data_end": _known(groups[:, 6]),
+        }
+        columns |= _key_columns(
+            chunks[:, self._names.index(KEY_COLUMN)] if KEY_COLUMN in self._names else None, len(groups)
+        )
+        for number, values in enumerate(self._statistics):
+            field = self.schema.field(len(self.schema) - len(self._statistics) + number)
+            columns[field.name] = pa.array(values, field.type)
+        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
+
+    def _column_chunks(self) -> pa.Table:
+        chunks = self._chunk_matrix()
+        wanted = [self._names.index(name) for name in self.lookup_columns]
+        file_of = np.repeat(np.arange(len(self._counts)), self._counts)
+        readable = (chunks[:, wanted, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
+        row, column = np.nonzero(readable)
+        cells = chunks[:, wanted][row, column]
+        places = self._place_columns(file_of[row])
+        columns: dict[str, pa.Array] = {
+            "crawl": pa.repeat(pa.scalar(self.crawl), len(row)),
+            "path": places["path"],
+            "row_group": pa.array(np.asarray(_numbered(self._counts))[row], pa.int32()),
+            "column": pa.array(self.lookup_columns, pa.string()).take(pa.array(column)),
+            "codec": _named(cells[:, _CODEC], codec_name),
+            "encodings": _named(cells[:, _ENCODINGS], lambda bits: " ".join(encoding_names(bits))),
+            "chunk_offset": pa.array(_starts(cells)),
+            "compressed_bytes": pa.array(cells[:, _COMPRESSED]),
+            "uncompressed_bytes": _known(cells[:, _UNCOMPRESSED]),
+        }
+        columns |= {name: _known(cells[:, index]) for name, index in _POSITIONS.items()}
+        return pa.table([columns[name] for name in COLUMN_CHUNKS_SCHEMA.names], schema=COLUMN_CHUNKS_SCHEMA)
+
+    def _chunk_matrix(self) -> _Ints:
+        return np.frombuffer(self._chunks, dtype=np.int64).reshape(-1, len(self._names), len(CHUNK_FIELDS))
+
+    def _place_columns(self, file_of: _Ints) -> dict[str, pa.Array]:
+        every = pa.array(file_of)
+        paths = pa.array([path for path, _, _ in self._places], pa.string())
+        subsets = pa.array([subset for _, subset, _ in self._places], pa.string())
+        parts = pa.array([part for _, _, part in self._places], pa.int32())
+        return {"path": paths.take(every), "subset": subsets.take(every), "part": parts.take(every)}
+
+
+def join_tables(tables: Iterable[FooterTables], columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> FooterTables:
+    """Several builders' tables as one; none give empty tables."""
+    parts = list(tables)
+    return FooterTables(
+        pa.concat_tables([INDEX_FILES_SCHEMA.empty_table(), *(part.index_files for part in parts)]),
+        pa.concat_tables([row_groups_schema(columns).empty_table(), *(part.row_groups for part in parts)]),
+        pa.concat_tables([COLUMN_CHUNKS_SCHEMA.empty_table(), *(part.column_chunks for part in parts)]),
+    )
+
+
+def _file(crawl: str, entry: FooterEntry) -> dict[str, datetime | str | int | None]:
+    _, subset, part = place(entry.path)
+    return {
+        "crawl": crawl,
+        "subset": subset or "",
+        "path": entry.path,
+        "part": part,
+        "file_size": entry.file_size,
+        "etag": entry.etag,
+        "footer_bytes": entry.footer_bytes or None,
+        "harvested_at": entry.harvested_at,
+    }
+
+
+def _key_columns(chunk: _Ints | None, count: int) -> dict[str, pa.Array]:
+    if chunk is None:
+        return {name: pa.nulls(count, pa.int64()) for name in KEY_CHUNK_FIELDS}
+    usable = (chunk[:, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
+    values = [_starts(chunk), chunk[:, _COMPRESSED], *(chunk[:, index] for index in list(_POSITIONS.values())[:4])]
+    return {name: _known(np.where(usable, value, -1)) for name, value in zip(KEY_CHUNK_FIELDS, values, strict=True)}
+
+
+def _starts(chunk: _Ints) -> _Ints:
+    data, dictionary = chunk[..., _DATA], chunk[..., _DICTIONARY]
+    return np.where((dictionary > 0) & (dictionary < data), dictionary, data)
+
+
+def _known(values: _Ints) -> pa.Array:
+    return pa.array(values, mask=values < 0)
+
+
+def _named(values: _Ints, name: Any) -> pa.Array:
+    distinct, index = np.unique(values, return_inverse=True)
+    return pa.array([name(int(value)) for value in distinct], pa.string()).take(pa.array(index.ravel()))
+
+
+def _numbered(counts: Sequence[int]) -> _Ints:
+    return np.concatenate([np.arange(count) for count in counts]) if counts else np.empty(0, np.int64)
