@@ -1,0 +1,118 @@
+"""WARC records of our own, written with warcio: the ``warcinfo`` of a file, and ARC records as WARC.
+
+Identifiers follow from the content, so the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import BinaryIO, Final
+from urllib.parse import quote
+
+from warcio.recordloader import ArcWarcRecord
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+from cc_pipeline.archive.decoding import decoded_payload
+from cc_pipeline.archive.digests import sha1_base32
+from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.errors import DataFault
+
+_HOP_FIELDS: Final = {
+    "content-encoding": "X-Crawler-Content-Encoding",
+    "transfer-encoding": "X-Crawler-Transfer-Encoding",
+}
+_URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+
+
+def warcinfo_record(filename: str, fields: Mapping[str, str], when: datetime) -> ArcWarcRecord:
+    """The ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
+
+    ``when`` is aware; line breaks inside a value become blanks.
+    """
+    lines = (f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items())
+    block = "".join(lines).encode("utf-8")
+    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(when)), ("WARC-Filename", filename)]
+    return _record("warcinfo", headers, block, block, "application/warc-fields", f"{filename}\n{_date(when)}")
+
+
+def arc_as_warc(
+    record: ArchivedRecord, source: str, offset: int, extra: Iterable[tuple[str, str]] = ()
+) -> ArcWarcRecord:
+    """An ARC record as a WARC record: ``filedesc`` becomes ``metadata``, others ``response`` or ``resource``.
+
+    Common Crawl's ARC files keep headers of codings that it had already undone: those are renamed to
+    ``X-Crawler-…`` and Content-Length is set right, as Common Crawl does today. ``extra`` are WARC header fields to
+    add. Raises ``DataFault`` for a record without a readable date, which WARC cannot do without.
+    """
+    if record.fetch_time is None:
+        raise DataFault(source, offset, "an ARC record without a readable date has no WARC form")
+    is_http = record.http_status_line is not None or bool(record.http_headers)
+    if record.record_type == "filedesc":
+        record_type, content_type = "metadata", "text/plain"
+    elif is_http:
+        record_type, content_type = "response", "application/http; msgtype=response"
+    else:
+        dns = record.url.startswith("dns:")
+        record_type, content_type = (
+            ("response" if dns else "resource"),
+            record.declared_mime or "application/octet-stream",
+        )
+    headers = [("WARC-Type", record_type), ("WARC-Date", _date(record.fetch_time))]
+    headers.append(("WARC-Target-URI", quote(record.url, safe=_URI_SAFE)))
+    if record.server_ip is not None:
+        headers.append(("WARC-IP-Address", record.server_ip))
+    if record.truncated is not None:
+        headers.append(("WARC-Truncated", "length"))
+    head = _http_head(record) if is_http else b""
+    headers += extra
+    return _record(record_type, headers, head + record.payload, record.payload, content_type, f"{source}\n{offset}")
+
+
+def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord], gzipped: bool = True) -> None:
+    """Append records to a binary stream, one gzip member each."""
+    writer = WARCWriter(stream, gzip=gzipped)
+    for record in records:
+        writer.write_record(record)
+
+
+def _http_head(record: ArchivedRecord) -> bytes:
+    undone = set(decoded_payload(record).codings)
+    fields: list[tuple[str, str]] = []
+    length = str(len(record.payload))
+    for name, value in record.http_headers:
+        lowered = name.lower()
+        if lowered in _HOP_FIELDS and not undone.issuperset(_codings(value)):
+            fields.append((_HOP_FIELDS[lowered], value))
+        elif lowered == "content-length" and value != length:
+            fields += (("X-Crawler-Content-Length", value), ("Content-Length", length))
+        else:
+            fields.append((name, value))
+    lines = [record.http_status_line] if record.http_status_line is not None else []
+    lines += [f"{name}: {value}" if name else value for name, value in fields]
+    return "\r\n".join((*lines, "", "")).encode("latin-1", "replace")
+
+
+def _codings(value: str) -> set[str]:
+    return {token for token in (part.strip().lower() for part in value.split(",")) if token not in ("", "identity")}
+
+
+def _record(
+    record_type: str, headers: list[tuple[str, str]], block: bytes, payload: bytes, content_type: str, identity: str
+) -> ArcWarcRecord:
+    fields: Headers = (
+        *headers,
+        ("WARC-Record-ID", f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, identity)}>"),
+        ("WARC-Block-Digest", f"sha1:{sha1_base32(block)}"),
+    )
+    if record_type != "warcinfo":
+        fields += (("WARC-Payload-Digest", f"sha1:{sha1_base32(payload)}"),)
+    own = StatusAndHeaders("", list(fields), protocol="WARC/1.0")
+    return ArcWarcRecord("warc", record_type, own, io.BytesIO(block), None, content_type, len(block))
+
+
+def _date(when: datetime) -> str:
+    return f"{when.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"
