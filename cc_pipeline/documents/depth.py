@@ -20,7 +20,7 @@ def check_depth(text: str, limit: int, source: str) -> None:
     Start tags less end tags, counted chunk by chunk, bound the depth from above and cost next to nothing;
     only where that bound is over the limit are the tags looked at one by one.
     """
-    if _bound(text) > limit and _depth(text) > limit:
+    if text.count("<") > limit and _bound(text) > limit and _depth(text) > limit:
         raise DataFault(source, None, f"elements nested deeper than {limit}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html.entities import html5
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from lxml import etree
 
@@ -63,7 +63,7 @@ def _read(data: bytes, *, recover: bool) -> Element | None:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError):
         return None
-    return root if isinstance(root, Element) else None
+    return cast("Element | None", root)
 
 
 def _character(found: re.Match[str]) -> str:

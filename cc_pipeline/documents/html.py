@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.depth import check_depth
 from cc_pipeline.documents.options import Limits
 from cc_pipeline.documents.page import Link
-from cc_pipeline.documents.urls import domain_of, host_of, resolver
+from cc_pipeline.documents.urls import domain_of, resolver
 
 #: The tags the 2012 document lists, and the attribute that holds the link.
 LINK_ATTRIBUTE = {
@@ -24,8 +25,10 @@ LINK_ATTRIBUTE = {
 #: The attributes that can be a meta tag's key, in the order they count.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 
-_SELECTOR = "base,meta,html," + ",".join(LINK_ATTRIBUTE)
-_WITH_TEXT = frozenset({"a", "area", "iframe"})
+_WITH_TEXT = frozenset({"a", "area"})
+#: Elements whose text is no part of the page's; scripts and iframes are links as well.
+_UNREAD = frozenset({"style", "noscript", "template", "title"})
+_SELECTOR = ",".join(("base", "meta", "html", *LINK_ATTRIBUTE, *sorted(_UNREAD)))
 
 
 @dataclass(slots=True)
@@ -51,99 +54,126 @@ class HtmlDocument:
 
 
 def parse_html(
-    text: str, url: str, limits: Limits, *, source: str = "", item_index: int | None = None, links: bool = True
+    text: str,
+    url: str,
+    limits: Limits,
+    *,
+    utf8: bytes | None = None,
+    source: str = "",
+    item_index: int | None = None,
+    links: bool = True,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one. ``url`` is what relative links are relative to, unless the page has
-    a ``base``. Raises ``DataFault`` for nesting beyond the limit."""
+    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. Raises ``DataFault`` for nesting beyond
+    the limit."""
     check_depth(text, limits.depth, source or url)
-    tree = LexborHTMLParser(text)
+    tree = LexborHTMLParser(text if utf8 is None else utf8)
     document = HtmlDocument()
-    pending = _collect(tree, document, limits, links=links)
-    document.title = _title(tree)
-    tree.strip_tags(["script", "style"])
-    _finish_links(pending, document, url, limits, item_index)
-    tree.strip_tags(["noscript", "iframe", "template", "title"])
+    found = _collect(tree, document, limits, links=links)
+    _remove(found.scripts)
+    _finish_links(found, document, url, limits, item_index)
+    _remove(found.unread)
     document.body_text = _body_text(tree, limits, document.flags)
     return document
 
 
 @dataclass(slots=True)
-class _Pending:
+class _Found:
+    """Nodes to come back to: links whose text is wanted, and nodes whose text is not the page's."""
+
     links: list[tuple[LexborNode, str, str, dict[str, str]]] = field(default_factory=list)
+    scripts: list[LexborNode] = field(default_factory=list)
+    unread: list[LexborNode] = field(default_factory=list)
     base: str | None = None
 
 
-def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, links: bool) -> _Pending:
-    pending = _Pending()
-    wanted = LINK_ATTRIBUTE if links else {}
+def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, links: bool) -> _Found:
+    """One look at the nodes that matter, in document order. Most nodes are links, so links come first."""
+    found = _Found()
     for node in tree.css(_SELECTOR):
         tag = node.tag or ""
+        key = LINK_ATTRIBUTE.get(tag)
+        if key is None:
+            _collect_other(node, tag, document, found, limits)
+            continue
         attributes = _attributes(node, limits, document.flags)
-        if (key := wanted.get(tag)) is not None:
-            href = attributes.pop(key, None)
-            if tag == "script" and attributes.get("type", "").strip().lower() == "application/ld+json":
+        if tag == "script":
+            found.scripts.append(node)
+            if attributes.get("type", "").strip().lower() == "application/ld+json":
                 document.json_ld.append(node.text(deep=True) or "")
-            if not href or href[0] == "#":
-                continue
-            if len(pending.links) >= limits.links:
+        elif tag == "iframe":
+            found.unread.append(node)
+        href = attributes.pop(key, None)
+        if href and links and href[0] != "#":
+            if len(found.links) < limits.links:
+                found.links.append((node, tag, href, attributes))
+            else:
                 document.flags.add("links_cut")
-                continue
-            pending.links.append((node, tag, href, attributes))
-        elif tag == "meta":
-            name = next((attributes[key] for key in META_KEYS if key in attributes), None)
-            document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
-        elif tag == "base":
-            if pending.base is None and attributes.get("href"):
-                pending.base = attributes["href"]
-        elif tag == "html" and not document.html_attributes:
-            document.html_attributes = attributes
-    return pending
+    return found
+
+
+def _collect_other(node: LexborNode, tag: str, document: HtmlDocument, found: _Found, limits: Limits) -> None:
+    if tag in _UNREAD:
+        if tag == "title" and document.title is None and _is_page_title(node):
+            document.title = node.text(deep=True) or None
+        (found.scripts if tag == "style" else found.unread).append(node)
+        return
+    attributes = _attributes(node, limits, document.flags)
+    if tag == "meta":
+        name = next((attributes[key] for key in META_KEYS if key in attributes), None)
+        document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
+    elif tag == "base":
+        found.base = found.base or attributes.get("href")
+    elif not document.html_attributes:
+        document.html_attributes = attributes
+
+
+def _is_page_title(node: LexborNode) -> bool:
+    parent = node.parent
+    return parent is None or parent.tag in ("head", "body", "html")
+
+
+def _remove(nodes: list[LexborNode]) -> None:
+    """Takes nodes out of the tree; the last first, because a node goes with all that is inside it."""
+    for node in reversed(nodes):
+        node.decompose()
 
 
 def _attributes(node: LexborNode, limits: Limits, flags: set[str]) -> dict[str, str]:
-    attributes: dict[str, str | None] = node.attributes
-    kept = {name: value or "" for name, value in attributes.items()}
-    if len(kept) > limits.attributes:
-        flags.add("attributes_cut")
-        kept = dict(list(kept.items())[: limits.attributes])
+    found = node.attributes
+    if None in found.values():
+        found = {name: value or "" for name, value in found.items()}
+    attributes = cast("dict[str, str]", found)
     bound = limits.attribute_chars
-    for name, value in kept.items():
-        if len(value) > bound:
+    if len("".join(attributes.values())) > bound or len(attributes) > limits.attributes:
+        kept = {name: value[:bound] for name, value in list(attributes.items())[: limits.attributes]}
+        if kept != attributes:
             flags.add("attributes_cut")
-            kept[name] = value[:bound]
-    return kept
+        return kept
+    return attributes
 
 
-def _finish_links(pending: _Pending, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
-    base = url
-    if pending.base:
-        resolved = resolver(url)(pending.base)
-        if resolved and host_of(resolved):
-            base = resolved
+def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
+    resolve = resolver(url)
+    if found.base:
+        base, base_host = resolve(found.base)
+        if base and base_host:
+            resolve = resolver(base)
         else:
             document.flags.add("base_unusable")
-    resolve = resolver(base)
-    for node, tag, href, attributes in pending.links:
+    bound = limits.attribute_chars
+    links = document.links
+    for node, tag, href, attributes in found.links:
         text = ""
         if tag in _WITH_TEXT:
             text = " ".join(node.text(deep=True, separator=" ").split())
-            if len(text) > limits.attribute_chars:
+            if len(text) > bound:
                 document.flags.add("text_cut")
-                text = text[: limits.attribute_chars]
-        absolute = resolve(href)
-        host = host_of(absolute) if absolute else None
+                text = text[:bound]
+        absolute, host = resolve(href)
         domain = domain_of(host) if host else None
-        document.links.append(
-            Link(tag, href, absolute, text, attributes.get("rel"), attributes, host, domain, item_index)
-        )
-
-
-def _title(tree: LexborHTMLParser) -> str | None:
-    for node in tree.css("title"):
-        parent = node.parent
-        if parent is None or parent.tag in ("head", "body", "html"):
-            return node.text(deep=True) or None
-    return None
+        rel = attributes.get("rel")
+        links.append(Link(tag, href, absolute, text, rel, attributes, host, domain, item_index))
 
 
 def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:

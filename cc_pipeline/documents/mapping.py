@@ -73,7 +73,7 @@ def exchange_row(page: PageInput) -> dict[str, Any]:
     status = page.http_status
     location = header(page.http_headers, "location")
     redirected = status is not None and 300 <= status <= 399 and location
-    redirect_to = resolver(page.url)(location) if redirected and location else None
+    redirect_to = resolver(page.url)(location)[0] if redirected and location else None
     verdict = judge(page.url, status, redirect_to)
     mime, _ = split_content_type(header(page.http_headers, "content-type"))
     size = len(page.payload)

@@ -78,7 +78,7 @@ def _parse_kind(
     kind: Kind, page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
 ) -> tuple[dict[str, Any] | None, tuple[Link, ...], tuple[dict[str, Any], ...]]:
     if kind == "html":
-        return *_html(page, decoded.text, row, options, flags), ()
+        return *_html(page, decoded, row, options, flags), ()
     if kind in ("feed", "xml"):
         feed = parse_feed(decoded.text, options.limits)
         if feed is not None:
@@ -93,17 +93,19 @@ def _parse_kind(
 
 
 def _html(
-    page: PageInput, markup: str, row: dict[str, Any], options: ParseOptions, flags: set[str]
+    page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
 ) -> tuple[dict[str, Any], tuple[Link, ...]]:
     limits = options.limits
-    document = parse_html(markup, page.url, limits, links=options.links)
+    whole = len(page.payload) <= limits.payload_bytes
+    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" and whole else None
+    document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
     description = document.meta("description")
     body = full_text(document.title, description, document.body_text)
     text = _text_row(page, body, _best_title(document), description or document.meta("og:description"), options)
     if options.main_content != "none":
-        text["main_content"] = main_content(markup, options.main_content)
+        text["main_content"] = main_content(decoded.text, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["site_name"] = document.meta("og:site_name", "application-name")
     text["author"] = document.meta("author", "article:author", "dc.creator", "parsely-author")

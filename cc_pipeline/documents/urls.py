@@ -12,64 +12,76 @@ from functools import lru_cache
 
 from publicsuffixlist import PublicSuffixList
 
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:)(.*)", re.DOTALL)
+_AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
+_PARTS = re.compile(r"([^/?#]*)([^?#]*)(\?[^#]*)?")
+#: An absolute URL that is its own resolution, unless it has dot segments.
+_PLAIN = re.compile(r"https?://([a-z0-9.-]+)(?:[/?#][^\x00-\x20\\]*)?")
 _NOISE = re.compile(r"[\t\r\n]")
 _TRIM = "".join(map(chr, range(0x21)))
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _HIERARCHICAL = ("http:", "https:", "ftp:", "ws:", "wss:")
 
-Resolver = Callable[[str], str | None]
+
+#: An absolute URL and its host; ``None`` where there is none.
+Resolved = tuple[str | None, str | None]
 
 
-def resolver(base: str) -> Resolver:
-    """A function from an attribute's value to the absolute URL it means, ``None`` where there is none."""
+def resolver(base: str) -> Callable[[str], Resolved]:
+    """A function from an attribute's value to the absolute URL it means and that URL's host."""
     found = _SCHEME.match(base)
-    scheme = found.group(0).lower() if found else ""
-    rest = base[found.end() :] if found else base
-    if scheme not in _HIERARCHICAL or not rest.startswith("//"):
+    if found is None or found.group(1).lower() not in _HIERARCHICAL or not found.group(2).startswith("//"):
         return _absolute_only
-    authority_end = _first_of(rest, "/?#", 2)
-    origin = scheme + rest[:authority_end]
-    path = rest[authority_end : _first_of(rest, "?#", authority_end)] or "/"
-    page = origin + path
-    query = rest[authority_end : _first_of(rest, "#", authority_end)]
-    folder = origin + path[: path.rfind("/") + 1]
-    whole = origin + (query if query.startswith("/") else "/" + query)
+    scheme = found.group(1).lower()
+    parts = _PARTS.match(found.group(2)[2:])
+    authority, path, query = parts.groups() if parts else ("", "", "")
+    origin = f"{scheme}//{authority}"
+    page = origin + (path or "/")
+    whole = page + (query or "")
+    folder = page[: page.rfind("/") + 1]
+    own = _host(authority)
 
-    def resolve(value: str) -> str | None:
+    def resolve(value: str) -> Resolved:
+        plain = _PLAIN.fullmatch(value)
+        if plain is not None and "/." not in value:
+            return value, _host(plain.group(1))
         value = _clean(value)
-        if not value:
-            return whole
-        first = value[0]
-        if first == "/" or first == "\\":
+        first = value[:1]
+        if first in ("/", "\\"):
             if value[1:2] in ("/", "\\"):
-                return _finish(scheme + "//" + value[2:])
-            return _finish(origin + value)
-        if first == "#":
-            return whole + value
+                return _elsewhere(f"{scheme}//{value[2:]}")
+            return _finish(origin + value), own
+        if first in ("", "#"):
+            return whole + value, own
         if first == "?":
-            return page + value
+            return page + value, own
         if absolute := _SCHEME.match(value):
-            named = absolute.group(0).lower()
-            if named in _HIERARCHICAL:
-                tail = value[absolute.end() :]
-                if tail[:2] in ("//", "\\\\", "/\\", "\\/"):
-                    return _finish(named + "//" + tail[2:])
-                return _finish(folder + tail) if named == scheme and tail[:1] not in ("/", "\\") else None
-            return value
-        return _finish(folder + value)
+            named, tail = absolute.group(1).lower(), absolute.group(2)
+            if named not in _HIERARCHICAL:
+                return _elsewhere(value)
+            if tail[:1] in ("/", "\\") and tail[1:2] in ("/", "\\"):
+                return _elsewhere(f"{named}//{tail[2:]}")
+            if named != scheme or tail[:1] in ("/", "\\"):
+                return None, None
+            value = tail
+        return _finish(folder + value), own
 
     return resolve
 
 
-def _absolute_only(value: str) -> str | None:
+def _elsewhere(url: str) -> Resolved:
+    url = _finish(url)
+    return url, host_of(url)
+
+
+def _absolute_only(value: str) -> Resolved:
     value = _clean(value)
-    return value if _SCHEME.match(value) else None
+    return (value, host_of(value)) if _SCHEME.match(value) else (None, None)
 
 
 def _clean(value: str) -> str:
     value = value.strip(_TRIM)
-    if "\n" in value or "\t" in value or "\r" in value:
+    if not value.isprintable():
         value = _NOISE.sub("", value)
     return value.replace(" ", "%20") if " " in value else value
 
@@ -102,11 +114,8 @@ def _finish(url: str) -> str:
 
 def host_of(url: str) -> str | None:
     """The host of an absolute URL with an authority, in lower case, without user, port or brackets."""
-    start = url.find("://")
-    if start < 0:
-        return None
-    start += 3
-    return _host(url[start : _first_of(url, "/?#", start)])
+    found = _AUTHORITY.match(url)
+    return _host(found.group(1)) if found else None
 
 
 @lru_cache(maxsize=65_536)
