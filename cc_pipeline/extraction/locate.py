@@ -20,8 +20,10 @@ from cc_pipeline.extraction.url_index_files import open_url_index
 from cc_pipeline.index.btree_locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog import open_catalog
 from cc_pipeline.index.chooser import choose
+from cc_pipeline.index.footer_store import FooterStore
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult
 from cc_pipeline.index.parquet_catalog import CatalogFinder
+from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_locator import ParquetLocator
 from cc_pipeline.index.zipnum import ZipNumLocator
 from cc_pipeline.transport.client import Transport
@@ -30,12 +32,15 @@ from cc_pipeline.transport.client import Transport
 @dataclass(frozen=True, slots=True)
 class IndexSources:
     """Where indexes are: the bucket behind ``transport``, the row-group catalog, the folder of URL indexes built
-    here. ``columns`` limits what is read of the columnar index (``None``: everything)."""
+    here, the folder of harvested footers, a folder for page indexes that were read. ``columns`` limits what is read of
+    the columnar index (``None``: everything)."""
 
     transport: Transport
     catalog: Path | None = None
     url_indexes: Path | None = None
     columns: tuple[str, ...] | None = None
+    footers: Path | None = None
+    cache: Path | None = None
 
 
 def locate(
@@ -90,8 +95,11 @@ def opened(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[],
         if crawl not in ARC_CRAWLS and sources.catalog is not None and sources.catalog.exists():
             catalog = stack.enter_context(open_catalog(sources.catalog))
             if any(row["harvested"] for row in catalog.coverage(crawl).to_pylist()):
-                finder = CatalogFinder(catalog, transport)
-                available["parquet"] = lambda: ParquetLocator(transport, finder, columns=sources.columns)
+                finder = CatalogFinder(catalog, transport, FooterStore(sources.footers) if sources.footers else None)
+                indexes = PageIndexes(sources.cache)
+                available["parquet"] = lambda: ParquetLocator(
+                    transport, finder, columns=sources.columns, indexes=indexes
+                )
         if crawl not in ARC_CRAWLS and transport.exists(cluster_key(crawl)):
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None

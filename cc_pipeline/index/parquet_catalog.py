@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.footer_store import CrawlFooters, FooterStore
+from cc_pipeline.index.footers import place
 from cc_pipeline.index.parquet_fetch import Cost
 from cc_pipeline.index.parquet_finder import Footers, SuffixReader
 from cc_pipeline.index.parquet_places import (
@@ -39,11 +41,16 @@ class CatalogTables(Protocol):
 
 
 class CatalogFinder:
-    """Finds row groups in a catalog. Columns whose places it does not hold come from the file's footer, read once."""
+    """Finds row groups in a catalog. Columns whose places it does not hold come from the file's footer, read once.
 
-    def __init__(self, catalog: CatalogTables, reader: SuffixReader) -> None:
+    ``footers`` is where harvested footers are kept; without it, or for a file that is not there, it is requested.
+    """
+
+    def __init__(self, catalog: CatalogTables, reader: SuffixReader, footers: FooterStore | None = None) -> None:
         self._catalog = catalog
-        self._footers = Footers(reader)
+        self._store = footers
+        self._crawl_footers = lru_cache(maxsize=8)(self._read_store)
+        self._footers = Footers(reader, stored=self._stored)
         self._files = lru_cache(maxsize=64)(self._read_files)
 
     @property
@@ -72,7 +79,7 @@ class CatalogFinder:
                 places = {name: _place(file, name, known[name]) for name in names}
                 found.append(checked_row_group(file, number, row["rows"], places))
             else:
-                self._footers.file(path, file.footer_bytes)
+                self._footers.file(path, file)
                 found.append(self._footers.row_group(path, number, names))
         return found
 
@@ -94,6 +101,16 @@ class CatalogFinder:
             row = rows.get(subset)
             if row is not None and row["expected"] and not row["harvested"]:
                 raise EnvironmentFault(f"the catalog has no row groups of {crawl} {subset}", _ADVICE)
+
+    def _read_store(self, crawl: str) -> CrawlFooters | None:
+        return None if self._store is None else self._store.read(crawl)
+
+    def _stored(self, path: str, etag: str | None) -> bytes | None:
+        crawl, _, _ = place(path)
+        kept = self._crawl_footers(crawl) if crawl is not None else None
+        if kept is None or path not in kept or kept.entries[path].etag != etag:
+            return None
+        return kept.footer(path)
 
     def _read_files(self, crawl: str) -> dict[str, FilePlace]:
         files = {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.footers import RowGroup, decode_footer, place
+from cc_pipeline.index.footers import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.parquet_fetch import Cost
 from cc_pipeline.index.parquet_places import KEY, FilePlace, RowGroupPlace, checked_row_group, column_place
 from cc_pipeline.transport.ranges import RangeBytes
@@ -40,12 +40,21 @@ class RowGroupFinder(Protocol):
 
 
 class Footers:
-    """Footers read from the files themselves, each once; the finder for a few files without a catalog."""
+    """Footers read from the files themselves, each once; the finder for a few files without a catalog.
 
-    def __init__(self, reader: SuffixReader, paths: Iterable[str] = ()) -> None:
+    ``stored`` gives the end of a file of the given size and ETag where that is kept here already: footer and trailer.
+    """
+
+    def __init__(
+        self,
+        reader: SuffixReader,
+        paths: Iterable[str] = (),
+        stored: Callable[[str, str | None], bytes | None] | None = None,
+    ) -> None:
         self.paths = tuple(paths)
         self.cost = Cost()
         self._reader = reader
+        self._stored = stored
         self._files: dict[str, tuple[FilePlace, tuple[RowGroup, ...]]] = {}
 
     def find(
@@ -66,10 +75,17 @@ class Footers:
         """None: a file that cannot be read raises."""
         return ()
 
-    def file(self, path: str, footer_bytes: int | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
-        """The file's place and row groups with every flat column; one request, two for a very long footer."""
+    def file(self, path: str, known: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+        """The file's place and row groups with every flat column.
+
+        One request, two for a very long footer; none where the footer is stored and ``known`` tells what of.
+        """
         if path not in self._files:
-            self._files[path] = self._read(path, _SUFFIX if footer_bytes is None else footer_bytes + 8)
+            tail = self._stored(path, known.etag) if self._stored is not None and known is not None else None
+            if tail is not None and known is not None:
+                self._files[path] = _decoded(path, tail, known.size, known.etag)
+            else:
+                self._files[path] = self._read(path, _SUFFIX if known is None else known.footer_bytes + TRAILER_BYTES)
         return self._files[path]
 
     def row_group(self, path: str, number: int, columns: Sequence[str] | None) -> RowGroupPlace:
@@ -87,16 +103,7 @@ class Footers:
         metadata = int.from_bytes(tail.data[-8:-4], "little")
         if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.total, 16 << 20):
             tail = self._suffix(path, metadata + 8)
-        first = decode_footer(tail.data, tail.total, path)
-        flat = {
-            column.name: (column.physical, column.repetition, column.meaning)
-            for column in first.schema.columns
-            if column.repetition != "repeated" and "." not in column.name
-        }
-        rows = decode_footer(tail.data, tail.total, path, columns=(KEY,), lookup_columns=tuple(flat))
-        crawl, subset, _ = place(path)
-        file = FilePlace(crawl or "", subset or "", path, tail.total, tail.etag, rows.footer_bytes, flat)
-        return file, rows.row_groups
+        return _decoded(path, tail.data, tail.total, tail.etag)
 
     def _suffix(self, path: str, length: int) -> RangeBytes:
         answer = self._reader.read_suffix(path, length)
@@ -107,3 +114,15 @@ class Footers:
 
 def _as_bytes(bound: object) -> bytes | None:
     return bound if isinstance(bound, bytes) else None
+
+
+def _decoded(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+    first = decode_footer(tail, size, path)
+    flat = {
+        column.name: (column.physical, column.repetition, column.meaning)
+        for column in first.schema.columns
+        if column.repetition != "repeated" and "." not in column.name
+    }
+    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=tuple(flat))
+    crawl, subset, _ = place(path)
+    return FilePlace(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat), rows.row_groups

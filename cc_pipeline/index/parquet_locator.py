@@ -15,9 +15,10 @@ from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet_fetch import Cost, ManyReader
 from cc_pipeline.index.parquet_finder import RowGroupFinder
+from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
 from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
-from cc_pipeline.index.parquet_read import PageIndexes, Wanted, read_rows
+from cc_pipeline.index.parquet_read import Wanted, read_rows
 from cc_pipeline.index.parquet_rows import capture_rows, host_names
 
 #: Bytes of column chunks that one round may have to hold in memory.
@@ -29,7 +30,8 @@ _PAGE_ROWS = 20_000
 class ParquetLocator:
     """Looks targets up in the columnar index of one source.
 
-    ``finder`` says which row groups may hold them, ``columns`` limits what is read (``None``: all, the key always).
+    ``finder`` says which row groups may hold them, ``columns`` limits what is read (``None``: all, the key always),
+    ``indexes`` keeps page indexes from one look-up to the next.
     Row groups that several targets need are read once. Faults raise: an answer is complete or an error.
     """
 
@@ -41,13 +43,14 @@ class ParquetLocator:
         finder: RowGroupFinder,
         *,
         columns: Sequence[str] | None = None,
+        indexes: PageIndexes | None = None,
         round_bytes: int = _ROUND_BYTES,
     ) -> None:
         self.columns = columns
         self._reader = reader
         self._finder = finder
         self._round_bytes = round_bytes
-        self._indexes = PageIndexes()
+        self._indexes = indexes or PageIndexes()
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""

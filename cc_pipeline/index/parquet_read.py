@@ -7,7 +7,7 @@ the pages that hold the rows found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.parquet_assemble import decode_pages
 from cc_pipeline.index.parquet_fetch import Cost, ManyReader, Piece, fetch_pieces
+from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
 from cc_pipeline.index.parquet_pages import PageBounds, Pages, read_column_index, read_offset_index
 from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace
@@ -40,20 +41,6 @@ class Found:
     place: RowGroupPlace
     rows: Rows
     columns: dict[str, pa.Array]
-
-
-@dataclass(slots=True)
-class PageIndexes:
-    """Page indexes that were read, by file and position; a second look-up in the same row group needs no request."""
-
-    pieces: dict[Piece, bytes] = field(default_factory=dict)
-    limit: int = 64 << 20
-
-    def keep(self, found: dict[Piece, bytes]) -> None:
-        self.pieces.update(found)
-        held = sum(map(len, self.pieces.values()))
-        while held > self.limit and self.pieces:
-            held -= len(self.pieces.pop(next(iter(self.pieces))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +114,10 @@ def _page_indexes(
             position = each.place.columns[name].offset_index
             if position is not None:
                 needed.add(Piece(path, *position))
-    known = {piece: indexes.pieces[piece] for piece in needed if piece in indexes.pieces}
+    etags = {each.place.file.path: each.place.file.etag for each in wanted}
+    known = indexes.known(needed, etags)
     fresh = fetch(needed - known.keys())
-    indexes.keep(fresh)
+    indexes.keep(fresh, etags)
     return known | fresh
 
 
