@@ -140,7 +140,7 @@ def _url(value: str) -> Target:
 
 
 def _prefix(value: str) -> Target:
-    url = re.sub(r"%[0-9A-Fa-f]?$", "", _read_url(value.removesuffix("*")))  # an escape cut short says nothing
+    url = re.sub(r"(?:%[0-9A-Fa-f]?|\*|\s)+$", "", _read_url(value))  # an escape cut short says nothing
     parts = resolved_parts(url)
     assert parts is not None, "it has a host"
     return Target("prefix", url, hashed_slug("prefix", url), path_prefix_ranges(*parts))
@@ -157,17 +157,16 @@ def _read_url(value: str) -> str:
     if "@" in authority:
         raise UserInputError(f"{shown(value)} has a user name in it; keys have none, so leave it out")
     place = read_place(authority)
-    tail = tail.replace(" ", "%20")
+    tail = tail.strip().replace(" ", "%20")
     return f"{scheme.lower()}://{place}{tail if tail.startswith('/') else '/' + tail}"
 
 
 def _rev(value: str) -> Target:
-    members = tuple(_one_rev(part.strip()) for part in value.split(",") if part.strip())
+    members = _distinct(tuple(_one_rev(part.strip()) for part in value.split(",") if part.strip()))
     if not members:
         raise UserInputError(f"{shown('rev:' + value)} says nothing after rev:")
     if len(members) == 1:
         return members[0]
-    members = _distinct(members)
     listed = ", ".join(member.value for member in members)
     return _set_of(listed, hashed_slug("rev", listed), members)
 
@@ -185,13 +184,14 @@ def _one_rev(value: str) -> Target:
 
 def _set(value: str) -> Target:
     name, equals, listed = (part.strip() for part in value.partition("="))
-    if not equals or not listed:
+    texts = _member_texts(listed)
+    if not equals or not texts:
         raise UserInputError(
             f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
         )
     if not _SET_NAME.fullmatch(name.lower()):
         raise UserInputError(f"{shown(name)} cannot name a set; use up to 60 letters, digits, - and _")
-    members = _distinct(tuple(parse_target(part) for part in _member_texts(listed)))
+    members = _distinct(tuple(parse_target(part) for part in texts))
     if any(member.kind == "set" for member in members):
         raise UserInputError(f"{shown('set:' + name)} has a set or a list in it; write out its members")
     return _set_of(name.lower(), set_slug(name.lower()), members)

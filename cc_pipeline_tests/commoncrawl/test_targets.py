@@ -229,6 +229,9 @@ KINDS = st.sampled_from(["", "host:", "url:", "prefix:", "tld:", "suffix:", "rev
 @given(KINDS, TEXT)
 @example("", "http://[::1")
 @example("url:", "http://[::1")
+@example("set:x = ", ",")
+@example("prefix:", "a.com/x%2*%**")
+@example("url:", "a.com/x\u2003#f")
 def test_any_text_is_either_a_safe_target_or_refused(kind: str, text: str) -> None:
     try:
         target = parse_target(kind + text)
