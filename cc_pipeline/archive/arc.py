@@ -98,7 +98,8 @@ class ArcGrammar:
         return lost_carriage_returns(block, header.block_length)
 
     def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        self._set_apart = self._set_apart or tail[:1] in (b"\n", b"\r")
+        if not self.elastic(header):
+            self._set_apart = self._set_apart or tail[:1] in (b"\n", b"\r")
         return build_record(header, block, odd, counts_final_lf=not self._set_apart and flag.WRONG_LENGTH not in odd)
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
@@ -207,6 +208,8 @@ def build_record(
     if not plain:
         found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
     scheme = url.partition(":")[0].lower()
+    if scheme == "filedesc" and block[:1] not in (b"1", b"2"):
+        found.append(flag.UNKNOWN_VERSION)
     is_http = scheme in ("http", "https")
     message = parse_response(block) if is_http else None
     payload = block if message is None else message.body

@@ -63,12 +63,14 @@ def test_every_cut_and_every_flipped_bit_is_noticed(data: st.DataObject) -> None
     cut = packed[: data.draw(st.integers(0, len(packed) - 1))]
     with pytest.raises(DataFault):
         inflate_member(cut, "s", 3)
-    # Behind the header every bit counts: deflate, CRC32 or ISIZE.
     place = data.draw(st.integers(10 * 8, len(packed) * 8 - 1))
     flipped = bytearray(packed)
     flipped[place // 8] ^= 1 << place % 8
-    with pytest.raises(DataFault):
-        inflate_member(bytes(flipped), "s", 3)
+    try:
+        content = inflate_member(bytes(flipped), "s", 3).content
+    except DataFault:
+        return
+    assert content == NOISE[:2000]  # a padding bit, which nobody reads
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""HTTP messages as servers sent them and crawlers stored them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive.flags import FLAGS
+from cc_pipeline.archive.headers import media_type, split_fields
+from cc_pipeline.archive.http import parse_request, parse_response
+
+NAMES = st.text("abcXYZ019-_.", min_size=1, max_size=12)
+VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=255, exclude_characters="\x7f\x85\xa0"), max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("HTTP/1.1 200 OK", 200),
+        ("HTTP/1.0 404", 404),
+        ("HTTP/2 301 ", 301),
+        ("HTTP/1.1  500 Two Blanks", 500),
+        ("http/1.1 200 ok", 200),
+        ("HTTP 200 OK", 200),
+        ("ICY 200 OK", 200),
+        ("HTTP/1.1 999 Odd", 999),
+    ],
+)
+def test_status_lines(line: str, status: int) -> None:
+    message = parse_response(f"{line}\r\nA: b\r\n\r\nbody".encode())
+    assert (message.status, message.start_line, message.body, message.flags) == (status, line.strip(), b"body", ())
+
+
+@pytest.mark.parametrize("line", ["HTTP/1.1", "HTTP/1.1 OK", "HTTP/1.1 2000 No", "HTTP/1.1 20"])
+def test_a_status_line_without_a_status(line: str) -> None:
+    message = parse_response(f"{line}\r\nA: b\r\n\r\nbody".encode())
+    assert (message.status, message.start_line, message.body) == (None, line, b"body")
+    assert message.flags == (flag.NO_STATUS_LINE,)
+
+
+def test_fields_without_a_status_line() -> None:
+    message = parse_response(b"Content-Type: text/html\r\nServer: x\r\n\r\nbody")
+    assert message.headers == (("Content-Type", "text/html"), ("Server", "x"))
+    assert (message.body, message.flags) == (b"body", (flag.NO_STATUS_LINE,))
+
+
+def test_a_body_alone() -> None:
+    message = parse_response(b"<html>\n\n</html>")
+    assert (message.headers, message.body, message.flags) == ((), b"<html>\n\n</html>", (flag.NO_STATUS_LINE,))
+
+
+def test_a_header_without_an_end() -> None:
+    message = parse_response(b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n")
+    assert (message.headers, message.body, message.flags) == ((("A", "b"), ("C", "d")), b"", (flag.NO_HEADER_END,))
+
+
+def test_line_ends_without_cr() -> None:
+    message = parse_response(b"HTTP/1.1 200 OK\nA: b\n\nbody\r\n\r\nmore")
+    assert (message.headers, message.body, message.flags) == ((("A", "b"),), b"body\r\n\r\nmore", (flag.HTTP_LF_ONLY,))
+
+
+def test_mixed_line_ends() -> None:
+    message = parse_response(b"HTTP/1.1 200 OK\r\nA: b\nC: d\r\n\nbody")
+    assert (message.headers, message.body) == ((("A", "b"), ("C", "d")), b"body")
+
+
+def test_no_fields_at_all() -> None:
+    message = parse_response(b"HTTP/1.0 200 OK\r\n\r\nbody")
+    assert (message.status, message.headers, message.body, message.flags) == (200, (), b"body", ())
+
+
+def test_folded_and_malformed_lines() -> None:
+    message = parse_response(b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nno colon\r\n: nameless\r\nD:\r\n\r\n")
+    assert message.headers == (("A", "b c"), ("", "no colon"), ("", ": nameless"), ("D", ""))
+    assert message.flags == (flag.HTTP_FOLDED, flag.HTTP_MALFORMED_LINE)
+
+
+def test_requests() -> None:
+    assert parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").start_line == "GET / HTTP/1.1"
+    assert parse_request(b"\x16\x03\x01binary").body == b"\x16\x03\x01binary"
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=20), st.sampled_from(["\r\n", "\n"]), st.binary(max_size=100))
+def test_fields_keep_order_repetition_and_bytes(fields: list[tuple[str, str]], end: str, body: bytes) -> None:
+    head = end.join(["HTTP/1.1 200 OK", *(f"{name}: {value}" for name, value in fields)])
+    message = parse_response(head.encode("latin-1") + 2 * end.encode() + body)
+    assert message.headers == tuple(fields)
+    assert message.body == body
+
+
+@given(st.binary(max_size=300))
+def test_nothing_is_invented_or_lost_silently(block: bytes) -> None:
+    message = parse_response(block)
+    assert block.endswith(message.body)
+    assert set(message.flags) <= set(FLAGS)
+    lines = split_fields(block)
+    kept = sum(len(name) + len(value) for name, value in lines.fields) + len(lines.first)
+    assert kept <= len(block)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("Text/HTML; charset=x", "text/html"), (" text/plain ", "text/plain"), (";x", None), ("", None), (None, None)],
+)
+def test_media_types(value: str | None, expected: str | None) -> None:
+    assert media_type(value) == expected
