@@ -19,9 +19,9 @@ _FEW = 24
 
 def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np.int64]:
     """Positions, ascending, of the binary ``keys`` that lie in one of ``ranges``; nulls lie in none."""
-    if not len(keys) or not ranges:
-        return np.empty(0, dtype=np.int64)
     merged = merge_ranges(ranges)
+    if not len(keys) or not merged:
+        return np.empty(0, dtype=np.int64)
     if keys.null_count == 0 and _sorted(keys):
         spans = [(_lower(keys, each.start), _lower(keys, each.end)) for each in merged]
         return np.concatenate([np.arange(first, end, dtype=np.int64) for first, end in spans])

@@ -13,7 +13,7 @@ from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.commoncrawl.target_ranges import merge_ranges
 from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.index.locator import LookupPrice, LookupResult
-from cc_pipeline.index.parquet_fetch import Cost, ManyReader
+from cc_pipeline.index.parquet_fetch import GAP, Cost, ManyReader
 from cc_pipeline.index.parquet_finder import RowGroupFinder
 from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
@@ -59,8 +59,9 @@ class ParquetLocator:
         for place in places:
             names = wanted_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
-            requests += len(columns) + sum(column.offset_index is not None for column in columns) + 1
-            size += sum(column.size for column in columns)
+            indexes = [_index_bytes(column) for column in columns]
+            requests += len(columns) + sum(length > 0 for length in indexes) + 1
+            size += sum(column.size for column in columns) + sum(indexes) + GAP * len(columns)
             likely += sum(_likely_bytes(column, place.rows) for column in columns)
         files = len({place.file.path for place in places})
         return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
@@ -110,14 +111,17 @@ class ParquetLocator:
             yield batch
 
 
+def _index_bytes(column: ColumnPlace) -> int:
+    """Bytes of page index that a look-up reads: where pages lie, and of the key column what they hold."""
+    positions = (column.offset_index, column.column_index if column.layout.name == KEY else None)
+    return sum(position[1] for position in positions if position is not None)
+
+
 def _likely_bytes(column: ColumnPlace, rows: int) -> int:
     """Of a column with a page index two pages and the index, else all of it."""
     if column.offset_index is None:
         return column.size
-    index = column.offset_index[1] + (
-        column.column_index[1] if column.column_index and column.layout.name == KEY else 0
-    )
-    return index + min(column.size, column.size * 2 * _PAGE_ROWS // max(rows, 1))
+    return _index_bytes(column) + min(column.size, column.size * 2 * _PAGE_ROWS // max(rows, 1))
 
 
 def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:

@@ -49,7 +49,6 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     return {
         **columns,
         **{column: _text(said.get(name)) for name, column in _TEXTS.items()},
-        "content_mime_type": None if said.get("mime") == "unk" else _text(said.get("mime")),
         "subset": subset_of(file),
         "url_surtkey": key.decode("utf-8", "backslashreplace"),
         "url": url,

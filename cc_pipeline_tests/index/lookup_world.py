@@ -1,0 +1,69 @@
+"""A generated bucket with its catalog, for tests that look things up in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.extraction.harvest import harvest_crawl
+from cc_pipeline.extraction.index_tables import crawl_tables
+from cc_pipeline.index.catalog import Catalog, open_catalog
+from cc_pipeline.index.catalog_build import build_catalog
+from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.transport.client import Transport
+
+#: (SURT key, file, offset, length): what two answers are compared by.
+Place = tuple[str, str, int, int]
+ALL_SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
+
+
+@dataclass(frozen=True)
+class World:
+    """A bucket, what is in it, and the files a harvest leaves."""
+
+    root: Path
+    home: Path
+    truth: MiniCrawlTruth
+
+    @property
+    def catalog_path(self) -> Path:
+        return self.home / "catalog.duckdb"
+
+    @property
+    def footers(self) -> FooterStore:
+        return FooterStore(self.home / "footers")
+
+    def catalog(self) -> Catalog:
+        return open_catalog(self.catalog_path, threads=1)
+
+
+def harvest_world(root: Path, home: Path, truth: MiniCrawlTruth, crawls: Sequence[str]) -> World:
+    """Harvests the columnar indexes of ``crawls`` below ``root`` into ``home``."""
+    world = World(root, home, truth)
+    with Transport(str(root)) as transport:
+        tables = []
+        for crawl in crawls:
+            paths = parse_path_list((root / path_list_key(crawl, "cc-index-table")).read_bytes())
+            harvest_crawl(crawl, paths, transport, world.footers)
+            tables.append(crawl_tables(crawl, paths, world.footers))
+    names = ("index_files", "row_groups", "column_chunks", "coverage")
+    joined = {name: pa.concat_tables([getattr(table, name) for table in tables]) for name in names}
+    build_catalog(world.catalog_path, **joined)
+    return world
+
+
+def places(result: LookupResult) -> set[Place]:
+    """The captures of an answer."""
+    found: set[Place] = set()
+    for table in result.captures.values():
+        for row in table.to_pylist():
+            place = (row["warc_filename"], row["warc_record_offset"], row["warc_record_length"])
+            found.add((surt_key(row["url"]), *place))
+    return found
