@@ -178,7 +178,8 @@ def _chunks(row_groups: pa.Table, sizes: np.ndarray, starts: np.ndarray, offset:
         "encodings": _same("PLAIN RLE", count * width), "chunk_offset": pa.array(chunk_offset),
         "compressed_bytes": pa.array(sizes.ravel()), "uncompressed_bytes": pa.array(sizes.ravel() * 5),
         "offset_index_offset": pa.array(index_offset), "offset_index_length": pa.array(np.full(count * width, 900)),
-        "column_index_offset": pa.array(index_offset + 10**7), "column_index_length": pa.array(np.full(count * width, 9000)),
+        "column_index_offset": pa.array(index_offset + 10**7),
+        "column_index_length": pa.array(np.full(count * width, 9000)),
     }  # fmt: skip
     schema = COLUMN_CHUNKS_SCHEMA
     return pa.table([values.get(field.name, pa.nulls(count * width, field.type)) for field in schema], schema=schema)

@@ -160,7 +160,7 @@ class Catalog:
         row_ids = np.unique(hits["row"].to_numpy())
         cursor.register("hit", pa.table({"id": row_ids}))
         rows = cursor.sql(
-            f"SELECT {_COLUMNS} FROM catalog.row_groups row_groups JOIN hit ON row_groups.rowid = hit.id ORDER BY hit.id"
+            f"SELECT {_COLUMNS} FROM catalog.row_groups groups JOIN hit ON groups.rowid = hit.id ORDER BY hit.id"
         ).to_arrow_table()
         pairs = _pairs(names, hits["target"].to_numpy(), np.searchsorted(row_ids, hits["row"].to_numpy()))
         return RowGroupMatches(pa.concat_tables([rows.cast(ANSWER_SCHEMA), unknown]), pairs, len(row_ids))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias, Union
+from typing import Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +27,7 @@ from cc_pipeline.index.catalog_tables import (
 )
 
 #: Arrow data, or the paths of Parquet files (``crawl=...`` folders in them count as a column).
-TableSource: TypeAlias = Union[pa.Table, pa.RecordBatchReader, ds.Dataset, Sequence[str | Path]]
+TableSource: TypeAlias = pa.Table | pa.RecordBatchReader | ds.Dataset | Sequence[str | Path]
 
 #: Rows of the sorted table one entry of ``key_blocks`` speaks for.
 BLOCK_ROWS: Final = 2048

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -52,45 +53,99 @@ class ColumnStatistics:
     source: str | None = None
 
 
-NOTHING: Final = ColumnStatistics()
+@dataclass(slots=True)
+class StatisticsColumn:
+    """One column's statistics in every row group of a file: the fields of ``ColumnStatistics`` as lists."""
+
+    minimums: list[Bound]
+    maximums: list[Bound]
+    min_truncated: list[bool | None]
+    max_truncated: list[bool | None]
+    sources: list[str | None]
+
+    def at(self, row_group: int, nulls: int | None) -> ColumnStatistics:
+        """One row group's statistics as an object."""
+        return ColumnStatistics(
+            self.minimums[row_group],
+            self.maximums[row_group],
+            self.min_truncated[row_group],
+            self.max_truncated[row_group],
+            nulls,
+            self.sources[row_group],
+        )
 
 
-def read_statistics(
-    kind: Kind,
-    physical: str,
-    meaning: str,
-    order: int,
-    created_by: bytes | None,
-    flags: int,
-    values: tuple[bytes | None, bytes | None, bytes | None, bytes | None],
-) -> ColumnStatistics:
-    """Interprets the four stored statistics (order of ``VALUE_FIELDS``) of one chunk.
+@dataclass(frozen=True, slots=True)
+class StoredStatistics:
+    """What a file stores for one column, a list item for each row group.
 
     ``order`` is the column's declared order: 1 the type's own, -1 none declared, anything else unknown.
+    The four lists are the fields of the format; ``flags`` are those of the walk.
     """
-    old_max, old_min, new_max, new_min = values
+
+    physical: str
+    meaning: str
+    order: int
+    created_by: bytes | None
+    flags: Sequence[int]
+    old_max: Sequence[bytes | None]
+    old_min: Sequence[bytes | None]
+    new_max: Sequence[bytes | None]
+    new_min: Sequence[bytes | None]
+
+
+def no_statistics(count: int) -> StatisticsColumn:
+    """A column of which nothing is known."""
+    nothing: list[None] = [None] * count
+    return StatisticsColumn([*nothing], [*nothing], [*nothing], [*nothing], [*nothing])
+
+
+def read_statistics(kind: Kind, stored: StoredStatistics) -> StatisticsColumn:
+    """Interprets one column's stored statistics."""
     if kind == "bytes":
-        if physical != "BYTE_ARRAY" or meaning not in _BYTEWISE:
-            return NOTHING
-        if order == 1 and (new_min is not None or new_max is not None):
-            if new_min is not None and new_max is not None and new_min > new_max:
-                return NOTHING
-            cut_min = _truncated(flags, MIN_EXACT_KNOWN, MIN_EXACT)
-            cut_max = _truncated(flags, MAX_EXACT_KNOWN, MAX_EXACT)
-            return ColumnStatistics(new_min, new_max, cut_min, cut_max, None, STATISTICS)
-        return _deprecated(old_min, old_max, created_by)
-    factor = _factor(kind, physical, meaning)
+        return _read_bytes(stored)
+    factor = _factor(kind, stored.physical, stored.meaning)
+    found = no_statistics(len(stored.flags))
     if factor is None:
-        return NOTHING
-    width = 4 if physical == "INT32" else 8
-    low, high, source = _integer(new_min, width), _integer(new_max, width), STATISTICS
-    if low is None and high is None:
-        low, high, source = _integer(old_min, width), _integer(old_max, width), DEPRECATED
-    if (low is None and high is None) or (low is not None and high is not None and low > high):
-        return NOTHING
-    return ColumnStatistics(
-        None if low is None else low // factor, None if high is None else -(-high // factor), None, None, None, source
-    )
+        return found
+    width = 4 if stored.physical == "INT32" else 8
+    for number in range(len(stored.flags)):
+        low, high = _integer(stored.new_min[number], width), _integer(stored.new_max[number], width)
+        source = STATISTICS
+        if low is None and high is None:
+            low, high = _integer(stored.old_min[number], width), _integer(stored.old_max[number], width)
+            source = DEPRECATED
+        if (low is None and high is None) or (low is not None and high is not None and low > high):
+            continue
+        found.minimums[number] = None if low is None else low // factor
+        found.maximums[number] = None if high is None else -(-high // factor)
+        found.sources[number] = source
+    return found
+
+
+def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
+    count = len(stored.flags)
+    found = no_statistics(count)
+    if stored.physical != "BYTE_ARRAY" or stored.meaning not in _BYTEWISE:
+        return found
+    for number in range(count):
+        low, high = stored.new_min[number], stored.new_max[number]
+        if stored.order == 1 and not (low is None and high is None):
+            if low is not None and high is not None and low > high:
+                continue
+            flags = stored.flags[number]
+            found.minimums[number], found.maximums[number], found.sources[number] = low, high, STATISTICS
+            if flags & (MIN_EXACT_KNOWN | MAX_EXACT_KNOWN):
+                found.min_truncated[number] = not flags & MIN_EXACT if flags & MIN_EXACT_KNOWN else None
+                found.max_truncated[number] = not flags & MAX_EXACT if flags & MAX_EXACT_KNOWN else None
+            continue
+        bounds = _deprecated(stored.old_min[number], stored.old_max[number], stored.created_by)
+        if bounds is not None:
+            low, high = bounds
+            found.minimums[number], found.maximums[number], found.sources[number] = low, high, DEPRECATED
+            found.min_truncated[number] = low != stored.old_min[number]
+            found.max_truncated[number] = high != stored.old_max[number]
+    return found
 
 
 def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
@@ -118,15 +173,13 @@ def _after_all_with(prefix: bytes) -> bytes | None:
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 
 
-def _deprecated(low: bytes | None, high: bytes | None, created_by: bytes | None) -> ColumnStatistics:
-    if low is None or high is None or not sound_writer(created_by):
-        return NOTHING
-    if _signed(low) > _signed(high):
-        return NOTHING
-    safe_low, safe_high = bounds_from_signed(low, high)
-    if safe_low is None and safe_high is None:
-        return NOTHING
-    return ColumnStatistics(safe_low, safe_high, safe_low != low, safe_high != high, None, DEPRECATED)
+def _deprecated(
+    low: bytes | None, high: bytes | None, created_by: bytes | None
+) -> tuple[bytes | None, bytes | None] | None:
+    if low is None or high is None or not sound_writer(created_by) or _signed(low) > _signed(high):
+        return None
+    bounds = bounds_from_signed(low, high)
+    return None if bounds == (None, None) else bounds
 
 
 def sound_writer(created_by: bytes | None) -> bool:
@@ -141,10 +194,6 @@ def sound_writer(created_by: bytes | None) -> bool:
 def _signed(value: bytes) -> bytes:
     """A key that sorts as signed bytes do."""
     return bytes(octet ^ 0x80 for octet in value)
-
-
-def _truncated(flags: int, known: int, exact: int) -> bool | None:
-    return not flags & exact if flags & known else None
 
 
 def _factor(kind: Kind, physical: str, meaning: str) -> int | None:

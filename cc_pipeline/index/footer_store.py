@@ -36,8 +36,8 @@ _CODEC: Final = pa.Codec("zstd", compression_level=1)
 class FooterEntry:
     """What is known of one index file without reading its footer.
 
-    ``footer_bytes`` is the length of the metadata, without the 8-byte trailer. ``reason`` is why there is no footer (then the other figures
-    may be ``None``), ``fault_offset`` where in the file reading failed.
+    ``footer_bytes`` is the length of the metadata, without the 8-byte trailer. ``reason`` is why there is no
+    footer (then the other figures may be ``None``), ``fault_offset`` where in the file reading failed.
     """
 
     path: str
@@ -240,7 +240,7 @@ class FooterWriter(CrawlFooters):
 
 
 def _segments(folder: Path) -> list[Path]:
-    found = []
+    found: list[Path] = []
     while (folder / _segment_name(len(found))).exists():
         found.append(folder / _segment_name(len(found)))
     return found

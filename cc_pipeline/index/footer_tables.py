@@ -19,7 +19,7 @@ from cc_pipeline.index.catalog_tables import (
     KEY_COLUMN,
     row_groups_schema,
 )
-from cc_pipeline.index.footer_statistics import ColumnStatistics
+from cc_pipeline.index.footer_schema import FooterSchema
 from cc_pipeline.index.footer_store import FooterEntry
 from cc_pipeline.index.footer_walk_py import CHUNK_FIELDS, ELSEWHERE, ENCRYPTED, PRESENT, ROW_GROUP_FIELDS
 from cc_pipeline.index.footers import (
@@ -31,7 +31,8 @@ from cc_pipeline.index.footers import (
     place,
 )
 
-_FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY = 0, 2, 3, 5, 6, 7, 8
+_BOUND_FIELDS: Final = ("min", "max", "source", "min_truncated", "max_truncated")
+_FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _NULLS = 0, 2, 3, 5, 6, 7, 8, 15
 _POSITIONS: Final = {
     "offset_index_offset": 9, "offset_index_length": 10, "column_index_offset": 11, "column_index_length": 12,
     "bloom_filter_offset": 13, "bloom_filter_length": 14,
@@ -66,11 +67,12 @@ class FooterTableBuilder:
         self.schema = row_groups_schema(self.columns)
         self._names = tuple(dict.fromkeys((*self.columns, *self.lookup_columns)))
         self._files: list[dict[str, Any]] = []
+        self._schemas: list[FooterSchema | None] = []
         self._places: list[tuple[str, str, int | None]] = []
         self._counts: list[int] = []
         self._groups = array("q")
         self._chunks = array("q")
-        self._statistics: list[list[Any]] = [[] for _ in range(6 * len(self.columns))]
+        self._statistics: list[list[Any]] = [[] for _ in range(len(_BOUND_FIELDS) * len(self.columns))]
 
     def add(self, rows: FooterRows, entry: FooterEntry) -> None:
         """Adds a decoded footer; it must have been decoded with the same columns."""
@@ -86,15 +88,24 @@ class FooterTableBuilder:
                 "row_groups": groups,
                 "created_by": rows.created_by,
                 "schema_digest": rows.schema.digest,
-                "columns": [str(column) for column in rows.schema.columns],
             }
         )
+        self._schemas.append(rows.schema)
         self._places.append((rows.path, subset, rows.part))
         self._counts.append(groups)
         self._groups.frombytes(rows.walk.row_groups)
         self._chunks.frombytes(rows.walk.chunks)
-        for number, found in enumerate(rows.statistics()):
-            self._add_statistics(6 * (number % len(self.columns)), found)
+        for index in range(len(self.columns)):
+            found = rows.statistics(index)
+            parts: tuple[list[Any], ...] = (
+                found.minimums,
+                found.maximums,
+                found.sources,
+                found.min_truncated,
+                found.max_truncated,
+            )
+            for number, part in enumerate(parts):
+                self._statistics[len(parts) * index + number].extend(part)
 
     def add_failure(self, entry: FooterEntry) -> None:
         """Adds a file without a usable footer."""
@@ -104,18 +115,16 @@ class FooterTableBuilder:
 
     def tables(self) -> FooterTables:
         """The tables of everything added so far."""
-        return FooterTables(
-            pa.Table.from_pylist(self._files, schema=INDEX_FILES_SCHEMA), self._row_groups(), self._column_chunks()
-        )
+        return FooterTables(self._index_files(), self._row_groups(), self._column_chunks())
 
-    def _add_statistics(self, at: int, found: ColumnStatistics) -> None:
-        lists = self._statistics
-        lists[at].append(found.minimum)
-        lists[at + 1].append(found.maximum)
-        lists[at + 2].append(found.source)
-        lists[at + 3].append(found.min_truncated)
-        lists[at + 4].append(found.max_truncated)
-        lists[at + 5].append(found.nulls)
+    def _index_files(self) -> pa.Table:
+        files = pa.Table.from_pylist(self._files, schema=INDEX_FILES_SCHEMA)
+        distinct = list({schema.digest: schema for schema in self._schemas if schema is not None}.values())
+        number = {schema.digest: index for index, schema in enumerate(distinct)}
+        described = pa.array([[str(column) for column in schema.columns] for schema in distinct], pa.list_(pa.string()))
+        which = [None if schema is None else number[schema.digest] for schema in self._schemas]
+        column = files.schema.get_field_index("columns")
+        return files.set_column(column, files.schema.field(column), described.take(pa.array(which, pa.int64())))
 
     def _row_groups(self) -> pa.Table:
         groups = np.frombuffer(self._groups, dtype=np.int64).reshape(-1, len(ROW_GROUP_FIELDS))
@@ -134,9 +143,11 @@ class FooterTableBuilder:
         columns |= _key_columns(
             chunks[:, self._names.index(KEY_COLUMN)] if KEY_COLUMN in self._names else None, len(groups)
         )
-        for number, values in enumerate(self._statistics):
-            field = self.schema.field(len(self.schema) - len(self._statistics) + number)
-            columns[field.name] = pa.array(values, field.type)
+        for index, column in enumerate(self.columns):
+            for number, name in enumerate(_BOUND_FIELDS):
+                values = self._statistics[len(_BOUND_FIELDS) * index + number]
+                columns[f"{column}_{name}"] = pa.array(values, self.schema.field(f"{column}_{name}").type)
+            columns[f"{column}_nulls"] = _known(chunks[:, index, _NULLS])
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _column_chunks(self) -> pa.Table:

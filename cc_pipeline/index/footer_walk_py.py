@@ -173,7 +173,7 @@ class _Walk:
                 last, kind = reader.field(last)
                 if kind == STOP:
                     break
-                first = first or min(last, 255)
+                first = first or (last if 0 <= last <= 255 else 255)
                 reader.skip(kind, 2)
             orders.append(first)
         return bytes(orders)
@@ -246,7 +246,7 @@ class _Walk:
                 first = offset if first < 0 else min(first, offset)
                 end = max(end, offset + size)
             total = min(LARGEST, total + max(size, 0))
-            wanted = self.names.index(name) if name in self.names else -1
+            wanted = self.names.index(name) if name and name in self.names else -1
             base = wanted * len(CHUNK_FIELDS)
             if wanted < 0 or chunks[base] & PRESENT:
                 continue

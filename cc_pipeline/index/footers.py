@@ -9,15 +9,23 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footer_schema import FooterSchema, parse_schema
-from cc_pipeline.index.footer_statistics import ColumnStatistics, Kind, read_statistics
+from cc_pipeline.index.footer_statistics import (
+    ColumnStatistics,
+    Kind,
+    StatisticsColumn,
+    StoredStatistics,
+    no_statistics,
+    read_statistics,
+)
 from cc_pipeline.index.footer_thrift import FooterFault
 from cc_pipeline.index.footer_walk import walk
 from cc_pipeline.index.footer_walk_py import (
@@ -26,6 +34,7 @@ from cc_pipeline.index.footer_walk_py import (
     ENCRYPTED,
     PRESENT,
     ROW_GROUP_FIELDS,
+    VALUE_FIELDS,
     FooterWalk,
 )
 
@@ -52,6 +61,7 @@ _ENCODINGS: Final = {
     0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
     6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
 }  # fmt: skip
+_ORDINAL: Final = CHUNK_FIELDS.index("ordinal")
 _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
 _COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
@@ -125,11 +135,16 @@ class FooterRows:
     def _row_groups(self) -> Iterator[RowGroup]:
         counts = array("q", self.walk.row_groups)
         chunks = array("q", self.walk.chunks)
-        statistics = list(self.statistics())
+        statistics = [self.statistics(index) for index in range(len(self.stat_columns))]
+        nulls = CHUNK_FIELDS.index("null_count")
         width = len(ROW_GROUP_FIELDS)
         for number in range(len(counts) // width):
             rows, total, compressed, _, _, first, end = counts[number * width : (number + 1) * width]
             found: dict[str, ColumnChunk] = {}
+            known: dict[str, ColumnStatistics] = {}
+            for index, name in enumerate(self.stat_columns):
+                base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
+                known[name] = statistics[index].at(number, _known(chunks[base + nulls]))
             for index, name in enumerate(self.names):
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
                 if name in self.lookup_columns and chunks[base] & PRESENT:
@@ -141,33 +156,43 @@ class FooterRows:
                 compressed,
                 _known(first),
                 _known(end),
-                {name: statistics[number * len(self.stat_columns) + i] for i, name in enumerate(self.stat_columns)},
+                known,
                 found,
             )
 
-    def statistics(self) -> Iterator[ColumnStatistics]:
-        """Statistics of every (row group, statistics column), row group by row group."""
-        chunks = array("q", self.walk.chunks)
-        kinds = [stat_kind(name) for name in self.stat_columns]
-        columns = [self.schema.column(name) for name in self.stat_columns]
-        values = self.walk.values
-        count, width, fields = len(self.stat_columns), len(self.names), len(CHUNK_FIELDS)
-        for number in range(len(values) // (4 * count) if count else 0):
-            for index, column in enumerate(columns):
-                base = (number * width + index) * fields
-                if column is None or not chunks[base] & PRESENT or chunks[base] & ELSEWHERE:
-                    yield ColumnStatistics()
-                    continue
-                at = 4 * (number * count + index)
-                ordinal = chunks[base + 16]
-                order = (
-                    -1 if not self.walk.orders else self.walk.orders[ordinal] if ordinal < len(self.walk.orders) else 0
-                )
-                found = read_statistics(
-                    kinds[index], column.physical, column.meaning, order, self.walk.created_by, chunks[base],
-                    (values[at], values[at + 1], values[at + 2], values[at + 3]),
-                )  # fmt: skip
-                yield replace(found, nulls=_known(chunks[base + 15]))
+    def statistics(self, index: int) -> StatisticsColumn:
+        """Statistics of ``stat_columns[index]`` in every row group."""
+        chunks = np.frombuffer(self.walk.chunks, dtype=np.int64).reshape(-1, len(self.names), len(CHUNK_FIELDS))[
+            :, index
+        ]
+        column = self.schema.column(self.stat_columns[index])
+        flags = chunks[:, 0]
+        ordinals = chunks[:, _ORDINAL]
+        if column is None or not len(flags) or bool(np.any((flags & (PRESENT | ELSEWHERE)) != PRESENT)):
+            return no_statistics(len(flags))
+        orders = self.walk.orders
+        ordinal = int(ordinals[0])
+        if not orders:
+            order = -1
+        else:
+            # a file whose row groups disagree about their columns has no order to go by
+            order = orders[ordinal] if ordinal < len(orders) and bool(np.all(ordinals == ordinal)) else 0
+        step = len(VALUE_FIELDS) * len(self.stat_columns)
+        old_max, old_min, new_max, new_min = (
+            self.walk.values[len(VALUE_FIELDS) * index + field :: step] for field in range(len(VALUE_FIELDS))
+        )
+        stored = StoredStatistics(
+            column.physical,
+            column.meaning,
+            order,
+            self.walk.created_by,
+            flags.tolist(),
+            old_max,
+            old_min,
+            new_max,
+            new_min,
+        )
+        return read_statistics(stat_kind(self.stat_columns[index]), stored)
 
 
 def stat_kind(column: str) -> Kind:
