@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from cc_pipeline.archive import digests
 from cc_pipeline.archive import flags as flag
@@ -31,6 +31,9 @@ _V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filena
 #: A media type with blanks in it: a list, or parameters.
 _MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
+
+
+_End = Literal["apart", "member", "adjacent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,10 @@ def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) ->
 
 
 class ArcGrammar:
-    """ARC for ``walk.iter_stored``. It remembers whether the file sets its records apart by line breaks: where it
-    does not, the final LF of a record is counted in its length."""
+    """ARC for ``walk.iter_stored``."""
 
     start = re.compile(rb"\n[A-Za-z][A-Za-z0-9+.-]{0,30}:[^\n]{8,65400}\d\r?\n")
     max_header = MAX_LINE
-
-    def __init__(self) -> None:
-        self._set_apart = False
 
     def begins(self, data: bytes) -> bool:
         return begins_record(data)
@@ -98,9 +97,8 @@ class ArcGrammar:
         return lost_carriage_returns(block, header.block_length)
 
     def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        if not self.elastic(header):
-            self._set_apart = self._set_apart or tail[:1] in (b"\n", b"\r")
-        return build_record(header, block, odd, counts_final_lf=not self._set_apart and flag.WRONG_LENGTH not in odd)
+        end: _End = "apart" if tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in odd else "adjacent"
+        return build_record(header, block, odd, end)
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
         header = parse_header(content, source, offset)
@@ -134,7 +132,7 @@ def parse_record(
         return build_record(header, content[header.block_start :], (*odd, flag.WRONG_LENGTH))
     if tail.strip(_BLANK):
         odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content[header.block_start : end], odd, counts_final_lf=not tail)
+    return build_record(header, content[header.block_start : end], odd, "apart" if tail else "member")
 
 
 def begins_record(data: bytes) -> bool:
@@ -191,13 +189,11 @@ def _is_date(word: str) -> bool:
     return word == "-" or (8 <= len(word) <= 20 and word.isascii() and word.isdigit())
 
 
-def build_record(
-    header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), counts_final_lf: bool = False
-) -> ArchivedRecord:
+def build_record(header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), end: _End = "apart") -> ArchivedRecord:
     """Make the record of a URL record line and its complete content.
 
-    ``counts_final_lf``: the declared length reached to the end of the member, so a final LF ends the record
-    and is no part of the payload (2012), unless the HTTP Content-Length says it is.
+    ``end`` says what follows: a line break of the file's (``apart``), the end of the ``member``, or at once the
+    next record (``adjacent``). In the last two the content's final LF may be the line break of 2012.
     """
     values = dict(header.fields)
     found = [*header.flags, *odd]
@@ -217,7 +213,7 @@ def build_record(
     if message is not None:
         found += message.flags
         http_values = first_values(message.headers)
-    if counts_final_lf and payload.endswith(b"\n") and http_values.get("content-length") != str(len(payload)):
+    if end != "apart" and _counts_final_lf(payload, http_values, end):
         payload = payload[:-1]
     status = None if message is None else message.status
     if status is None and values.get("Result-code", "").isdigit() and is_http:
@@ -240,3 +236,13 @@ def build_record(
         declared_mime=media_type(http_values.get("content-type")) or media_type(values["Content-type"]),
         flags=tuple(dict.fromkeys(found)),
     )
+
+
+def _counts_final_lf(payload: bytes, http: dict[str, str], end: _End) -> bool:
+    """Whether the payload's last byte is the LF that Common Crawl's 2012 writer put behind a record and counted."""
+    if payload[-1:] != b"\n":
+        return False
+    length = http.get("content-length")
+    if length in (str(len(payload)), str(len(payload) - 1)):
+        return length != str(len(payload))
+    return end == "member" or any(name.startswith("x-commoncrawl-") for name in http)
