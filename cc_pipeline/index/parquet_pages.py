@@ -13,6 +13,9 @@ from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footer_thrift import CompactReader, FooterFault, Value
 
+#: ``BoundaryOrder`` of pages whose bounds never fall.
+_ASCENDING = 1
+
 
 @dataclass(frozen=True, slots=True)
 class Pages:
@@ -50,6 +53,11 @@ class PageBounds:
             return False
         return any(keys.may_overlap(self.low[page], self.high[page]) for keys in ranges)
 
+    def allow(self, page: int, smallest: bytes, largest: bytes) -> bool:
+        """Whether a page with keys from ``smallest`` to ``largest`` keeps its bounds."""
+        low, high = self.low[page], self.high[page]
+        return not self.empty[page] and (low is None or low <= smallest) and (high is None or largest <= high)
+
 
 def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str, at: int) -> Pages:
     """The pages of a chunk that lies in bytes ``first`` to ``end`` of the file and has ``rows`` rows.
@@ -81,19 +89,41 @@ def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str,
 
 
 def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBounds:
-    """Bounds of each of ``pages`` pages. Raises ``DataFault`` where the lists do not have that length."""
-    empty, low, high = (_field(data, number, source, at) for number in (1, 2, 3))
+    """Bounds of each of ``pages`` pages.
+
+    Raises ``DataFault`` where the lists do not have that length, a page's bounds are the wrong way round, or an index
+    that calls itself ascending is not: pages would be passed over that hold what is sought.
+    """
+    said = _struct(data, source, at)
+    empty, low, high = (_list(said, number, source, at) for number in (1, 2, 3))
     if not len(empty) == len(low) == len(high) == pages:
         raise DataFault(source, at, f"a column index has bounds of {len(low)} pages, the offset index {pages} pages")
     bounds = [tuple(value if isinstance(value, bytes) else None for value in side) for side in (low, high)]
-    return PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
+    found = PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
+    before: tuple[bytes, bytes] | None = None
+    for page in range(pages):
+        first, last = found.low[page], found.high[page]
+        if found.empty[page] or first is None or last is None:
+            continue
+        if first > last or (said.get(4) == _ASCENDING and before is not None and (first, last) < before):
+            raise DataFault(source, at, f"bounds of page {page} of a column index contradict the others")
+        before = (first, last)
+    return found
 
 
 def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:
+    return _list(_struct(data, source, at), number, source, at)
+
+
+def _struct(data: bytes, source: str, at: int) -> dict[int, Value]:
     try:
-        found = CompactReader(data).struct().get(number)
+        return CompactReader(data).struct()
     except FooterFault as error:
         raise DataFault(source, at + error.offset, f"page index: {error.reason}") from error
+
+
+def _list(said: dict[int, Value], number: int, source: str, at: int) -> list[Value]:
+    found = said.get(number)
     if not isinstance(found, list):
         raise DataFault(source, at, f"page index: field {number} is missing or no list")
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.errors import DataFault
@@ -51,6 +52,7 @@ class _Selection:
     pages: Pages | None
     chosen: tuple[int, ...]
     rows: int
+    bounds: PageBounds | None = None
 
     def pieces(self, key: str) -> list[Piece]:
         column = self.place
@@ -128,9 +130,9 @@ def _key_selection(wanted: Wanted, known: dict[Piece, bytes]) -> _Selection | No
     if pages is None or column.column_index is None:
         return _Selection(column, None, (), place.rows)
     path, position = place.file.path, column.column_index
-    bounds: PageBounds = read_column_index(known[Piece(path, *position)], len(pages), path, position[0])
+    bounds = read_column_index(known[Piece(path, *position)], len(pages), path, position[0])
     chosen = tuple(page for page in range(len(pages)) if bounds.may_hold(page, wanted.ranges))
-    return _Selection(column, pages, chosen, place.rows) if chosen else None
+    return _Selection(column, pages, chosen, place.rows, bounds) if chosen else None
 
 
 def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: dict[Piece, bytes]) -> _Selection:
@@ -158,8 +160,23 @@ def _match(wanted: Wanted, part: _Selection | None, bytes_of: dict[Piece, bytes]
     keys = _decode(wanted.place, part, bytes_of)
     if keys.type != pa.binary():
         raise DataFault(wanted.place.file.path, part.place.offset, f"column {KEY} has type {keys.type}, not bytes")
+    _check_bounds(wanted.place, part, keys)
     here = rows_in_ranges(keys, wanted.ranges)
     return _numbers(part, here), keys.take(pa.array(here))
+
+
+def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> None:
+    """An index whose bounds are wrong where they can be checked is not believed where they cannot."""
+    if part.pages is None or part.bounds is None:
+        return
+    start = 0
+    for page in part.chosen:
+        count = part.pages.row_count(page)
+        found = pc.min_max(keys.slice(start, count))
+        smallest, largest = found["min"].as_py(), found["max"].as_py()
+        if smallest is not None and not part.bounds.allow(page, smallest, largest):
+            raise DataFault(place.file.path, part.pages.offsets[page], f"page {page} has keys outside its bounds")
+        start += count
 
 
 def _decode(place: RowGroupPlace, part: _Selection, bytes_of: dict[Piece, bytes]) -> pa.Array:

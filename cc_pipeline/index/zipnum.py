@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree_source import RangeReader
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet_fetch import Cost, ManyReader, Piece, fetch_pieces
+from cc_pipeline.index.parquet_keys import rows_in_ranges
 from cc_pipeline.index.zipnum_cluster import Cluster, Member
 from cc_pipeline.index.zipnum_lines import capture_of
 
@@ -57,20 +59,21 @@ class ZipNumLocator:
         started = time.monotonic()
         self._check(crawl)
         cost = Cost(-self.cluster.reads, -self.cluster.bytes_read)
-        rows: dict[str, list[Mapping[str, Any]]] = {target.slug: [] for target in targets}
+        parts: dict[str, list[pa.Table]] = {target.slug: [CAPTURE_SCHEMA.empty_table()] for target in targets}
         asked = _all_ranges(targets)
         for batch in _batches(self._members(asked)):
-            for line, member in self._lines(batch, cost):
-                key = line.partition(b" ")[0]
-                if not any(key in keys for keys in asked):
-                    continue
-                row: Mapping[str, Any] | None = None
-                for target in targets:
-                    if any(key in keys for keys in target.ranges):
-                        row = row or self._row(line, member)
-                        if row["subset"] in subsets and target.matches(row["url"], row["url_host_name"]):
-                            rows[target.slug].append(row)
-        captures = {slug: pa.Table.from_pylist(found, schema=CAPTURE_SCHEMA) for slug, found in rows.items()}
+            lines = list(self._lines(batch, asked, cost))
+            keys = pa.array([_key(line) for line, _ in lines], pa.binary())
+            rows: dict[int, Mapping[str, Any]] = {}
+            for target in targets:
+                mine = []
+                for place in rows_in_ranges(keys, target.ranges).tolist():
+                    row = rows[place] = rows.get(place) or self._row(*lines[place])
+                    if row["subset"] in subsets and target.matches(row["url"], row["url_host_name"]):
+                        mine.append(row)
+                if mine:
+                    parts[target.slug].append(pa.Table.from_pylist(mine, schema=CAPTURE_SCHEMA))
+        captures = {slug: pa.concat_tables(tables) for slug, tables in parts.items()}
         requests, size = cost.requests + self.cluster.reads, cost.bytes + self.cluster.bytes_read
         return LookupResult(captures, requests, size, time.monotonic() - started)
 
@@ -85,16 +88,24 @@ class ZipNumLocator:
     def _key(self, member: Member) -> str:
         return f"{self._folder}/{member.shard}"
 
-    def _lines(self, members: Sequence[Member], cost: Cost) -> Iterator[tuple[bytes, Member]]:
+    def _lines(
+        self, members: Sequence[Member], ranges: Sequence[KeyRange], cost: Cost
+    ) -> Iterator[tuple[bytes, Member]]:
+        """The members' lines with a key in ``ranges`` (sorted, disjoint), in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         found = fetch_pieces(self._reader, pieces.values(), {}, cost)
         for member, piece in pieces.items():
             lines = _inflate(found[piece], piece).split(b"\n")
             if lines.pop():
                 raise DataFault(piece.key, piece.offset, "a member ends inside a line")
-            if not lines or lines[0].partition(b" ")[0] != member.first_key:
+            if not lines or _key(lines[0]) != member.first_key:
                 raise DataFault(piece.key, piece.offset, f"a member does not begin with {member.first_key!r}")
-            yield from ((line, member) for line in lines)
+            if any(_key(lines[place]) > _key(lines[place + 1]) for place in range(len(lines) - 1)):
+                raise DataFault(piece.key, piece.offset, "a member's lines are not sorted")
+            for keys in ranges:
+                first = bisect_left(lines, keys.start, key=_key)
+                end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=_key)
+                yield from ((line, member) for line in lines[first:end])
 
     def _row(self, line: bytes, member: Member) -> Mapping[str, Any]:
         key = self._key(member)
@@ -105,6 +116,10 @@ class ZipNumLocator:
             "index_file": key,
             "index_position": member.offset,
         }
+
+
+def _key(line: bytes) -> bytes:
+    return line.partition(b" ")[0]
 
 
 def _inflate(data: bytes, piece: Piece) -> bytes:

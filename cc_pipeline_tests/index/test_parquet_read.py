@@ -283,6 +283,37 @@ def test_an_offset_index_is_believed_only_where_it_can_be() -> None:
         read_column_index(b"\0", 1, "f", 0)
 
 
+def _column_index(low: list[bytes], high: list[bytes], order: int) -> bytes:
+    def texts(values: list[bytes]) -> bytes:
+        return b"\x19" + bytes([len(values) << 4 | 8]) + b"".join(bytes([len(v)]) + v for v in values)
+
+    return (
+        b"\x19" + bytes([len(low) << 4 | 2, *[2] * len(low)]) + texts(low) + texts(high) + bytes([0x15, order << 1, 0])
+    )
+
+
+def test_bounds_that_contradict_each_other_are_refused() -> None:
+    assert read_column_index(_column_index([b"a", b"c"], [b"b", b"d"], 1), 2, "f", 0).low == (b"a", b"c")
+    assert read_column_index(_column_index([b"c", b"a"], [b"d", b"b"], 0), 2, "f", 0).low == (b"c", b"a")
+    for index in (_column_index([b"c", b"a"], [b"d", b"b"], 1), _column_index([b"b"], [b"a"], 0)):
+        with pytest.raises(DataFault, match="contradict"):
+            read_column_index(index, index[1] >> 4, "f", 0)
+    with pytest.raises(DataFault, match="bounds of 1 pages"):
+        read_column_index(_column_index([b"a"], [b"b"], 1), 2, "f", 0)
+
+
+def test_keys_outside_the_bounds_of_their_page_are_noticed(tmp_path: Path) -> None:
+    _write(
+        tmp_path, _table([f"h{n:02d}" for n in range(30)], pages_each=2), write_page_index=True, max_rows_per_page=10
+    )
+    path = tmp_path / PATH
+    content = path.read_bytes()
+    data_end = content.rindex(b"com,h10)/p00000")  # the last time: in the column index, as a page's lowest key
+    path.write_bytes(content[:data_end] + b"com,h10)/p00001" + content[data_end + 15 :])
+    with pytest.raises(DataFault, match="outside its bounds"):
+        _rows(tmp_path, parse_target("h11.com").ranges)
+
+
 def test_pages_that_do_not_hold_what_was_promised() -> None:
     out = io.BytesIO()
     pq.write_table(_table(["a", "b"], pages_each=50), out, use_dictionary=False, compression="none")
