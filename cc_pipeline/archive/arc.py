@@ -28,6 +28,10 @@ MAX_LINE: Final = 1 << 16
 
 _V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
 _V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
+#: What a search for record lines looks for: their dates are rarer than anything else in them.
+_DATE_TO_LENGTH = re.compile(rb" \d{8,20} [^\n]{0,4000}\d\r?\n")
+_ANY_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
+_KNOWN_SCHEME = re.compile(rb"(?<![A-Za-z0-9])(?:https?|ftp|dns|filedesc|metadata):")
 #: A media type with blanks in it: a list, or parameters.
 _MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
@@ -81,8 +85,15 @@ def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) ->
 class ArcGrammar:
     """ARC for ``walk.iter_stored``."""
 
-    start = re.compile(rb"\n[A-Za-z][A-Za-z0-9+.-]{0,30}:[^\n]{8,65400}\d\r?\n")
     max_header = MAX_LINE
+
+    def starts(self, data: bytes) -> Iterator[int]:
+        for tail in _DATE_TO_LENGTH.finditer(data):
+            begin = data.rfind(b"\n", max(0, tail.start() - MAX_LINE), tail.start()) + 1
+            url = _ANY_SCHEME.match(data, begin) if begin else None
+            url = url or _KNOWN_SCHEME.search(data, begin, tail.start())
+            if url is not None and begins_record(data[url.start() : tail.end()]):
+                yield url.start()
 
     def begins(self, data: bytes) -> bool:
         return begins_record(data)
@@ -103,10 +114,9 @@ class ArcGrammar:
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
         header = parse_header(content, source, offset)
         end = header.block_start + max(header.block_length, 0)
-        if header.block_length < 0 or content[end:].strip(_BLANK):
-            lines = self.start.finditer(content, header.block_start - 1)
-            if any(begins_record(line[0][1:]) for line in lines):
-                return None
+        more = header.block_length < 0 or content[end:].strip(_BLANK)
+        if more and next(self.starts(content[header.block_start - 1 :]), None) is not None:
+            return None
         return parse_record(content, source, offset, sound=True)
 
 

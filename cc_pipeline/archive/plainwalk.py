@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
@@ -31,9 +30,13 @@ HeaderT = TypeVar("HeaderT", bound=RecordHeader)
 class Grammar(Protocol[HeaderT]):
     """One container format."""
 
-    #: Candidates for a record start: the line break before it and its first line, at most ``max_header`` bytes.
-    start: re.Pattern[bytes]
+    #: Bytes a record header may have.
     max_header: int
+
+    def starts(self, data: bytes) -> Iterator[int]:
+        """Where in ``data`` records seem to begin, ascending, in the midst of a line too. The first byte of
+        ``data`` is there only to tell whether the second begins a line."""
+        ...
 
     def begins(self, data: bytes) -> bool:
         """Whether ``data`` begins with a record."""
@@ -150,13 +153,14 @@ class PlainWalk(Generic[HeaderT]):
             return self._elastic(position, body, header)
         block = window.slice(body, header.block_length)
         if fits:
-            record = grammar.build(header, block, self._source, (), tail[:8])
+            sound = grammar.build(header, block, self._source, (), tail[:8])
             behind = end + len(tail) - len(following)
-            return _Step(behind, record, behind, last=not following)
-        start = self._next_start(body)
-        if short or 0 <= start < end:
+            return _Step(behind, sound, behind, last=not following)
+        record = None if short else grammar.build(header, block, self._source, (flag.BYTES_AFTER_RECORD,), tail[:8])
+        vouched = record is not None and record.declared_digest == record.payload_digest
+        start = self._next_start(end if vouched else body)
+        if record is None or 0 <= start < end:
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
-        record = grammar.build(header, block, self._source, (flag.BYTES_AFTER_RECORD,), tail[:8])
         stop = start if start >= 0 else window.seen
         stray = end + len(tail) - len(following)
         fault = self._fault(stray, f"{stop - stray} bytes that belong to no record")
@@ -215,10 +219,13 @@ class PlainWalk(Generic[HeaderT]):
         return _Step(start, fault=self._fault(position, reason))
 
     def _next_start(self, offset: int) -> int:
-        """The next record start at or behind ``offset``, -1 if none. It stands at the begin of a line."""
-        grammar = self._grammar
-        at = self._window.search(grammar.start, offset - 1, grammar.max_header, lambda line: grammar.begins(line[1:]))
-        return at + 1 if at >= 0 else -1
+        """The next record start at or behind ``offset`` (which is not 0), -1 if there is none."""
+        begin = offset - 1
+
+        def find(piece: bytes) -> Iterator[int]:
+            return (place for place in self._grammar.starts(piece) if place)
+
+        return self._window.search(find, begin, self._grammar.max_header)
 
     def _skip_blank(self, position: int) -> int:
         while True:

@@ -6,7 +6,6 @@ only sync markers and codecs protect the rest.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,7 +66,6 @@ class _Walk:
         self._source = source
         self._limit = limit
         self._marker = SYNC_ESCAPE + header.sync
-        self._pattern = re.compile(re.escape(self._marker), re.DOTALL)
 
     def records(self, position: int) -> Iterator[SequencePair | DataFault]:
         window = self._window
@@ -169,7 +167,12 @@ class _Walk:
         return number, position + used
 
     def _next_marker(self, position: int) -> int:
-        return self._window.search(self._pattern, position, len(self._marker), lambda _: True)
+        def find(piece: bytes) -> Iterator[int]:
+            place = piece.find(self._marker)
+            if place >= 0:
+                yield place
+
+        return self._window.search(find, position, len(self._marker))
 
 
 def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -13,7 +12,6 @@ from cc_pipeline.archive.plainwalk import Grammar, HeaderT, PlainWalk, StoredRec
 from cc_pipeline.archive.windows import ByteSource, Window, open_window
 from cc_pipeline.errors import DataFault
 
-_MAGIC: Final = re.compile(re.escape(GZIP_MAGIC))
 _BLANK: Final = b"\r\n"
 _PROBE: Final = 1 << 16
 #: Bytes that may be inflated or examined in vain in one file before the rest of it is given up.
@@ -32,7 +30,7 @@ class _Search:
         """The offset of the next promising member at or behind ``offset``, -1 if there is none."""
         at = offset
         while self.vain < _VAIN_WORK:
-            at = self._window.search(_MAGIC, at, len(GZIP_MAGIC), lambda _: True)
+            at = self._window.search(_magic_places, at, len(GZIP_MAGIC))
             if at < 0 or self._promising(at):
                 return at
             at += 1
@@ -41,6 +39,13 @@ class _Search:
     @property
     def given_up(self) -> bool:
         return self.vain >= _VAIN_WORK
+
+
+def _magic_places(data: bytes) -> Iterator[int]:
+    place = data.find(GZIP_MAGIC)
+    while place >= 0:
+        yield place
+        place = data.find(GZIP_MAGIC, place + 1)
 
 
 def iter_members(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[InflatedMember | DataFault]:
@@ -88,14 +93,23 @@ def iter_stored(
     """
     with open_window(stream) as window:
         head = window.slice(window.begin, _PROBE)
-        if head[:2] == GZIP_MAGIC[:2]:
-            yield from _compressed(window, source, grammar, limit)
-        elif head.strip(_BLANK):
-            yield from PlainWalk(window, grammar, source, limit).run()
-        else:
+        if not head.strip(_BLANK):
             yield DataFault(
                 source, window.begin, "no record: nothing but line breaks" if head else "no record: no bytes"
             )
+        elif _begins_compressed(head, grammar):
+            yield from _compressed(window, source, grammar, limit)
+        else:
+            yield from PlainWalk(window, grammar, source, limit).run()
+
+
+def _begins_compressed(head: bytes, grammar: Grammar[HeaderT]) -> bool:
+    """Whether a file is compressed, told by what comes first where it begins with neither a member nor a record."""
+    if head[:2] == GZIP_MAGIC[:2] or grammar.begins(head.lstrip(_BLANK)):
+        return head[:2] == GZIP_MAGIC[:2]
+    plain = next(grammar.starts(b"\n" + head), len(head) + 1)
+    window = Window(io.BytesIO(head))
+    return any(grammar.begins(salvage(window, place, _PROBE)) for place in _magic_places(head[:plain]))
 
 
 def _compressed(

@@ -16,6 +16,7 @@ from cc_pipeline.archive.warcrecord import build_record
 from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
+_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
 _END = b"\r\n\r\n"
 _BLANK = b"\r\n"
 
@@ -75,8 +76,10 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
 class WarcGrammar:
     """WARC for ``walk.iter_stored``."""
 
-    start = re.compile(rb"\nWARC/\d[^\n]{0,40}(?:\n|\Z)")
     max_header = MAX_HEADER
+
+    def starts(self, data: bytes) -> Iterator[int]:
+        return (match.start() for match in _VERSION_LINE.finditer(data))
 
     def begins(self, data: bytes) -> bool:
         return begins_record(data)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -68,19 +67,19 @@ class Window:
             del self._buffer[:count]
             self._base += count
 
-    def search(self, pattern: re.Pattern[bytes], offset: int, longest: int, accept: Callable[[bytes], bool]) -> int:
-        """Where ``pattern`` first matches acceptable bytes at or behind ``offset``, -1 if nowhere.
+    def search(self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int) -> int:
+        """The first place at or behind ``offset`` that ``find`` finds, -1 if there is none.
 
-        A match is at most ``longest`` bytes. What was passed over is released, but for the last ``longest`` bytes.
+        ``find`` gets pieces of the source and gives positions in them, ascending; it may need up to ``longest``
+        bytes behind a position to know it. What was passed over is released, but for the last ``longest`` bytes.
         """
         while True:
             piece = self.slice(offset, _CHUNK + longest)
             last = self.at_end(offset + len(piece))
-            for match in pattern.finditer(piece):
-                if match.start() >= _CHUNK and not last:
+            for place in find(piece):
+                if place >= _CHUNK and not last:
                     break
-                if accept(match[0]):
-                    return offset + match.start()
+                return offset + place
             if last:
                 return -1
             offset += _CHUNK

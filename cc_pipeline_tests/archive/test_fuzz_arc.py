@@ -1,0 +1,78 @@
+"""Mutated ARC: records or faults, never anything else, and whole neighbours stay whole."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from contextlib import suppress
+from itertools import accumulate
+
+from hypothesis import strategies as st
+
+from cc_pipeline.archive import arc, writing
+from cc_pipeline.archive.flags import FLAGS
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.archive import builders
+from cc_pipeline_tests.archive.builders import records_of
+from cc_pipeline_tests.archive.fuzzing import edits, fuzz, scratches
+
+LIMIT = 1 << 16
+RANDOM = random.Random(12)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type:text/html\r\nContent-Encoding:gzip\r\n\r\n"
+RECORDS = [
+    builders.filedesc(),
+    *(builders.arc(HEAD + RANDOM.randbytes(size), url=f"http://example.com/{size}") for size in (0, 10, 3000, 200)),
+    builders.arc(HEAD + b"<p>text</p>\r\n" * 50, url="http://example.com/a b"),
+    builders.arc(b"20120208\nexample.com. 1 IN A 192.0.2.1", url="dns:example.com", mime="text/dns"),
+]
+YEAR_2012 = [builders.arc(HEAD + RANDOM.randbytes(size) + b"\n", end=b"") for size in (0, 100, 2000)]
+BASES = [b"".join(RECORDS), builders.members(RECORDS), gzip.compress(b"".join(RECORDS)), builders.members(YEAR_2012)]
+
+
+def check(found: ArchivedRecord | DataFault) -> None:
+    assert isinstance(found, ArchivedRecord | DataFault)
+    if isinstance(found, ArchivedRecord):
+        assert len(found.payload) <= LIMIT
+        assert set(found.flags) <= set(FLAGS)
+        if found.fetch_time is not None:
+            writing.arc_as_warc(found, "s", 0)
+
+
+@fuzz(60, data=edits(BASES))
+def test_mutated_files(data: bytes) -> None:
+    found = list(arc.iter_records(data, "s", LIMIT))
+    assert found
+    for one in found:
+        check(one)
+
+
+@fuzz(60, data=edits([*RECORDS, *YEAR_2012]))
+def test_mutated_records(data: bytes) -> None:
+    for member in (data, gzip.compress(data, 1)):
+        with suppress(DataFault):
+            check(arc.read_record(member, "s", 0, LIMIT))
+
+
+@fuzz(60, data=st.binary(max_size=400))
+def test_noise(data: bytes) -> None:
+    for content in (data, gzip.compress(data), b"http://a/ 1.2.3.4 20120101000000 text/html " + data):
+        for one in arc.iter_records(content, "s", LIMIT):
+            check(one)
+
+
+@fuzz(60, scratch=scratches(len(BASES[1])))
+def test_members_beside_one_damaged_stretch_are_found(scratch: tuple[int, int, bytes]) -> None:
+    begin, end, new = scratch
+    parts = [builders.member(record) for record in RECORDS]
+    whole = b"".join(parts)
+    ends = list(accumulate(map(len, parts)))
+    safe = [
+        arc.read_record(part, "s", 0).payload_digest
+        for part, stop in zip(parts, ends, strict=True)
+        if stop <= begin or stop - len(part) >= end
+    ]
+    found = [one.payload_digest for one in records_of(arc.iter_records(whole[:begin] + new + whole[end:], "s", LIMIT))]
+    for digest in safe:
+        assert digest in found
+        found.remove(digest)

@@ -1,0 +1,96 @@
+"""Mutated WARC: records or faults, never anything else, and whole neighbours stay whole."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from contextlib import suppress
+from itertools import accumulate
+
+from hypothesis import strategies as st
+
+from cc_pipeline.archive import warc
+from cc_pipeline.archive.decoding import decoded_payload
+from cc_pipeline.archive.flags import FLAGS
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.wat import iter_wat
+from cc_pipeline.archive.wet import iter_wet
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.archive import builders
+from cc_pipeline_tests.archive.builders import records_of
+from cc_pipeline_tests.archive.fuzzing import edits, fuzz, scratches
+
+LIMIT = 1 << 16
+RANDOM = random.Random(11)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n"
+RECORDS = [
+    builders.warc(b"software: x\r\n", [("WARC-Type", "warcinfo"), ("WARC-Date", "2024-05-31T01:16:45Z")]),
+    *(builders.response(RANDOM.randbytes(size), url=f"http://example.com/{size}") for size in (0, 10, 3000, 200)),
+    builders.response(b"5\r\nhello\r\n0\r\n\r\n", url="http://example.com/c", head=CHUNKED, digest="sha1:" + "A" * 32),
+    builders.response(b"text " * 300, url="http://example.com/t", extra=[("X-Folded", "a\r\n b")]),
+]
+BASES = [
+    b"".join(RECORDS),
+    builders.members(RECORDS),
+    gzip.compress(b"".join(RECORDS)),
+    b"".join(RECORDS).replace(b"\r\n", b"\n"),
+]
+
+
+def check(found: ArchivedRecord | DataFault) -> None:
+    assert isinstance(found, ArchivedRecord | DataFault)
+    if isinstance(found, ArchivedRecord):
+        assert len(found.payload) <= LIMIT
+        assert set(found.flags) <= set(FLAGS)
+        assert builders.sha1(found.payload) == found.payload_digest
+        decoded_payload(found, LIMIT)
+
+
+@fuzz(60, data=edits(BASES))
+def test_mutated_files(data: bytes) -> None:
+    found = list(warc.iter_records(data, "s", LIMIT))
+    assert found
+    for one in found:
+        check(one)
+    for one in (*iter_wat(data, "s", LIMIT), *iter_wet(data, "s", LIMIT)):
+        assert one is not None
+
+
+@fuzz(60, data=edits(RECORDS))
+def test_mutated_records(data: bytes) -> None:
+    for member in (data, gzip.compress(data, 1)):
+        with suppress(DataFault):
+            check(warc.read_record(member, "s", 0, LIMIT))
+
+
+@fuzz(60, data=st.binary(max_size=400))
+def test_noise(data: bytes) -> None:
+    for content in (data, gzip.compress(data), b"WARC/1.0\r\n" + data):
+        for one in warc.iter_records(content, "s", LIMIT):
+            check(one)
+
+
+@fuzz(60, scratch=scratches(len(BASES[1])))
+def test_members_beside_one_damaged_stretch_are_found(scratch: tuple[int, int, bytes]) -> None:
+    members = [builders.member(record) for record in RECORDS]
+    survive(members, scratch)
+
+
+@fuzz(60, scratch=scratches(len(BASES[0])))
+def test_uncompressed_records_beside_one_damaged_stretch_are_found(scratch: tuple[int, int, bytes]) -> None:
+    survive(RECORDS, scratch)
+
+
+def survive(parts: list[bytes], scratch: tuple[int, int, bytes]) -> None:
+    begin, end, new = scratch
+    whole = b"".join(parts)
+    ends = list(accumulate(map(len, parts)))
+    safe = [
+        warc.read_record(part, "s", 0).payload_digest
+        for part, stop in zip(parts, ends, strict=True)
+        if stop <= begin or stop - len(part) >= end
+    ]
+    found = [one.payload_digest for one in records_of(warc.iter_records(whole[:begin] + new + whole[end:], "s", LIMIT))]
+    for digest in safe:
+        assert digest in found
+        found.remove(digest)
