@@ -82,7 +82,8 @@ class BTree:
         Raises ``DataFault`` where a block cannot be what the format says, or does not go on where the last ended.
         """
         layout = self.layout
-        number = self._first_block(keys.start)
+        number, following = self._first_block(keys.start)
+        alone = following is not None and keys.end is not None and keys.end <= following
         ahead = 1
         last = b""
         while number < layout.blocks:
@@ -96,6 +97,8 @@ class BTree:
                 if keys.end is not None and key >= keys.end:
                     return
                 yield Item(key, block.values[place], number)
+            if alone:
+                return
             last = block.keys[-1] if block.keys else last
             number += 1
             ahead = min(2 * ahead, MOST_AHEAD) if last >= keys.start else 1
@@ -128,24 +131,38 @@ class BTree:
             number = block.children[place]
         return _Arrival(number, low, high)
 
-    def _first_block(self, key: bytes) -> int:
-        """The last block that can hold nothing but smaller keys before it."""
+    def _first_block(self, key: bytes) -> tuple[int, bytes | None]:
+        """The last block that can hold nothing but smaller keys before it, and what bounds all keys behind it.
+
+        The bound is the next separator, where the index is trusted and the block is the one it was written for.
+        """
         arrival = self._descend(key)
         number = arrival.block
         first = self._first_key(number)
+        if self.trusted and self._fits(arrival, first):
+            # a run of equal keys has equal separators: then it could be any block of the run
+            return number, arrival.high if first != arrival.low else None
         if first < key:
             if arrival.low is None or first >= arrival.low:
-                return number
+                return number, None
             found = self._gallop(key, number, ahead=True)
-        elif number == self.layout.index_blocks or (self.trusted and _fits(arrival, first)):
-            return number
+        elif number == self.layout.index_blocks:
+            return number, None
         else:
             found = self._gallop(key, number, ahead=False)
         keys = self.source.data_block(found).keys
         right = found if keys and keys[-1] >= key else found + 1
         if right != number:
             self.drifts.append(Drift(key, number, right))
-        return found
+        return found, None
+
+    def _fits(self, arrival: _Arrival, first: bytes) -> bool:
+        """Whether a block that starts with ``first`` is the one its separators were written for."""
+        if arrival.high is not None and first >= arrival.high:
+            return False
+        if arrival.low is None:
+            return arrival.block == self.layout.index_blocks
+        return first.startswith(arrival.low)
 
     def _gallop(self, key: bytes, start: int, *, ahead: bool) -> int:
         """The last data block whose first key is below ``key`` (else the first one), searched from ``start``."""
@@ -173,9 +190,3 @@ class BTree:
     def _first_key(self, number: int) -> bytes:
         keys = self.source.data_block(number).keys
         return keys[0] if keys else b""
-
-
-def _fits(arrival: _Arrival, first: bytes) -> bool:
-    """Whether a block that starts with ``first`` is the one its separators were written for."""
-    low, high = arrival.low, arrival.high
-    return low is not None and first.startswith(low) and (high is None or first < high)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.btree_keys import url_of_btree_key
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.keyrange import KeyRange
+from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.targets import Target, merge_ranges
 from cc_pipeline.errors import UserInputError
@@ -80,7 +80,7 @@ class BTreeLocator:
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
                 for first in range(0, len(targets), _TOGETHER):
                     some = targets[first : first + _TOGETHER]
-                    scans = [[pool.submit(self._scan, keys) for keys in target.btree_ranges()] for target in some]
+                    scans = [[pool.submit(self._scan, keys) for keys in _ranges_of(target)] for target in some]
                     for target, found in zip(some, scans, strict=True):
                         items = (item for scan in found for item in scan.result())
                         captures[target.slug] = self._table(target, items, subsets)
@@ -101,7 +101,7 @@ class BTreeLocator:
         return (f"the B-tree does not cover {', '.join(missing)}",) if missing else ()
 
     def _ranges(self, targets: Iterable[Target]) -> tuple[KeyRange, ...]:
-        return merge_ranges(keys for target in targets for keys in target.btree_ranges())
+        return merge_ranges(keys for target in targets for keys in _ranges_of(target))
 
     def _scan(self, keys: KeyRange) -> list[Item]:
         return list(self.tree.scan(keys))
@@ -144,6 +144,12 @@ class BTreeLocator:
                 "index_file": self.tree.source.key,
                 "index_position": item.block,
             }
+
+
+def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
+    """Where the keys of a target are. A URL with an empty query is the page without one, whose key has no ``?``."""
+    prefixes = target.btree_prefixes()
+    return merge_ranges(prefix_range(prefix.removesuffix(b"?")) for prefix in prefixes)
 
 
 def subset_of(file: str) -> str:
