@@ -14,6 +14,7 @@ from cc_pipeline.index.catalog_tables import COVERAGE_SCHEMA, KEY_COLUMN
 from cc_pipeline.index.footer_store import CrawlFooters, FooterEntry, FooterStore
 from cc_pipeline.index.footer_tables import FooterTableBuilder, FooterTables, join_tables
 from cc_pipeline.index.footers import DEFAULT_LOOKUP_COLUMNS, DEFAULT_STAT_COLUMNS, decode_footer, place
+from cc_pipeline.index.statistics_repair import RepairLog, apply_bounds
 
 _FILES_A_BATCH = 500
 
@@ -39,14 +40,17 @@ def crawl_tables(
 ) -> CrawlTables:
     """Decodes the stored footers of ``index_files`` (the crawl's path list).
 
-    ``reason`` says why there is no columnar index when the list is empty. A stored footer that cannot be
+    Key bounds that a repair has read are put in. ``reason`` says why there is no columnar index when the list is
+    empty. A stored footer that cannot be
     decoded gives a ``failed`` row.
     """
     footers = store.read(crawl)
     paths = list(dict.fromkeys(index_files))
     tables = join_tables(_batches(crawl, paths, footers, columns, lookup_columns), columns)
-    covered = coverage_table(crawl, paths, tables.index_files, tables.row_groups, reason)
-    return CrawlTables(tables.index_files, tables.row_groups, tables.column_chunks, covered)
+    etags = {path: entry.etag for path, entry in footers.entries.items()}
+    row_groups = apply_bounds(tables.row_groups, etags, RepairLog(footers.folder).read())
+    covered = coverage_table(crawl, paths, tables.index_files, row_groups, reason)
+    return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
 
 
 def coverage_table(

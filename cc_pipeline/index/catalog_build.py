@@ -7,7 +7,7 @@ which that crawl was replaced.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,9 @@ BLOCK_ROWS: Final = 2048
 _STORAGE_ROWS: Final = 8192
 FORMAT: Final = 1
 
+_MANIFEST: Final = pa.schema([("crawl", pa.string()), ("subset", pa.string()), ("path", pa.string())])
+_REASONS: Final = pa.schema([("crawl", pa.string()), ("reason", pa.string())])
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogReport:
@@ -52,13 +55,16 @@ def build_catalog(
     index_files: TableSource,
     row_groups: TableSource,
     column_chunks: TableSource,
-    coverage: TableSource,
+    coverage: TableSource | None = None,
+    manifest: TableSource | None = None,
+    reasons: Mapping[str, str] | None = None,
     threads: int | None = None,
 ) -> CatalogReport:
     """Builds the catalog at ``path`` and gives what is in it; the old file stays until the new one is whole.
 
-    The sources have the schemas of ``catalog_tables``. Raises ``EnvironmentFault`` when the disk does not
-    take it.
+    The sources have the schemas of ``catalog_tables``. Instead of ``coverage`` the path lists may be given as
+    ``manifest`` (columns ``crawl``, ``subset``, ``path``), with ``reasons`` for crawls that have none. Raises
+    ``EnvironmentFault`` when the disk does not take it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.building")
@@ -68,7 +74,10 @@ def build_catalog(
             _load(con, "index_files", index_files, INDEX_FILES_SCHEMA, order="crawl, path")
             _load_row_groups(con, row_groups)
             _load(con, "column_chunks", column_chunks, COLUMN_CHUNKS_SCHEMA)
-            _load(con, "coverage", coverage, COVERAGE_SCHEMA, order="crawl, subset")
+            if coverage is not None:
+                _load(con, "coverage", coverage, COVERAGE_SCHEMA, order="crawl, subset")
+            else:
+                _count_coverage(con, manifest if manifest is not None else (), reasons or {})
             unknown = _describe(con)
             counts = {name: _count(con, name) for name in ("index_files", "row_groups", "column_chunks", "coverage")}
         with beside.open("rb") as handle:
@@ -119,6 +128,35 @@ def _load_row_groups(con: duckdb.DuckDBPyConnection, source: TableSource) -> Non
         f"""CREATE TABLE row_groups AS SELECT * FROM {_scan(con, source, ROW_GROUPS_SCHEMA)}
         ORDER BY {unknown}, CASE WHEN {unknown} THEN NULL ELSE {KEY_COLUMN}_min END,
         CASE WHEN {unknown} THEN crawl END, CASE WHEN {unknown} THEN subset END"""
+    )
+
+
+def _count_coverage(con: duckdb.DuckDBPyConnection, manifest: TableSource, reasons: Mapping[str, str]) -> None:
+    """Fills ``coverage`` from the files expected and what became of them."""
+    con.register("no_index", pa.table({"crawl": list(reasons), "reason": list(reasons.values())}, schema=_REASONS))
+    con.execute(
+        f"""CREATE TABLE coverage AS
+        WITH expected AS (
+            SELECT crawl, subset, count(DISTINCT path)::BIGINT AS files
+            FROM {_scan(con, manifest, _MANIFEST)} GROUP BY ALL),
+        files AS (
+            SELECT crawl, subset, count(*) FILTER (outcome = 'decoded') AS harvested,
+                count(*) FILTER (outcome <> 'decoded') AS failed
+            FROM index_files GROUP BY ALL),
+        groups AS (
+            SELECT crawl, subset, count(*) AS row_groups, sum(rows)::BIGINT AS rows,
+                count(*) FILTER ({KEY_COLUMN}_min IS NULL OR {KEY_COLUMN}_max IS NULL) AS unknown
+            FROM row_groups GROUP BY ALL)
+        SELECT e.crawl, e.subset, e.files AS expected, coalesce(f.harvested, 0)::BIGINT AS harvested,
+            coalesce(f.failed, 0)::BIGINT AS failed,
+            greatest(0, e.files - coalesce(f.harvested + f.failed, 0))::BIGINT AS missing,
+            coalesce(g.row_groups, 0)::BIGINT AS row_groups, coalesce(g.rows, 0)::BIGINT AS rows,
+            coalesce(g.unknown, 0)::BIGINT AS without_statistics, NULL::VARCHAR AS reason
+        FROM expected e LEFT JOIN files f USING (crawl, subset) LEFT JOIN groups g USING (crawl, subset)
+        UNION ALL
+        SELECT crawl, 'warc', 0, 0, 0, 0, 0, 0, 0, reason FROM no_index
+        WHERE crawl NOT IN (SELECT crawl FROM expected)
+        ORDER BY 1, 2"""
     )
 
 

@@ -268,6 +268,11 @@ def codec_name(number: int) -> str:
     return _CODECS[number] if 0 <= number < len(_CODECS) else "UNKNOWN"
 
 
+def codec_number(name: str) -> int:
+    """The number of a codec in the format, -1 for ``UNKNOWN``."""
+    return _CODECS.index(name) if name in _CODECS else -1
+
+
 def encoding_names(bits: int) -> tuple[str, ...]:
     """Names of the encodings in a set of bits."""
     return tuple(name for number, name in _ENCODINGS.items() if bits >= 0 and bits >> number & 1)
