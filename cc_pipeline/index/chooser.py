@@ -15,7 +15,7 @@ VIAS = ("auto", "parquet", "btree", "zipnum")
 REQUEST_BYTES = 256 << 10
 
 #: A price below this is not worth comparing: to ask another index for its price costs about as much.
-CHEAP = 32 << 20
+CHEAP = 64 << 20
 
 #: Indexes in the order of what they tell of a capture; a B-tree has nothing but the place.
 _ORDER = ("parquet", "zipnum", "btree")

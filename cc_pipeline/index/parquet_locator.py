@@ -13,7 +13,7 @@ from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.commoncrawl.target_ranges import merge_ranges
 from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.index.locator import LookupPrice, LookupResult
-from cc_pipeline.index.parquet_fetch import GAP, Cost, ManyReader
+from cc_pipeline.index.parquet_fetch import GAP, Cost, ManyReader, Piece, coalesce
 from cc_pipeline.index.parquet_finder import RowGroupFinder
 from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
@@ -59,9 +59,8 @@ class ParquetLocator:
         for place in places:
             names = wanted_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
-            indexes = [_index_bytes(column) for column in columns]
-            requests += len(columns) + sum(length > 0 for length in indexes) + 1
-            size += sum(column.size for column in columns) + sum(indexes) + GAP * len(columns)
+            requests += _requests(place, columns)
+            size += sum(column.size + _index_bytes(column) + GAP for column in columns)
             likely += sum(_likely_bytes(column, place.rows) for column in columns)
         files = len({place.file.path for place in places})
         return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
@@ -109,6 +108,15 @@ class ParquetLocator:
             held += size
         if batch:
             yield batch
+
+
+def _requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+    """Of a large chunk with a page index the dictionary and the pages; neighbours among the others go together."""
+    path = place.file.path
+    large = [column for column in columns if column.offset_index is not None and column.size > GAP]
+    others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
+    indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
+    return 2 * len(large) + len(coalesce(others)) + 1 + 2 * len(coalesce(indexes))
 
 
 def _index_bytes(column: ColumnPlace) -> int:

@@ -1,0 +1,197 @@
+"""Which index is asked, what an answer says about itself, and what a catalog does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.filters import Filters
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.targets import Target, parse_target
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.locate import IndexSources, agree, locate, price
+from cc_pipeline.index.btree_locator import CRAWL_2012
+from cc_pipeline.index.chooser import choose
+from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult
+from cc_pipeline.index.parquet_catalog import CatalogFinder
+from cc_pipeline.index.parquet_locator import ParquetLocator
+from cc_pipeline.minicrawl.generate import VALID_SEGMENTS_KEY, generate
+from cc_pipeline.minicrawl.spec import TEST
+from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, World, harvest_world, places
+
+NEW, OLD = "CC-MAIN-2024-22", "CC-MAIN-2018-05"
+
+
+class Priced:
+    """A locator of a fixed price that finds nothing."""
+
+    def __init__(self, name: str, requests: int, size: int, likely: int | None = None) -> None:
+        self.name = name
+        self._price = LookupPrice(1, 1, requests, size, likely_bytes=likely)
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        return self._price
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        return LookupResult({target.slug: CAPTURE_SCHEMA.empty_table() for target in targets}, 0, 0, 0.0)
+
+
+def _available(*locators: Priced) -> dict[str, Callable[[], Locator]]:
+    return {locator.name: (lambda found=locator: found) for locator in locators}  # type: ignore[misc]  # default binds
+
+
+PARQUET, DEAR = Priced("parquet", 35, 2 << 30, 8 << 20), Priced("parquet", 40, 2 << 30)
+ZIPNUM, BTREE = Priced("zipnum", 15, 1 << 20), Priced("btree", 3, 1 << 18)
+
+
+@pytest.mark.parametrize(
+    ("locators", "via", "chosen"),
+    [
+        ((PARQUET, ZIPNUM, BTREE), "auto", "parquet"),
+        ((DEAR, ZIPNUM, BTREE), "auto", "zipnum"),
+        ((DEAR, Priced("zipnum", 15, 8 << 30)), "auto", "parquet"),
+        ((DEAR, BTREE), "auto", "parquet"),
+        ((ZIPNUM, BTREE), "auto", "zipnum"),
+        ((BTREE,), "auto", "btree"),
+        ((PARQUET, ZIPNUM, BTREE), "btree", "btree"),
+        ((PARQUET, ZIPNUM, BTREE), "zipnum", "zipnum"),
+    ],
+)
+def test_the_index_that_says_most_unless_it_is_dear(locators: tuple[Priced, ...], via: str, chosen: str) -> None:
+    locator, why = choose(_available(*locators), NEW, ["warc"], [parse_target("example.com")], via)
+    assert locator.name == chosen
+    assert chosen in why
+
+
+@pytest.mark.parametrize(
+    ("locators", "via", "reason"),
+    [
+        ((PARQUET,), "btree", "has no btree index here; it has: parquet"),
+        ((PARQUET,), "magic", "choose one of auto, parquet"),
+        ((), "auto", "no index of"),
+        ((), "parquet", "it has: none"),
+    ],
+)
+def test_an_index_that_is_not_there_is_said(locators: tuple[Priced, ...], via: str, reason: str) -> None:
+    with pytest.raises(UserInputError, match=reason):
+        choose(_available(*locators), NEW, ["warc"], [parse_target("example.com")], via)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    home = tmp_path_factory.mktemp("choice")
+    truth = generate(home / "bucket", TEST)
+    return harvest_world(home / "bucket", home, truth, (NEW,))
+
+
+@pytest.fixture(scope="module")
+def sources(world: World) -> Iterator[IndexSources]:
+    with Transport(str(world.root)) as transport:
+        yield IndexSources(transport, world.catalog_path, world.home / "url", None, world.home / "footers")
+
+
+def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: IndexSources) -> None:
+    targets = [parse_target(domain) for domain in world.truth.domains(NEW)]
+    answers = [locate(NEW, ALL_SUBSETS, targets, sources, via=via) for via in ("auto", "parquet", "zipnum")]
+    assert [answer.notes[0].split(":")[0] for answer in answers] == ["index"] * 3
+    assert [answer.notes[0].split()[1].strip(",") for answer in answers] == ["parquet", "parquet", "zipnum"]
+    assert all(agree(answers[0], answer).agrees for answer in answers)
+    fewer = locate(NEW, ALL_SUBSETS, targets[1:], sources)
+    difference = agree(answers[0], fewer)
+    assert not difference.agrees
+    assert difference.both == difference.right < difference.left
+    assert difference.only_left and not difference.only_right
+    for via in ("auto", "parquet", "zipnum"):
+        said = price(NEW, ALL_SUBSETS, targets, sources, via=via)
+        assert said.notes[0].startswith("index: ")
+        assert said.bytes > 0
+    with pytest.raises(UserInputError, match="has no btree index"):
+        locate(NEW, ALL_SUBSETS, targets, sources, via="btree")
+
+
+def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sources: IndexSources) -> None:
+    target = parse_target(world.truth.domains(OLD)[0])
+    answer = locate(OLD, ALL_SUBSETS, [target], sources)
+    assert answer.notes[0] == "index: zipnum, the only one"
+    assert len(places(answer)) == len(world.truth.of(OLD, domain=target.value))
+
+
+def test_segments_that_were_never_completed_are_left_out(world: World, sources: IndexSources) -> None:
+    target = parse_target(world.truth.domains(CRAWL_2012)[0])
+    whole = locate(CRAWL_2012, ["warc"], [target], sources)
+    assert whole.captures[target.slug].num_rows == len(world.truth.of(CRAWL_2012, domain=target.value))
+    listed = world.root / VALID_SEGMENTS_KEY
+    before = listed.read_bytes()
+    try:
+        listed.write_bytes(b"1\n")
+        none = locate(CRAWL_2012, ["warc"], [target], sources)
+        assert none.captures[target.slug].num_rows == 0
+        assert f"{whole.captures[target.slug].num_rows} captures of segments outside" in none.notes[-1]
+        listed.unlink()
+        assert "captures of all segments are taken" in locate(CRAWL_2012, ["warc"], [target], sources).notes[-1]
+    finally:
+        listed.write_bytes(before)
+
+
+def test_filters_that_an_index_cannot_answer_are_named(world: World, sources: IndexSources) -> None:
+    filters = Filters.parse(status="200", from_time="2012")
+    for crawl, unanswered in ((NEW, None), (CRAWL_2012, "filters to apply after the fetch: status, time")):
+        target = parse_target(world.truth.domains(crawl)[0])
+        answer = locate(crawl, ALL_SUBSETS, [target], sources, filters=filters)
+        assert (unanswered in answer.notes) == (unanswered is not None)
+        captures = world.truth.of(crawl, domain=target.value)
+        kept = [c for c in captures if crawl == CRAWL_2012 or c.fetch_status == 200]
+        assert answer.captures[target.slug].num_rows == len(kept)
+
+
+def test_what_the_catalog_has_not_is_said_or_refused(world: World, tmp_path: Path) -> None:
+    target = parse_target(world.truth.domains(NEW)[0])
+    with Transport(str(world.root)) as transport, world.catalog() as catalog:
+        finder = CatalogFinder(catalog, transport)
+        with pytest.raises(EnvironmentFault, match="no row groups of CC-MAIN-2018-05"):
+            finder.find(OLD, ["warc"], target.ranges, None)
+        assert finder.gaps(NEW, ALL_SUBSETS) == ()
+        locator = ParquetLocator(transport, finder)
+        before = locator.locate(NEW, ALL_SUBSETS, [target])
+        assert finder.cost.requests > 0, "columns the catalog does not keep come from footers"
+    with Transport(str(world.root)) as transport, world.catalog() as catalog:
+        stored = CatalogFinder(catalog, transport, FooterStore(world.home / "footers"))
+        again = ParquetLocator(transport, stored).locate(NEW, ALL_SUBSETS, [target])
+        assert stored.cost.requests == 0
+        assert again.captures[target.slug].equals(before.captures[target.slug])
+        few = ParquetLocator(transport, CatalogFinder(catalog, transport), columns=["url", "warc_filename"])
+        narrow = few.locate(NEW, ALL_SUBSETS, [target]).captures[target.slug]
+        assert narrow["url"].null_count == 0
+        assert narrow["content_charset"].null_count == narrow.num_rows
+        assert narrow["domain"].equals(before.captures[target.slug]["domain"])
+
+
+def test_index_files_that_could_not_be_harvested_are_a_note(world: World, tmp_path: Path) -> None:
+    broken = next((world.root / "cc-index/table/cc-main/warc" / f"crawl={NEW}" / "subset=robotstxt").iterdir())
+    content = broken.read_bytes()
+    try:
+        broken.write_bytes(content[:-4] + b"XXXX")
+        again = harvest_world(world.root, tmp_path, world.truth, (NEW,))
+        target = parse_target(world.truth.domains(NEW)[0])
+        with Transport(str(world.root)) as transport, again.catalog() as catalog:
+            locator = ParquetLocator(transport, CatalogFinder(catalog, transport))
+            notes = locator.locate(NEW, ["warc"], [target]).notes
+            assert notes == ()
+            with pytest.raises(EnvironmentFault, match="no row groups of CC-MAIN-2024-22 robotstxt"):
+                locator.locate(NEW, ALL_SUBSETS, [target])
+    finally:
+        broken.write_bytes(content)
+
+
+def test_times_are_aware_utc_whatever_the_index(world: World, sources: IndexSources) -> None:
+    capture = world.truth.of(NEW)[0]
+    for via in ("parquet", "zipnum"):
+        table = locate(NEW, ALL_SUBSETS, [parse_target(f"url:{capture.url}")], sources, via=via)
+        (rows,) = (found.to_pylist() for found in table.captures.values())
+        assert capture.fetch_time in [row["fetch_time"] for row in rows]
+        assert all(row["fetch_time"].astimezone(UTC) > datetime(2024, 1, 1, tzinfo=UTC) for row in rows)
