@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction import progress
 from cc_pipeline.extraction.harvest_guess import FooterGuess
 from cc_pipeline.index.footer_store import FooterStore, FooterWriter
 from cc_pipeline.index.footers import (
@@ -106,12 +107,15 @@ class _Run:
     requests: int = 0
     bytes: int = 0
     synced: float = 0.0
+    wanted: int = 0
 
     def run(self) -> None:
+        self.wanted = len(self.waiting)
         while self.waiting:
             # What is added while the transport has nothing left to do comes in another round.
             for outcome in self.reader.read_many(self._requests(), self.policy.concurrency):
                 self._take(outcome)
+                progress.report("footers", self.fetched + len(self.failed), self.wanted, self.writer.folder.name)
 
     def _requests(self) -> Iterator[ByteRange]:
         while self.waiting:
@@ -227,10 +231,9 @@ def harvest_crawl(
             entry = writer.entries.get(path)
             if entry is None or path in changed or (entry.failed and policy.retry_failed):
                 run.waiting.append(_Job(path))
-        wanted = len(run.waiting)
         run.run()
-        if wanted and run.failed and not run.fetched and _unreachable(run.failed.values()):
-            raise run.sick(f"none of {wanted} files could be fetched: {next(iter(run.failed.values()))}")
+        if run.failed and not run.fetched and _unreachable(run.failed.values()):
+            raise run.sick(f"none of {run.wanted} files could be fetched: {next(iter(run.failed.values()))}")
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     return HarvestReport(
         crawl,

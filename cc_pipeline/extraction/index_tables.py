@@ -40,11 +40,13 @@ def crawl_tables(
 ) -> CrawlTables:
     """Decodes the stored footers of ``index_files`` (the crawl's path list).
 
+    ``columns`` get bounds besides those the catalog always has (``DEFAULT_STAT_COLUMNS``).
     Key bounds that a repair has read are put in. ``reason`` says why there is no columnar index when the list is
     empty. A stored footer that cannot be
     decoded gives a ``failed`` row.
     """
     footers = store.read(crawl)
+    columns = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *columns)))
     paths = list(dict.fromkeys(index_files))
     tables = join_tables(_batches(crawl, paths, footers, columns, lookup_columns), columns)
     etags = {path: entry.etag for path, entry in footers.entries.items()}

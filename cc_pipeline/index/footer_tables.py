@@ -109,9 +109,9 @@ class FooterTableBuilder:
 
     def add_failure(self, entry: FooterEntry) -> None:
         """Adds a file without a usable footer."""
-        self._files.append(
-            _file(self.crawl, entry) | {"outcome": "failed", "reason": entry.reason, "fault_offset": entry.fault_offset}
-        )
+        failed = {"outcome": "failed", "reason": entry.reason, "fault_offset": entry.fault_offset}
+        self._files.append(_file(self.crawl, entry) | failed)
+        self._schemas.append(None)
 
     def tables(self) -> FooterTables:
         """The tables of everything added so far."""

@@ -1,0 +1,183 @@
+"""Bounds that a writer did not leave are read once, right, and never lost again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction.harvest import harvest_crawl
+from cc_pipeline.extraction.index_tables import crawl_tables
+from cc_pipeline.extraction.repair import plan_repair, repair_row_groups
+from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.footers import decode_footer
+from cc_pipeline.index.parquet_assemble import ColumnLayout
+from cc_pipeline.index.statistics_repair import KeyBounds, RepairLog, check_pages, read_bounds
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.index.footer_files import encrypted_bytes, index_table, parquet_bytes
+from cc_pipeline_tests.index.harvest_world import CRAWL, MemoryReader, key_of
+
+
+def unmarked(rows: int = 60, **options: object) -> bytes:
+    """An index file without statistics, its rows not in order."""
+    table = index_table(rows)
+    table = table.take([(number * 7) % rows for number in range(rows)]) if rows % 7 else table
+    return parquet_bytes(table, write_statistics=False, **options)
+
+
+def harvested(tmp_path: Path, objects: dict[str, bytes]) -> tuple[MemoryReader, FooterStore]:
+    reader, store = MemoryReader(objects), FooterStore(tmp_path)
+    harvest_crawl(CRAWL, list(objects), reader, store)
+    reader.asked.clear()
+    return reader, store
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "gzip"},
+        {"compression": "zstd", "use_dictionary": False, "data_page_size": 200},
+        {"compression": "none", "data_page_version": "2.0"},
+        {"compression": "snappy", "use_dictionary": True},
+    ],
+)
+def test_bounds_are_those_of_the_values(tmp_path: Path, options):
+    keys = [key_of(0), key_of(1)]
+    data = unmarked(60, **options)
+    reader, store = harvested(tmp_path, dict.fromkeys(keys, data))
+    before = crawl_tables(CRAWL, keys, store)
+    assert before.coverage["without_statistics"].to_pylist() == [6]
+    plan = plan_repair(CRAWL, keys, store)
+    report = repair_row_groups(CRAWL, keys, reader, store)
+    assert (report.repaired, report.remaining, report.failed) == (6, 0, ())
+    assert (report.requests, report.bytes) == (6, plan.bytes)
+    after = crawl_tables(CRAWL, keys, store)
+    assert after.coverage["without_statistics"].to_pylist() == [0]
+    file = pq.ParquetFile(__import__("io").BytesIO(data))
+    for row in after.row_groups.to_pylist():
+        values = file.read_row_group(row["row_group"], columns=["url_surtkey"])["url_surtkey"].to_pylist()
+        assert (row["url_surtkey_min"], row["url_surtkey_max"]) == (min(values).encode(), max(values).encode())
+        assert row["url_surtkey_source"] == "repaired"
+    reader.asked.clear()
+    assert repair_row_groups(CRAWL, keys, reader, store).requests == 0
+    assert not reader.asked
+
+
+def test_a_file_that_changed_is_not_given_old_bounds(tmp_path: Path):
+    key = key_of(0)
+    reader, store = harvested(tmp_path, {key: unmarked()})
+    repair_row_groups(CRAWL, [key], reader, store)
+    with store.write(CRAWL) as writer:
+        footer = writer.footer(key)
+        writer.put(key, len(reader.objects[key]), '"newer"', footer)
+    tables = crawl_tables(CRAWL, [key], store)
+    assert set(tables.row_groups["url_surtkey_source"].to_pylist()) == {None}
+    assert len(plan_repair(CRAWL, [key], store).row_groups) == 3
+
+
+def test_what_cannot_be_read_stays_and_is_named(tmp_path: Path):
+    keys = [key_of(0), key_of(1), key_of(2)]
+    damaged = bytearray(unmarked(60, compression="gzip"))
+    damaged[30:60] = bytes(30)
+    objects = {
+        keys[0]: bytes(damaged),
+        keys[1]: encrypted_bytes(index_table(), plaintext_footer=True),
+        keys[2]: unmarked(),
+    }
+    reader, store = harvested(tmp_path, objects)
+    report = repair_row_groups(CRAWL, keys, reader, store)
+    assert report.repaired == 2 + 3
+    assert {path for path, _, _ in report.failed} == {keys[0], keys[1]}
+    assert all(reason for _, _, reason in report.failed)
+    again = crawl_tables(CRAWL, keys, store)
+    assert again.coverage["without_statistics"].to_pylist() == [report.remaining]
+
+
+def test_a_sick_place_stops_the_repair_and_what_was_read_is_kept(tmp_path: Path):
+    keys = [key_of(number) for number in range(6)]
+    reader, store = harvested(tmp_path, dict.fromkeys(keys, unmarked()))
+    for key in keys[2:]:
+        reader.faults[key] = range_fault(FaultKind.TIMEOUT, key, 0, 1, "silence", 6)
+    with pytest.raises(EnvironmentFault, match="repair stopped"):
+        repair_row_groups(CRAWL, keys, reader, store)
+    reader.faults.clear()
+    report = repair_row_groups(CRAWL, keys, reader, store)
+    assert report.repaired == 12
+
+
+def test_a_few_at_a_time(tmp_path: Path):
+    key = key_of(0)
+    reader, store = harvested(tmp_path, {key: unmarked()})
+    seen = []
+    report = repair_row_groups(
+        CRAWL, [key], reader, store, most=2, on_progress=lambda done, all_: seen.append((done, all_))
+    )
+    assert (report.repaired, report.remaining, seen) == (2, 1, [(1, 2), (2, 2)])
+
+
+@needs_corpus
+def test_the_old_crawl_of_the_corpus(tmp_path: Path):
+    bucket = CORPUS / "realcrawl" / "bucket"
+    paths = [str(path.relative_to(bucket)) for path in sorted(bucket.rglob("crawl=CC-MAIN-2018-05/**/*.parquet"))]
+    store = FooterStore(tmp_path)
+    with Transport(str(bucket)) as reader:
+        harvest_crawl("CC-MAIN-2018-05", paths, reader, store)
+        report = repair_row_groups("CC-MAIN-2018-05", paths, reader, store)
+    assert (report.repaired, report.remaining) == (7, 0)
+    for row in crawl_tables("CC-MAIN-2018-05", paths, store).row_groups.to_pylist():
+        values = pq.ParquetFile(bucket / row["path"]).read_row_group(row["row_group"], columns=["url_surtkey"])
+        keys = sorted(value.encode() for value in values["url_surtkey"].to_pylist())
+        assert (row["url_surtkey_min"], row["url_surtkey_max"]) == (keys[0], keys[-1])
+
+
+def chunk_of(data: bytes) -> tuple[ColumnLayout, bytes, int, int]:
+    group = decode_footer(data, len(data), "x").row_groups[0]
+    chunk = group.chunks["url_surtkey"]
+    layout = ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 0)
+    return layout, data[chunk.offset : chunk.offset + chunk.size], group.rows, chunk.offset
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8), st.booleans())
+def test_damaged_pages_give_bounds_or_a_fault(at, noise, cut):
+    layout, pages, rows, offset = chunk_of(parquet_bytes(index_table(30), 30, compression="none", use_dictionary=False))
+    at %= len(pages)
+    damaged = pages[:at] + noise + (b"" if cut else pages[at + len(noise) :])
+    try:
+        read_bounds(layout, damaged, rows, source="x", offset=offset)
+    except DataFault as fault:
+        assert fault.source == "x"
+
+
+def test_absurd_sizes_are_refused_before_anything_is_decoded():
+    page = b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\x02\x2c\x15\x02\x15\x00\x15\x06\x15\x06\x00\x00"
+    with pytest.raises(DataFault, match="inflated"):
+        check_pages(page + b"x", source="x", offset=4)
+    with pytest.raises(DataFault, match="page header"):
+        check_pages(b"\xff\xff\xff", source="x", offset=4)
+    assert check_pages(b"", source="x", offset=4) == 0
+
+
+def test_the_log_survives_a_torn_line(tmp_path: Path):
+    log = RepairLog(tmp_path)
+    assert log.read() == {}
+    first = KeyBounds("p", '"e"', 0, b"\xff", b"\xff\x00")
+    log.add(first)
+    log.path.write_bytes(log.path.read_bytes() + b'\n{"path": "p", "row_gr')
+    second = KeyBounds("p", None, 1, b"", b"z")
+    log.add(second)
+    assert log.read() == {("p", 0): first, ("p", 1): second}
+
+
+def test_wrong_type_and_wrong_count_are_faults():
+    layout, pages, rows, offset = chunk_of(parquet_bytes(index_table(30), 30, compression="none"))
+    with pytest.raises(DataFault, match="no strings"):
+        read_bounds(ColumnLayout("k", "INT64", "required", 0), pages, rows, source="x", offset=offset)
+    with pytest.raises(DataFault, match="hold 30 of 31"):
+        read_bounds(layout, pages, 31, source="x", offset=offset)
