@@ -27,7 +27,7 @@ class ExternalSort:
     ``memory`` bounds the strings held at a time, in bytes. Runs are files in a folder of its own below ``scratch``.
     """
 
-    def __init__(self, scratch: Path, memory: int = 48 << 20) -> None:
+    def __init__(self, scratch: Path, memory: int = 32 << 20) -> None:
         self.count = 0
         self._memory = memory
         self._held: list[bytes] = []

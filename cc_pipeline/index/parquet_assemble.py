@@ -49,13 +49,19 @@ def decode_pages(column: ColumnLayout, pages: bytes, rows: int, *, source: str, 
 def decode_batches(
     column: ColumnLayout, pages: bytes, rows: int, batch: int, *, source: str, offset: int | None
 ) -> Iterator[pa.Array]:
-    """The same, ``batch`` values at a time, for columns too large to be held decoded."""
+    """The same, ``batch`` values at a time, for columns too large to be held decoded; ``pages`` is copied at once."""
     if column.repetition not in _REPETITIONS:
         raise DataFault(source, offset, f"column {column.name} is {column.repetition}, no flat column")
     if column.codec not in _CODECS:
         raise DataFault(source, offset, f"column {column.name} has the unknown codec {column.codec}")
     footer = _footer(column, len(pages), rows, source, offset)
     whole = b"".join((_MAGIC, pages, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+    return _decoded(column, whole, rows, batch, source, offset)
+
+
+def _decoded(
+    column: ColumnLayout, whole: bytes, rows: int, batch: int, source: str, offset: int | None
+) -> Iterator[pa.Array]:
     decoded = 0
     try:
         file = pq.ParquetFile(

@@ -53,6 +53,9 @@ def fetch_pieces(
         cost.bytes += len(answer.data)
         run = answer.tag
         assert isinstance(run, list)
+        if len(run) == 1:
+            found[run[0]] = answer.data
+            continue
         view = memoryview(answer.data)
         for piece in run:
             start = piece.offset - answer.offset

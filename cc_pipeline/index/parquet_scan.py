@@ -12,7 +12,7 @@ from cc_pipeline.index.parquet_fetch import Cost, ManyReader, Piece, fetch_piece
 from cc_pipeline.index.parquet_places import RowGroupPlace
 
 #: Rows of a batch; a row of the four columns of a URL index takes about 250 bytes.
-BATCH_ROWS = 32_768
+BATCH_ROWS = 16_384
 
 
 def scan_columns(
@@ -27,14 +27,15 @@ def scan_columns(
     missing = [name for name in names if name not in place.columns]
     if missing:
         raise DataFault(path, None, f"row group {place.number} has no column {missing[0]}")
-    pieces = {name: Piece(path, place.columns[name].offset, place.columns[name].size) for name in names}
-    found = fetch_pieces(reader, pieces.values(), {path: place.file.etag}, cost)
-    columns = [
-        decode_batches(
-            place.columns[name].layout, found.pop(piece), place.rows, batch, source=path, offset=piece.offset
+    columns = []
+    for name in names:
+        column = place.columns[name]
+        piece = Piece(path, column.offset, column.size)
+        # one column after the other: decoding copies the bytes, and only one column has them here twice
+        found = fetch_pieces(reader, [piece], {path: place.file.etag}, cost)
+        columns.append(
+            decode_batches(column.layout, found.pop(piece), place.rows, batch, source=path, offset=piece.offset)
         )
-        for name, piece in pieces.items()
-    ]
     for batches in zip(*columns, strict=True):
         if len({len(values) for values in batches}) != 1:
             raise DataFault(path, None, f"columns of row group {place.number} differ in length")

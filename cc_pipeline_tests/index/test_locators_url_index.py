@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import url_of_btree_key
+from cc_pipeline.commoncrawl.btree_keys import btree_key, url_of_btree_key
 from cc_pipeline.commoncrawl.targets import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction import url_index
 from cc_pipeline.extraction.url_index import UrlIndexReport, build_from_arcs, build_from_columnar
 from cc_pipeline.extraction.url_index_files import ABOUT, FILES, TREE, open_url_index
 from cc_pipeline.extraction.url_index_sort import ExternalSort
 from cc_pipeline.index.btree import BTree
-from cc_pipeline.index.btree_format import unpack_pointer
+from cc_pipeline.index.btree_format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree_names import unpack_names
 from cc_pipeline.index.btree_source import LocalRanges
 from cc_pipeline.index.parquet_finder import Footers
@@ -178,3 +179,13 @@ def test_memory_does_not_grow_with_the_index(tmp_path: Path) -> None:
     )
     assert json.loads(found.stdout) < 40 << 10
     assert (tmp_path / "tree").stat().st_size > 20 << 20
+
+
+@given(st.from_regex(r"https?://[a-zA-Z0-9.:@-]{1,20}(/[ -~\n]{0,20})?", fullmatch=True) | st.text(max_size=20))
+@settings(max_examples=400)
+def test_the_short_way_to_a_key_leads_to_the_same_key(url: str) -> None:
+    try:
+        found = url_index._item(url, b"", 65536)
+    except UnfitItem:
+        return
+    assert found == btree_key(url) + b"\0"
