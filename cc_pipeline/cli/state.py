@@ -41,7 +41,9 @@ def ui(
     os.environ["CC_PIPELINE_HOME"] = str(settings.home)
     console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
     command = str(Path(sys.executable).with_name("dagster"))
-    arguments = ["dev", "-m", "cc_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
+    workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
+    where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
+    arguments = ["dev", *where, "-h", "127.0.0.1", "-p", str(port)]
     os.execv(command, [command, *arguments])
 
 

@@ -1,6 +1,7 @@
 """The Dagster instance that lives in the home.
 
-Belongs here: making the instance's folder and its dagster.yaml. Not here: runs.
+Belongs here: making the instance's folder and its dagster.yaml, and ending what killed processes left in it.
+Not here: launching runs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ import dagster as dg
 
 from cc_pipeline.settings import Settings, claim_home
 
+#: Which process a run of the command line lives in: its id and start, since ids come round again.
+PROCESS_TAG = "cc_pipeline/process"
+
+_UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+
 DAGSTER_YAML = """\
 # Written once by cc-pipeline; yours to change. Add a `storage:` block for Postgres
 # (postgresql+psycopg2://user@host/dagster: the driver in the scheme matters with SQLAlchemy 2.1).
 telemetry: {enabled: false}
+nux: {enabled: false}
 concurrency:
   runs:
     max_concurrent_runs: 2
@@ -60,3 +67,36 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     """The persistent instance of the home."""
     prepare_instance(settings)
     return dg.DagsterInstance.get()
+
+
+def this_process() -> str:
+    """The value of ``PROCESS_TAG`` for this process."""
+    return f"{os.getpid()}-{_started(os.getpid())}"
+
+
+def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
+    """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
+
+    The daemon only watches runs it launched. Without this, a killed ``cc-pipeline run`` would keep its slot for ever
+    and the next one would wait for it.
+    """
+    ended = []
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+        process = run.tags.get(PROCESS_TAG)
+        if process is None:
+            continue
+        number, _, started = process.partition("-")
+        if _started(int(number)) != started:
+            instance.report_run_failed(run, f"its process {number} was killed")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            ended.append(run.run_id)
+    return ended
+
+
+def _started(number: int) -> str:
+    """When a process started (clock ticks after boot), empty when there is none."""
+    try:
+        # the name in parentheses may hold spaces; the start time is the 20th field behind it
+        return Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

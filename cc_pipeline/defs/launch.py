@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from cc_pipeline.commoncrawl.targets import Target
-from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.instance import PROCESS_TAG, end_runs_of_dead_processes, open_instance, this_process
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, contiguous_ranges, partition_key
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.extraction.crawls import find_crawl
@@ -52,6 +52,7 @@ class Launcher:
 
         self._settings = settings
         self._instance = open_instance(settings)
+        end_runs_of_dead_processes(self._instance)
         self._definitions = dg.Definitions.merge(defs(), dg.Definitions())
         self._resources = {"pipeline": Pipeline(source=settings.source, home=str(settings.home))}
 
@@ -121,7 +122,8 @@ class Launcher:
         result = definition.execute_in_process(
             instance=self._instance,
             partition_key=partition_key,
-            tags=tags,
+            # the daemon must not launch again what a person runs in a terminal
+            tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
             run_config=_QUIET,
             resources=self._resources,
             raise_on_error=False,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.filters import Filters
@@ -22,11 +21,22 @@ def index_sources(workspace: Workspace) -> Iterator[IndexSources]:
     """The indexes of a workspace, while the block runs."""
     settings = workspace.settings
     with workspace.transport() as transport:
-        yield IndexSources(transport, settings.catalog_path, settings.home / "url-index")
+        yield IndexSources(
+            transport,
+            catalog=settings.catalog_path,
+            url_indexes=settings.home / "url-index",
+            footers=settings.footers_path,
+            cache=settings.cache_path / "page-indexes",
+        )
 
 
 def look_up(
-    workspace: Workspace, crawl: str, targets: Sequence[Target], *, via: str | None = None, filters: Filters | None = None
+    workspace: Workspace,
+    crawl: str,
+    targets: Sequence[Target],
+    *,
+    via: str | None = None,
+    filters: Filters | None = None,
 ) -> LookupResult:
     """The captures of ``targets`` in ``crawl`` and the settings' subsets, complete or an error."""
     settings = workspace.settings
@@ -51,7 +61,8 @@ def index_version(workspace: Workspace, crawl: str) -> str:
     parts["row_groups"] = workspace.lake.digest("row_groups", row_groups_digest_name(crawl))
     if crawl not in ARC_CRAWLS and parts["row_groups"] is None:
         raise EnvironmentFault(
-            f"the index of {crawl} has not been harvested", "Materialize row_groups for it (the harvest_crawl job) first."
+            f"the index of {crawl} has not been harvested",
+            "Materialize row_groups for it (the harvest_crawl job) first.",
         )
     return input_digest(parts)
 

@@ -52,6 +52,7 @@ def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tup
         ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
         ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
         ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
+        ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
         *(_held_back(stage, pairs) for stage, pairs in held_back.items()),
         *repeats,
         ViewSpec("captures", _captures(), _COMMENTS["captures"]),

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import progress
 from cc_pipeline.extraction.crawls import find_crawl
+from cc_pipeline.extraction.harvest import harvest_crawl
+from cc_pipeline.extraction.index_tables import CrawlTables, crawl_tables
 from cc_pipeline.extraction.look_up import row_groups_digest_name
+from cc_pipeline.extraction.repair import repair_row_groups
 from cc_pipeline.extraction.report import StageReport
 from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.index.catalog_build import build_catalog
-from cc_pipeline.index.footers import decode_footer
+from cc_pipeline.index.footer_store import FooterStore
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.ranges import ByteRange
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through a B-tree"
 
@@ -55,7 +57,14 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["index_manifest"].schema)
         written = workspace.lake.commit("index_manifest", table, [{"crawl": crawl}], {name: digest})
     return StageReport(
-        "manifest", len(rows), written, size, requests, time.monotonic() - started, fresh_slices=int(written > 0), notes=notes
+        "manifest",
+        len(rows),
+        written,
+        size,
+        requests,
+        time.monotonic() - started,
+        fresh_slices=int(written > 0),
+        notes=notes,
     )
 
 
@@ -72,57 +81,134 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
     return [IndexFile.from_path(path) for path in parse_path_list(data, key)], 1, len(data)
 
 
-_STORE = pa.schema([("path", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("tail", pa.binary()), ("fault", pa.string())])
-
-
 def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
-    started = time.monotonic()
-    manifest = workspace.lake.read("index_manifest", {"crawl": crawl})
-    paths = manifest.column("path").to_pylist()
-    rows = []
-    requests = size = 0
+    """Fetches and keeps the footer of every index file of ``crawl`` that is not kept yet.
+
+    A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source is sick; what was kept stays.
+    """
+    paths = _paths(workspace, crawl)
+    if not paths:
+        return StageReport("footers", rows=0, notes=(_why_empty(workspace, crawl),))
     with workspace.transport() as transport:
-        for answer in transport.read_many(ByteRange(path, None, 128 << 10) for path in paths):
-            if isinstance(answer, RangeFault):
-                rows.append({"path": answer.key, "fault": answer.detail})
-            else:
-                rows.append({"path": answer.key, "size": answer.total, "etag": answer.etag, "tail": answer.data})
-            progress.report("footers", len(rows), len(paths))
-        requests, size = transport.stats.requests, transport.stats.bytes
-    folder = workspace.settings.footers_path
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=_STORE), folder / f"{crawl}.parquet")
-    return StageReport("footers", len(rows), len(rows), size, requests, time.monotonic() - started)
+        report = harvest_crawl(crawl, paths, transport, FooterStore(workspace.settings.footers_path))
+        spent = transport.stats
+    notes = tuple(f"{path} failed: {reason}" for path, reason in report.failed[:20])
+    return StageReport(
+        "footers",
+        rows=report.fetched + report.kept,
+        written=report.fetched,
+        bytes=spent.bytes,
+        requests=spent.requests,
+        seconds=report.seconds,
+        notes=notes,
+    )
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
+    """Decodes the kept footers of ``crawls`` into their tables and builds ``catalog.duckdb`` anew; needs no network."""
     reports = {}
-    for crawl in crawls:
-        started = time.monotonic()
-        manifest = {row["path"]: row for row in workspace.lake.read("index_manifest", {"crawl": crawl}).to_pylist()}
-        stored = pq.read_table(workspace.settings.footers_path / f"{crawl}.parquet").to_pylist()
-        files, groups, chunks = [], [], []
-        for row in stored:
-            listed = manifest[row["path"]]
-            base = {"crawl": crawl, "subset": listed["subset"], "path": row["path"], "part": listed["part"]}
-            decoded = decode_footer(row["tail"], row["size"], row["path"])
-            files.append(base | {"outcome": "decoded", "file_size": row["size"], "etag": row["etag"], "footer_bytes": decoded.footer_bytes, "rows": decoded.rows, "row_groups": len(decoded.row_groups), "created_by": decoded.created_by, "schema_digest": decoded.schema.digest, "columns": [str(c) for c in decoded.schema.columns], "harvested_at": datetime.now(UTC)})
-            for g in decoded.row_groups:
-                r = base | {"row_group": g.row_group, "rows": g.rows, "total_bytes": g.total_bytes, "compressed_bytes": g.compressed_bytes, "data_offset": g.data_offset, "data_end": g.data_end}
-                for name, s in g.statistics.items():
-                    r |= {f"{name}_min": s.minimum, f"{name}_max": s.maximum, f"{name}_source": s.source}
-                groups.append(r)
-                for c in g.chunks.values():
-                    chunks.append({"crawl": crawl, "path": row["path"], "row_group": g.row_group, "column": c.column, "ordinal": c.ordinal, "physical_type": c.physical, "codec": c.codec, "encodings": ",".join(c.encodings), "chunk_offset": c.offset, "compressed_bytes": c.size, "uncompressed_bytes": c.uncompressed, "values": c.values, "data_page_offset": c.data_page_offset, "dictionary_page_offset": c.dictionary_page_offset, "offset_index_offset": c.offset_index[0] if c.offset_index else None, "offset_index_length": c.offset_index[1] if c.offset_index else None, "column_index_offset": c.column_index[0] if c.column_index else None, "column_index_length": c.column_index[1] if c.column_index else None})
-        digest = input_digest({"files": sorted((f["path"], f["etag"] or "") for f in files)})
-        lake = workspace.lake
-        name = row_groups_digest_name(crawl)
-        if lake.digest("row_groups", name) != digest:
-            for table, rws in (("index_files", files), ("column_chunks", chunks), ("row_groups", groups)):
-                lake.commit(table, pa.Table.from_pylist(rws, schema=lake.specs[table].schema), [{"crawl": crawl}], {name: digest})
-        reports[crawl] = StageReport("row_groups", len(groups), len(groups), seconds=time.monotonic() - started)
-    lake = workspace.lake
-    cov = [{"crawl": f["crawl"], "subset": f["subset"], "expected": 1, "harvested": 1, "failed": 0, "missing": 0, "row_groups": 0, "rows": 0, "without_statistics": 0} for f in lake.read("index_files").to_pylist()]
-    from cc_pipeline.index.catalog_tables import COVERAGE_SCHEMA
-    build_catalog(workspace.settings.catalog_path, index_files=lake.read("index_files"), row_groups=lake.read("row_groups"), column_chunks=lake.read("column_chunks"), coverage=pa.Table.from_pylist(cov, schema=COVERAGE_SCHEMA))
+    for number, crawl in enumerate(crawls):
+        progress.report("row groups", number, len(crawls), crawl)
+        reports[crawl] = _commit_crawl(workspace, crawl)
+    progress.report("row groups", len(crawls), len(crawls))
+    if any(report.written for report in reports.values()) or not workspace.settings.catalog_path.exists():
+        rebuild_catalog(workspace)
     return reports
+
+
+def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
+    """Reads the key column of every row group of ``crawl`` that has no key bounds, and puts the bounds in.
+
+    This reads whole column chunks (about 23 MB each in the real index): ask for it on purpose.
+    """
+    paths = _paths(workspace, crawl)
+    with workspace.transport() as transport:
+        report = repair_row_groups(
+            crawl,
+            paths,
+            transport,
+            FooterStore(workspace.settings.footers_path),
+            on_progress=lambda done, total: progress.report("repair", done, total, crawl),
+        )
+    committed = _commit_crawl(workspace, crawl)
+    if committed.written:
+        rebuild_catalog(workspace)
+    notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    return StageReport(
+        "repair",
+        rows=committed.rows,
+        written=report.repaired,
+        bytes=report.bytes,
+        requests=report.requests,
+        seconds=report.seconds,
+        notes=(*notes, f"{report.remaining:,} row groups remain without bounds"),
+    )
+
+
+def rebuild_catalog(workspace: Workspace) -> None:
+    """Builds ``catalog.duckdb`` from the lake's tables; one builder at a time on a host."""
+    lake = workspace.lake
+    with _host_lock(workspace):
+        build_catalog(
+            workspace.settings.catalog_path,
+            index_files=lake.read("index_files"),
+            row_groups=lake.read("row_groups"),
+            column_chunks=lake.read("column_chunks"),
+            coverage=lake.read("coverage"),
+        )
+
+
+def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
+    started = time.monotonic()
+    lake, name = workspace.lake, row_groups_digest_name(crawl)
+    paths = _paths(workspace, crawl)
+    reason = None if paths else _why_empty(workspace, crawl)
+    tables = crawl_tables(crawl, paths, FooterStore(workspace.settings.footers_path), reason=reason)
+    digest = _tables_digest(tables)
+    written = 0
+    if lake.digest("row_groups", name) != digest:
+        # row_groups goes last: its digest is the one that says all are here
+        for table in ("coverage", "index_files", "column_chunks", "row_groups"):
+            if lake.digest(table, name) != digest:
+                written = lake.commit(table, getattr(tables, table), [{"crawl": crawl}], {name: digest})
+        written = max(written, 1)
+    return StageReport(
+        "row_groups",
+        rows=tables.row_groups.num_rows,
+        written=written,
+        seconds=time.monotonic() - started,
+        notes=(reason,) if reason else (),
+    )
+
+
+def _tables_digest(tables: CrawlTables) -> str:
+    """A digest of what the tables say; when a footer was harvested does not matter."""
+    digest = hashlib.sha256()
+    for table in (tables.index_files.drop_columns(["harvested_at"]), tables.row_groups, tables.coverage):
+        for row in _rows(table):
+            digest.update(repr(row).encode())
+    return input_digest({"tables": digest.hexdigest()})
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
+    columns = [table.column(name).to_pylist() for name in table.column_names]
+    yield from zip(*columns, strict=True)
+
+
+def _paths(workspace: Workspace, crawl: str) -> list[str]:
+    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["path"])
+    paths: list[str] = manifest.column("path").to_pylist()
+    if not paths and find_crawl(workspace, crawl).era != "arc":
+        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+    return paths
+
+
+def _why_empty(workspace: Workspace, crawl: str) -> str:
+    return ARC_REASON if find_crawl(workspace, crawl).era == "arc" else "its path list is empty"
+
+
+@contextmanager
+def _host_lock(workspace: Workspace) -> Iterator[None]:
+    with (workspace.settings.home / "catalog.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

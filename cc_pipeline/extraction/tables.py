@@ -13,7 +13,12 @@ from cc_pipeline.documents.schemas import (
 )
 from cc_pipeline.extraction.fetch_plan import FETCH_PLAN_SCHEMA
 from cc_pipeline.extraction.record_schema import RECORD_SCHEMA
-from cc_pipeline.index.catalog_tables import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog_tables import (
+    COLUMN_CHUNKS_SCHEMA,
+    COVERAGE_SCHEMA,
+    INDEX_FILES_SCHEMA,
+    ROW_GROUPS_SCHEMA,
+)
 from cc_pipeline.lake.lake import TableSpec
 
 BY_CRAWL = ("crawl",)
@@ -57,6 +62,7 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path")),
     TableSpec("index_files", INDEX_FILES_SCHEMA, BY_CRAWL, ()),
     TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
     TableSpec("captures", CAPTURES_SCHEMA, BY_CRAWL_AND_TARGET, _CAPTURE_ORDER),
     TableSpec("fetch_plan", FETCH_PLAN_SCHEMA, BY_CRAWL_AND_TARGET, ()),

@@ -33,7 +33,6 @@ _SHOWN = ["url", "outcome", "reason", "digest_check", "payload_length", "stored_
     ],
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
-    pool="source",
 )
 def fetch(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
     """Reads the planned ranges within the request budget, verifies and keeps every record."""

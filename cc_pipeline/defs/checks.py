@@ -1,0 +1,59 @@
+"""Asset checks: what the tables promise, reported beside the assets. They never block; commits enforce what must hold.
+
+Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached (extraction/verdicts).
+"""
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.extraction.verdicts import index_verdicts, ledger_verdict, locators_verdict
+from cc_pipeline.index.catalog_checks import CheckResult
+
+
+def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.AssetCheckResult:
+    found = list(verdicts)
+    worst = max(found, key=lambda verdict: ("ok", "warn", "error").index(verdict.severity), default=None)
+    severity = dg.AssetCheckSeverity.ERROR if worst and worst.severity == "error" else dg.AssetCheckSeverity.WARN
+    figures = {name: value for verdict in found for name, value in verdict.figures.items()} if len(found) == 1 else {}
+    return dg.AssetCheckResult(
+        passed=all(verdict.passed for verdict in found),
+        check_name=check,
+        asset_key=asset,
+        severity=severity,
+        description="\n".join(dict.fromkeys(verdict.message for verdict in found)) or "nothing to check",
+        metadata=dict(figures),
+    )
+
+
+_INDEX_CHECKS = {
+    "coverage": "Files harvested = files in the path list.",
+    "row_counts": "The rows of a file's row groups are those the file claims.",
+    "plausible_rows": "The rows of a whole crawl are in the range of all published ones.",
+    "statistics": "Row groups have key bounds.",
+    "sortedness": "Row groups of a file follow each other without overlapping.",
+    "schema_drift": "Columns are those of the crawl before, changes named one by one.",
+}
+
+
+@dg.multi_asset_check(
+    specs=[dg.AssetCheckSpec(name, asset="row_groups", description=text) for name, text in _INDEX_CHECKS.items()]
+)
+def index_checks(context: dg.AssetCheckExecutionContext, pipeline: Pipeline) -> Iterable[dg.AssetCheckResult]:
+    """Every check of the catalog over all harvested crawls."""
+    verdicts = index_verdicts(pipeline.workspace())
+    for name in _INDEX_CHECKS:
+        yield _result(name, "row_groups", [verdict for verdict in verdicts if verdict.name == name])
+
+
+@dg.asset_check(asset="records", description="Planned = fetched + quarantined + missing, for every partition.")
+def ledger_balances(pipeline: Pipeline) -> dg.AssetCheckResult:
+    """Counts captures and records of every slice."""
+    return _result("ledger_balances", "records", [ledger_verdict(pipeline.workspace())])
+
+
+@dg.asset_check(asset="captures", description="A second index names the same captures (a sample of partitions).")
+def locators_agree(pipeline: Pipeline) -> dg.AssetCheckResult:
+    """Looks a few located partitions up again through another index."""
+    return _result("locators_agree", "captures", [locators_verdict(pipeline.workspace())])
