@@ -157,7 +157,7 @@ class PlainWalk(Generic[HeaderT]):
             behind = end + len(tail) - len(following)
             return _Step(behind, sound, behind, last=not following)
         record = None if short else grammar.build(header, block, self._source, (flag.BYTES_AFTER_RECORD,), tail[:8])
-        vouched = record is not None and record.declared_digest == record.payload_digest
+        vouched = record is not None and bool(record.payload) and record.declared_digest == record.payload_digest
         start = self._next_start(end if vouched else body)
         if record is None or 0 <= start < end:
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)

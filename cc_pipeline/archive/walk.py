@@ -104,12 +104,14 @@ def iter_stored(
 
 
 def _begins_compressed(head: bytes, grammar: Grammar[HeaderT]) -> bool:
-    """Whether a file is compressed, told by what comes first where it begins with neither a member nor a record."""
-    if head[:2] == GZIP_MAGIC[:2] or grammar.begins(head.lstrip(_BLANK)):
-        return head[:2] == GZIP_MAGIC[:2]
+    """Whether a file is compressed: told by its first record, with or without garbage before it."""
+    if grammar.begins(head.lstrip(_BLANK)):
+        return False
     plain = next(grammar.starts(b"\n" + head), len(head) + 1)
     window = Window(io.BytesIO(head))
-    return any(grammar.begins(salvage(window, place, _PROBE)) for place in _magic_places(head[:plain]))
+    if any(grammar.begins(salvage(window, place, _PROBE).lstrip(_BLANK)) for place in _magic_places(head[:plain])):
+        return True
+    return plain > len(head) and head[:2] == GZIP_MAGIC[:2]
 
 
 def _compressed(

@@ -15,6 +15,7 @@ from cc_pipeline.errors import DataFault
 MAX_HEADER: Final = 1 << 20
 
 _VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r?(?:\n|$)")
+_NEXT_RECORD = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-", re.IGNORECASE)
 _KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
 _SINGLE = frozenset(
     (
@@ -62,6 +63,8 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     end, block_start = header_end(data, start, start + MAX_HEADER)
     if end < 0:
         raise DataFault(source, offset, "the record header has no end")
+    if data.find(b"WARC/", version.end(), end) >= 0 and _NEXT_RECORD.search(data, version.end(), end):
+        raise DataFault(source, offset, "the record header breaks off, another record follows")
     lines = split_fields(data[start:end])
     if lines.lf_only:
         odd.append(flag.LF_ONLY)
