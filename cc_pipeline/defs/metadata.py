@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.extraction.column_notes import COLUMN_NOTES
 from cc_pipeline.extraction.report import StageReport
 
 OWNERS = ["team:cc-pipeline"]
@@ -23,7 +24,10 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field.name, _type_name(field.type), constraints=dg.TableColumnConstraints(nullable=field.nullable)
+                field.name,
+                _type_name(field.type),
+                description=COLUMN_NOTES.get(field.name),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
             for field in schema
         ]
