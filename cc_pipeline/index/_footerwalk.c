@@ -52,7 +52,8 @@ typedef struct {
     int name_count, stat_count;
     int64_t limit;
     Table groups, chunks;
-    PyObject *values; /* list */
+    Table values; /* start and end of each statistic kept, -1 where there is none */
+    Table orders; /* one number for each column */
 } Walk;
 
 static int broken(Reader *in, Py_ssize_t at, const char *reason) {
@@ -208,16 +209,13 @@ static inline int skip_field(Reader *in, int kind, int depth) {
 
 /* ---- what is kept ---- */
 
-/* -2 where memory is out: the Python error is set then, as for every -2 below. */
+/* -2 where memory is out, as for every -2 below. Called without Python's lock: only raw memory. */
 static int table_add(Table *table, const int64_t *cells, size_t count) {
     if (table->used + count > table->room) {
         size_t room = table->room ? table->room * 2 : 1024;
         while (room < table->used + count) room *= 2;
-        int64_t *grown = PyMem_Realloc(table->cells, room * sizeof(int64_t));
-        if (!grown) {
-            PyErr_NoMemory();
-            return -2;
-        }
+        int64_t *grown = PyMem_RawRealloc(table->cells, room * sizeof(int64_t));
+        if (!grown) return -2;
         table->cells = grown;
         table->room = room;
     }
@@ -431,16 +429,8 @@ static int read_columns(Walk *walk, int64_t *row, Span *spans, Columns *columns)
 
 static int keep_values(Walk *walk, const Span *spans) {
     for (int i = 0; i < walk->stat_count * VALUES; i++) {
-        PyObject *value = Py_None;
-        if (spans[i].start >= 0) {
-            value = PyBytes_FromStringAndSize((const char *)walk->in.data + spans[i].start, spans[i].end - spans[i].start);
-            if (!value) return -2;
-        } else {
-            Py_INCREF(value);
-        }
-        int failed = PyList_Append(walk->values, value);
-        Py_DECREF(value);
-        if (failed) return -2;
+        const int64_t cells[2] = {spans[i].start, spans[i].end};
+        if (table_add(&walk->values, cells, 2)) return -2;
     }
     return 0;
 }
@@ -499,35 +489,31 @@ static int read_row_groups(Walk *walk) {
     return 0;
 }
 
-/* Replaces *orders by one byte for each column. The count was compared with the bytes left: it may allocate. */
-static int read_orders(Reader *in, PyObject **orders) {
+/* Replaces the orders by one number for each column. */
+static int read_orders(Walk *walk) {
+    Reader *in = &walk->in;
     Py_ssize_t start = in->pos;
     uint64_t count;
     int kind;
     if (read_collection(in, &count, &kind)) return -1;
     if (count && kind != T_STRUCT) return broken(in, start, "column orders are no structures");
-    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)count);
-    if (!found) return -2;
+    walk->orders.used = 0;
     for (uint64_t i = 0; i < count; i++) {
-        int first = 0;
+        int64_t first = 0;
         for (int last = 0;;) {
-            if (read_field(in, &last, &kind) || (kind != T_STOP && skip_field(in, kind, 2))) {
-                Py_DECREF(found);
-                return -1;
-            }
+            if (read_field(in, &last, &kind)) return -1;
             if (kind == T_STOP) break;
+            if (skip_field(in, kind, 2)) return -1;
             if (!first) first = last < 0 || last > 255 ? 255 : last;
         }
-        PyBytes_AS_STRING(found)[i] = (char)first;
+        if (table_add(&walk->orders, &first, 1)) return -2;
     }
-    Py_XSETREF(*orders, found);
     return 0;
 }
 
 typedef struct {
     int64_t version, rows;
     Span created_by, schema;
-    PyObject *orders;
     int seen_groups;
 } File;
 
@@ -554,7 +540,7 @@ static int read_file(Walk *walk, File *file) {
         } else if (last == 6 && kind == T_BINARY) {
             failed = read_span(in, &file->created_by);
         } else if (last == 7 && kind == T_LIST) {
-            failed = read_orders(in, &file->orders);
+            failed = read_orders(walk);
         } else {
             failed = skip_field(in, kind, 1);
         }
@@ -572,25 +558,43 @@ static PyObject *table_bytes(const Table *table) {
     return PyBytes_FromStringAndSize((const char *)table->cells, (Py_ssize_t)(table->used * sizeof(int64_t)));
 }
 
+/* The bytes of a stretch of the input, None where there is none. */
+static PyObject *span_bytes(const Reader *in, int64_t start, int64_t end) {
+    if (start < 0) return Py_NewRef(Py_None);
+    return PyBytes_FromStringAndSize((const char *)in->data + start, (Py_ssize_t)(end - start));
+}
+
+static PyObject *orders_bytes(const Walk *walk) {
+    PyObject *orders = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)walk->orders.used);
+    for (size_t i = 0; orders && i < walk->orders.used; i++)
+        PyBytes_AS_STRING(orders)[i] = (char)walk->orders.cells[i];
+    return orders;
+}
+
+static PyObject *values_list(const Walk *walk) {
+    size_t count = walk->values.used / 2;
+    PyObject *values = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; values && i < count; i++) {
+        PyObject *value = span_bytes(&walk->in, walk->values.cells[2 * i], walk->values.cells[2 * i + 1]);
+        if (value)
+            PyList_SET_ITEM(values, (Py_ssize_t)i, value);
+        else
+            Py_CLEAR(values);
+    }
+    return values;
+}
+
 static PyObject *result(const Walk *walk, const File *file) {
-    PyObject *created_by = Py_NewRef(Py_None);
-    if (file->created_by.start >= 0) {
-        Py_DECREF(created_by);
-        created_by = PyBytes_FromStringAndSize((const char *)walk->in.data + file->created_by.start,
-                                               file->created_by.end - file->created_by.start);
-    }
-    PyObject *orders = file->orders ? Py_NewRef(file->orders) : PyBytes_FromStringAndSize(NULL, 0);
-    PyObject *groups = table_bytes(&walk->groups), *chunks = table_bytes(&walk->chunks);
-    if (!created_by || !orders || !groups || !chunks) {
-        Py_XDECREF(created_by);
-        Py_XDECREF(orders);
-        Py_XDECREF(groups);
-        Py_XDECREF(chunks);
-        return NULL;
-    }
-    /* N takes the references over, also when it fails */
-    return Py_BuildValue("LLN(nn)NNNOn", (long long)file->version, (long long)file->rows, created_by,
-                         file->schema.start, file->schema.end, orders, groups, chunks, walk->values, walk->in.pos);
+    PyObject *parts[] = {
+        span_bytes(&walk->in, file->created_by.start, file->created_by.end), orders_bytes(walk),
+        table_bytes(&walk->groups), table_bytes(&walk->chunks), values_list(walk)};
+    PyObject *found = NULL;
+    if (parts[0] && parts[1] && parts[2] && parts[3] && parts[4])
+        found = Py_BuildValue("LLO(nn)OOOOn", (long long)file->version, (long long)file->rows, parts[0],
+                              file->schema.start, file->schema.end, parts[1], parts[2], parts[3], parts[4],
+                              walk->in.pos);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) Py_XDECREF(parts[i]);
+    return found;
 }
 
 static int take_names(Walk *walk, PyObject *names) {
@@ -616,7 +620,7 @@ static PyObject *py_walk(PyObject *module, PyObject *args) {
     long long limit;
     if (!PyArg_ParseTuple(args, "y*O!iL", &metadata, &PyTuple_Type, &names, &stat_count, &limit)) return NULL;
     PyObject *found = NULL;
-    File file = {-1, -1, {-1, -1}, {-1, -1}, NULL, 0};
+    File file = {-1, -1, {-1, -1}, {-1, -1}, 0};
     Walk *walk = PyMem_Calloc(1, sizeof *walk);
     if (!walk) {
         PyErr_NoMemory();
@@ -630,24 +634,27 @@ static PyObject *py_walk(PyObject *module, PyObject *args) {
         goto done;
     }
     walk->stat_count = stat_count;
-    walk->values = PyList_New(0);
-    if (!walk->values) goto done;
-    int failed = read_file(walk, &file);
+    int failed;
+    Py_BEGIN_ALLOW_THREADS /* the caller's bytes are held by the buffer, the names by the caller */
+    failed = read_file(walk, &file);
+    Py_END_ALLOW_THREADS
     if (!failed) {
         found = result(walk, &file);
-    } else if (failed == -1) {
+    } else if (failed == -2) {
+        PyErr_NoMemory();
+    } else {
         PyObject *reason = Py_BuildValue("ns", walk->in.fault_at, walk->in.fault);
         if (reason) PyErr_SetObject(PyExc_ValueError, reason);
         Py_XDECREF(reason);
     }
 done:
     if (walk) {
-        PyMem_Free(walk->groups.cells);
-        PyMem_Free(walk->chunks.cells);
-        Py_XDECREF(walk->values);
+        PyMem_RawFree(walk->groups.cells);
+        PyMem_RawFree(walk->chunks.cells);
+        PyMem_RawFree(walk->values.cells);
+        PyMem_RawFree(walk->orders.cells);
     }
     PyMem_Free(walk);
-    Py_XDECREF(file.orders);
     PyBuffer_Release(&metadata);
     return found;
 }

@@ -11,11 +11,14 @@ Rules, from ``parquet.thrift`` and the writers' known bugs:
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
+
+import numpy as np
 
 from cc_pipeline.index.footer_walk_py import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
 
@@ -63,6 +66,14 @@ class StatisticsColumn:
     max_truncated: list[bool | None]
     sources: list[str | None]
 
+    def extend(self, more: StatisticsColumn) -> None:
+        """Adds the row groups of another part."""
+        self.minimums += more.minimums
+        self.maximums += more.maximums
+        self.min_truncated += more.min_truncated
+        self.max_truncated += more.max_truncated
+        self.sources += more.sources
+
     def at(self, row_group: int, nulls: int | None) -> ColumnStatistics:
         """One row group's statistics as an object."""
         return ColumnStatistics(
@@ -103,12 +114,72 @@ def no_statistics(count: int) -> StatisticsColumn:
 def read_statistics(kind: Kind, stored: StoredStatistics) -> StatisticsColumn:
     """Interprets one column's stored statistics."""
     if kind == "bytes":
-        return _read_bytes(stored)
+        if stored.physical != "BYTE_ARRAY" or stored.meaning not in _BYTEWISE:
+            return no_statistics(len(stored.flags))
+        return _plain_bytes(stored) or _read_bytes(stored)
     factor = _factor(kind, stored.physical, stored.meaning)
-    found = no_statistics(len(stored.flags))
     if factor is None:
-        return found
+        return no_statistics(len(stored.flags))
     width = 4 if stored.physical == "INT32" else 8
+    return _plain_integers(stored, width, factor) or _read_integers(stored, width, factor)
+
+
+def _plain_bytes(stored: StoredStatistics) -> StatisticsColumn | None:
+    """The usual case in one go: every row group has both bounds, in order and not said to be cut."""
+    count = len(stored.flags)
+    low = [value for value in stored.new_min if value is not None]
+    high = [value for value in stored.new_max if value is not None]
+    if stored.order != 1 or not len(low) == len(high) == count or not all(map(operator.le, low, high)):
+        return None
+    if any(flags & (MIN_EXACT_KNOWN | MAX_EXACT_KNOWN) for flags in stored.flags):
+        cut_low = [None if not f & MIN_EXACT_KNOWN else not f & MIN_EXACT for f in stored.flags]
+        cut_high = [None if not f & MAX_EXACT_KNOWN else not f & MAX_EXACT for f in stored.flags]
+    else:
+        cut_low, cut_high = [None] * count, [None] * count
+    return StatisticsColumn(list(low), list(high), cut_low, cut_high, [STATISTICS] * count)
+
+
+def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
+    found = no_statistics(len(stored.flags))
+    for number, flags in enumerate(stored.flags):
+        low, high = stored.new_min[number], stored.new_max[number]
+        if stored.order == 1 and not (low is None and high is None):
+            if low is not None and high is not None and low > high:
+                continue
+            found.minimums[number], found.maximums[number], found.sources[number] = low, high, STATISTICS
+            found.min_truncated[number] = not flags & MIN_EXACT if flags & MIN_EXACT_KNOWN else None
+            found.max_truncated[number] = not flags & MAX_EXACT if flags & MAX_EXACT_KNOWN else None
+            continue
+        bounds = _deprecated(stored.old_min[number], stored.old_max[number], stored.created_by)
+        if bounds is not None:
+            low, high = bounds
+            found.minimums[number], found.maximums[number], found.sources[number] = low, high, DEPRECATED
+            found.min_truncated[number] = low != stored.old_min[number]
+            found.max_truncated[number] = high != stored.old_max[number]
+    return found
+
+
+def _plain_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn | None:
+    count = len(stored.flags)
+    sides = []
+    for values in (stored.new_min, stored.new_max):
+        if not count or None in values:
+            return None
+        known = [value for value in values if value is not None]
+        if set(map(len, known)) != {width}:
+            return None
+        sides.append(np.frombuffer(b"".join(known), dtype=f"<i{width}").astype(np.int64))
+    low, high = sides
+    if bool(np.any(low > high)):
+        return None
+    nothing: list[bool | None] = [None] * count
+    return StatisticsColumn(
+        (low // factor).tolist(), (-(-high // factor)).tolist(), nothing, [*nothing], [STATISTICS] * count
+    )
+
+
+def _read_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn:
+    found = no_statistics(len(stored.flags))
     for number in range(len(stored.flags)):
         low, high = _integer(stored.new_min[number], width), _integer(stored.new_max[number], width)
         source = STATISTICS
@@ -120,31 +191,6 @@ def read_statistics(kind: Kind, stored: StoredStatistics) -> StatisticsColumn:
         found.minimums[number] = None if low is None else low // factor
         found.maximums[number] = None if high is None else -(-high // factor)
         found.sources[number] = source
-    return found
-
-
-def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
-    count = len(stored.flags)
-    found = no_statistics(count)
-    if stored.physical != "BYTE_ARRAY" or stored.meaning not in _BYTEWISE:
-        return found
-    for number in range(count):
-        low, high = stored.new_min[number], stored.new_max[number]
-        if stored.order == 1 and not (low is None and high is None):
-            if low is not None and high is not None and low > high:
-                continue
-            flags = stored.flags[number]
-            found.minimums[number], found.maximums[number], found.sources[number] = low, high, STATISTICS
-            if flags & (MIN_EXACT_KNOWN | MAX_EXACT_KNOWN):
-                found.min_truncated[number] = not flags & MIN_EXACT if flags & MIN_EXACT_KNOWN else None
-                found.max_truncated[number] = not flags & MAX_EXACT if flags & MAX_EXACT_KNOWN else None
-            continue
-        bounds = _deprecated(stored.old_min[number], stored.old_max[number], stored.created_by)
-        if bounds is not None:
-            low, high = bounds
-            found.minimums[number], found.maximums[number], found.sources[number] = low, high, DEPRECATED
-            found.min_truncated[number] = low != stored.old_min[number]
-            found.max_truncated[number] = high != stored.old_max[number]
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ from cc_pipeline.index.catalog_tables import (
     INDEX_FILES_SCHEMA,
     KEY_CHUNK_FIELDS,
     KEY_COLUMN,
+    bound_type,
     row_groups_schema,
 )
 from cc_pipeline.index.footer_schema import FooterSchema
@@ -27,11 +27,11 @@ from cc_pipeline.index.footers import (
     DEFAULT_STAT_COLUMNS,
     FooterRows,
     codec_name,
+    column_statistics,
     encoding_names,
     place,
 )
 
-_BOUND_FIELDS: Final = ("min", "max", "source", "min_truncated", "max_truncated")
 _FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _NULLS = 0, 2, 3, 5, 6, 7, 8, 15
 _POSITIONS: Final = {
     "offset_index_offset": 9, "offset_index_length": 10, "column_index_offset": 11, "column_index_length": 12,
@@ -68,44 +68,22 @@ class FooterTableBuilder:
         self._names = tuple(dict.fromkeys((*self.columns, *self.lookup_columns)))
         self._files: list[dict[str, Any]] = []
         self._schemas: list[FooterSchema | None] = []
-        self._places: list[tuple[str, str, int | None]] = []
-        self._counts: list[int] = []
-        self._groups = array("q")
-        self._chunks = array("q")
-        self._statistics: list[list[Any]] = [[] for _ in range(len(_BOUND_FIELDS) * len(self.columns))]
+        self._rows: list[FooterRows] = []
 
     def add(self, rows: FooterRows, entry: FooterEntry) -> None:
         """Adds a decoded footer; it must have been decoded with the same columns."""
         if rows.names != self._names or rows.stat_columns != self.columns:
             raise ValueError("the footer was decoded for other columns")
-        groups = len(rows.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
-        subset = rows.subset or ""
-        self._files.append(
-            _file(self.crawl, entry)
-            | {
-                "outcome": "decoded",
-                "rows": rows.rows,
-                "row_groups": groups,
-                "created_by": rows.created_by,
-                "schema_digest": rows.schema.digest,
-            }
-        )
+        decoded = {
+            "outcome": "decoded",
+            "rows": rows.rows,
+            "row_groups": _group_count(rows),
+            "created_by": rows.created_by,
+            "schema_digest": rows.schema.digest,
+        }
+        self._files.append(_file(self.crawl, entry) | decoded)
         self._schemas.append(rows.schema)
-        self._places.append((rows.path, subset, rows.part))
-        self._counts.append(groups)
-        self._groups.frombytes(rows.walk.row_groups)
-        self._chunks.frombytes(rows.walk.chunks)
-        for index in range(len(self.columns)):
-            found = rows.statistics(index)
-            parts: tuple[list[Any], ...] = (
-                found.minimums,
-                found.maximums,
-                found.sources,
-                found.min_truncated,
-                found.max_truncated,
-            )
-            for number, part in enumerate(parts):
-                self._statistics[len(parts) * index + number].extend(part)
+        self._rows.append(rows)
 
     def add_failure(self, entry: FooterEntry) -> None:
         """Adds a file without a usable footer."""
@@ -127,13 +105,14 @@ class FooterTableBuilder:
         return files.set_column(column, files.schema.field(column), described.take(pa.array(which, pa.int64())))
 
     def _row_groups(self) -> pa.Table:
-        groups = np.frombuffer(self._groups, dtype=np.int64).reshape(-1, len(ROW_GROUP_FIELDS))
+        groups = _matrix([rows.walk.row_groups for rows in self._rows], len(ROW_GROUP_FIELDS))
         chunks = self._chunk_matrix()
-        file_of = np.repeat(np.arange(len(self._counts)), self._counts)
+        counts = [_group_count(rows) for rows in self._rows]
+        file_of = np.repeat(np.arange(len(counts)), counts)
         columns: dict[str, pa.Array] = {
             "crawl": pa.repeat(pa.scalar(self.crawl), len(groups)),
             **self._place_columns(file_of),
-            "row_group": pa.array(_numbered(self._counts), pa.int32()),
+            "row_group": pa.array(_numbered(counts), pa.int32()),
             "rows": pa.array(groups[:, 0]),
             "total_bytes": _known(groups[:, 1]),
             "compressed_bytes": pa.array(groups[:, 2]),
@@ -144,16 +123,21 @@ class FooterTableBuilder:
             chunks[:, self._names.index(KEY_COLUMN)] if KEY_COLUMN in self._names else None, len(groups)
         )
         for index, column in enumerate(self.columns):
-            for number, name in enumerate(_BOUND_FIELDS):
-                values = self._statistics[len(_BOUND_FIELDS) * index + number]
-                columns[f"{column}_{name}"] = pa.array(values, self.schema.field(f"{column}_{name}").type)
+            found = column_statistics(self._rows, index)
+            kind = bound_type(column)
+            columns[f"{column}_min"] = pa.array(found.minimums, kind)
+            columns[f"{column}_max"] = pa.array(found.maximums, kind)
+            columns[f"{column}_source"] = pa.array(found.sources, pa.string())
+            columns[f"{column}_min_truncated"] = pa.array(found.min_truncated, pa.bool_())
+            columns[f"{column}_max_truncated"] = pa.array(found.max_truncated, pa.bool_())
             columns[f"{column}_nulls"] = _known(chunks[:, index, _NULLS])
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _column_chunks(self) -> pa.Table:
         chunks = self._chunk_matrix()
         wanted = [self._names.index(name) for name in self.lookup_columns]
-        file_of = np.repeat(np.arange(len(self._counts)), self._counts)
+        counts = [_group_count(rows) for rows in self._rows]
+        file_of = np.repeat(np.arange(len(counts)), counts)
         readable = (chunks[:, wanted, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
         row, column = np.nonzero(readable)
         cells = chunks[:, wanted][row, column]
@@ -161,7 +145,7 @@ class FooterTableBuilder:
         columns: dict[str, pa.Array] = {
             "crawl": pa.repeat(pa.scalar(self.crawl), len(row)),
             "path": places["path"],
-            "row_group": pa.array(np.asarray(_numbered(self._counts))[row], pa.int32()),
+            "row_group": pa.array(_numbered(counts)[row], pa.int32()),
             "column": pa.array(self.lookup_columns, pa.string()).take(pa.array(column)),
             "codec": _named(cells[:, _CODEC], codec_name),
             "encodings": _named(cells[:, _ENCODINGS], lambda bits: " ".join(encoding_names(bits))),
@@ -173,13 +157,14 @@ class FooterTableBuilder:
         return pa.table([columns[name] for name in COLUMN_CHUNKS_SCHEMA.names], schema=COLUMN_CHUNKS_SCHEMA)
 
     def _chunk_matrix(self) -> _Ints:
-        return np.frombuffer(self._chunks, dtype=np.int64).reshape(-1, len(self._names), len(CHUNK_FIELDS))
+        cells = _matrix([rows.walk.chunks for rows in self._rows], len(self._names) * len(CHUNK_FIELDS))
+        return cells.reshape(-1, len(self._names), len(CHUNK_FIELDS))
 
     def _place_columns(self, file_of: _Ints) -> dict[str, pa.Array]:
         every = pa.array(file_of)
-        paths = pa.array([path for path, _, _ in self._places], pa.string())
-        subsets = pa.array([subset for _, subset, _ in self._places], pa.string())
-        parts = pa.array([part for _, _, part in self._places], pa.int32())
+        paths = pa.array([rows.path for rows in self._rows], pa.string())
+        subsets = pa.array([rows.subset or "" for rows in self._rows], pa.string())
+        parts = pa.array([rows.part for rows in self._rows], pa.int32())
         return {"path": paths.take(every), "subset": subsets.take(every), "part": parts.take(every)}
 
 
@@ -227,6 +212,14 @@ def _known(values: _Ints) -> pa.Array:
 def _named(values: _Ints, name: Any) -> pa.Array:
     distinct, index = np.unique(values, return_inverse=True)
     return pa.array([name(int(value)) for value in distinct], pa.string()).take(pa.array(index.ravel()))
+
+
+def _group_count(rows: FooterRows) -> int:
+    return len(rows.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
+
+
+def _matrix(parts: Sequence[bytes], width: int) -> _Ints:
+    return np.frombuffer(b"".join(parts), dtype=np.int64).reshape(-1, width)
 
 
 def _numbered(counts: Sequence[int]) -> _Ints:

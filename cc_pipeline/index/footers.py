@@ -10,6 +10,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
@@ -162,37 +163,63 @@ class FooterRows:
 
     def statistics(self, index: int) -> StatisticsColumn:
         """Statistics of ``stat_columns[index]`` in every row group."""
-        chunks = np.frombuffer(self.walk.chunks, dtype=np.int64).reshape(-1, len(self.names), len(CHUNK_FIELDS))[
-            :, index
-        ]
-        column = self.schema.column(self.stat_columns[index])
-        flags = chunks[:, 0]
-        ordinals = chunks[:, _ORDINAL]
-        if column is None or not len(flags) or bool(np.any((flags & (PRESENT | ELSEWHERE)) != PRESENT)):
-            return no_statistics(len(flags))
-        orders = self.walk.orders
-        ordinal = int(ordinals[0])
-        if not orders:
-            order = -1
-        else:
-            # a file whose row groups disagree about their columns has no order to go by
-            order = orders[ordinal] if ordinal < len(orders) and bool(np.all(ordinals == ordinal)) else 0
-        step = len(VALUE_FIELDS) * len(self.stat_columns)
-        old_max, old_min, new_max, new_min = (
-            self.walk.values[len(VALUE_FIELDS) * index + field :: step] for field in range(len(VALUE_FIELDS))
-        )
-        stored = StoredStatistics(
-            column.physical,
-            column.meaning,
-            order,
-            self.walk.created_by,
-            flags.tolist(),
-            old_max,
-            old_min,
-            new_max,
-            new_min,
-        )
-        return read_statistics(stat_kind(self.stat_columns[index]), stored)
+        return column_statistics([self], index)
+
+
+def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
+    """Statistics of ``stat_columns[index]`` in every row group of files decoded alike, file by file.
+
+    Neighbouring files of the same schema and writer are interpreted in one go.
+    """
+    found = no_statistics(0)
+    for _, same in groupby(files, key=lambda file: (file.schema.digest, file.walk.orders, file.walk.created_by)):
+        found.extend(_run_statistics(list(same), index))
+    return found
+
+
+def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
+    first = files[0]
+    name, orders = first.stat_columns[index], first.walk.orders
+    raw = np.frombuffer(b"".join(file.walk.chunks for file in files), dtype=np.int64)
+    chunks = raw.reshape(-1, len(first.names), len(CHUNK_FIELDS))[:, index]
+    flags, ordinals = chunks[:, 0], chunks[:, _ORDINAL]
+    column = first.schema.column(name)
+    if column is None or not len(flags):
+        return no_statistics(len(flags))
+    missing = bool(np.any((flags & (PRESENT | ELSEWHERE)) != PRESENT))
+    uneven = bool(np.any(ordinals != ordinals[0]))
+    if len(files) > 1 and (missing or uneven):
+        # what is odd in one file must not cost the others their statistics
+        found = no_statistics(0)
+        for file in files:
+            found.extend(_run_statistics([file], index))
+        return found
+    if missing:
+        return no_statistics(len(flags))
+    order = 0 if uneven else _order(orders, int(ordinals[0]))
+    values = list(chain.from_iterable(file.walk.values for file in files))
+    width = len(VALUE_FIELDS)
+    step = width * len(first.stat_columns)
+    old_max, old_min, new_max, new_min = (values[width * index + field :: step] for field in range(width))
+    stored = StoredStatistics(
+        column.physical,
+        column.meaning,
+        order,
+        first.walk.created_by,
+        flags.tolist(),
+        old_max,
+        old_min,
+        new_max,
+        new_min,
+    )
+    return read_statistics(stat_kind(name), stored)
+
+
+def _order(orders: bytes, ordinal: int) -> int:
+    """A column's declared order: -1 where the file declares none, 0 where it forgets this column."""
+    if not orders:
+        return -1
+    return orders[ordinal] if ordinal < len(orders) else 0
 
 
 def stat_kind(column: str) -> Kind:
