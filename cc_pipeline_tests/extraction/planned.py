@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
@@ -52,9 +55,11 @@ def html_record(url: str, body: bytes, status: int = 200) -> bytes:
     """One gzip member with a WARC response record, as Common Crawl writes it."""
     http = b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body
     now = datetime(2024, 5, 18, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    name = hashlib.md5(url.encode() + body, usedforsecurity=False).hexdigest()
     head = (
         f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: {now}\r\nWARC-Target-URI: {url}\r\n"
-        f"WARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-{abs(hash(url)) % 10**12:012d}>\r\n"
+        f"WARC-Record-ID: <urn:uuid:{uuid.UUID(name)}>\r\n"
+        f"WARC-Payload-Digest: sha1:{sha1_base32(body)}\r\nWARC-Block-Digest: sha1:{sha1_base32(http)}\r\n"
         f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(http)}\r\n\r\n"
     )
     return gzip.compress(head.encode() + http + b"\r\n\r\n", 6, mtime=0)
