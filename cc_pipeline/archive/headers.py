@@ -39,9 +39,11 @@ def split_fields(block: bytes) -> FieldLines:
     """
     text = block.decode("latin-1").rstrip("\r ")
     fields = _PLAIN_FIELD.findall(text)
-    if len(fields) == text.count("\n") == text.count("\r") and " \r" not in text and "\t" not in text:
-        return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False)
-    return _split_odd_fields(text)
+    if not len(fields) == text.count("\n") == text.count("\r"):
+        return _split_odd_fields(text)
+    if " \r" in text or " :" in text or "\t" in text:
+        fields = [(name.strip(), value.strip(" \t")) for name, value in fields]
+    return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False)
 
 
 def _split_odd_fields(text: str) -> FieldLines:

@@ -73,12 +73,13 @@ def test_noise(data: bytes) -> None:
 
 @fuzz(60, scratch=scratches(len(BASES[1])))
 def test_members_beside_one_damaged_stretch_are_found(scratch: tuple[int, int, bytes]) -> None:
-    members = [builders.member(record) for record in RECORDS]
-    survive(members, scratch)
+    assume(b"WARC/" not in scratch[2])  # a file that begins with a record and goes on compressed is neither
+    survive([builders.member(record) for record in RECORDS], scratch)
 
 
 @fuzz(60, scratch=scratches(len(BASES[0])))
 def test_uncompressed_records_beside_one_damaged_stretch_are_found(scratch: tuple[int, int, bytes]) -> None:
+    assume(b"WARC/" not in scratch[2])
     survive(RECORDS, scratch)
 
 
@@ -94,7 +95,6 @@ def test_a_header_that_breaks_off_takes_no_other_with_it() -> None:
 
 def survive(parts: list[bytes], scratch: tuple[int, int, bytes]) -> None:
     begin, end, new = scratch
-    assume(b"WARC/" not in new)  # a file is compressed or it is not: one that begins with both is neither
     whole = b"".join(parts)
     ends = list(accumulate(map(len, parts)))
     safe = [
