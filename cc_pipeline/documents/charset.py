@@ -12,14 +12,12 @@ import codecs
 import re
 from typing import NamedTuple
 
-from resiliparse.parse.encoding import detect_encoding
-
+from cc_pipeline.documents.charset_detect import detect
 from cc_pipeline.documents.charset_labels import CODECS, encoding_for_label
 
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 
 _PRESCAN_BYTES = 4096
-_DETECT_BYTES = 256 * 1024
 _BOMS = (
     (codecs.BOM_UTF8, "UTF-8"),
     (codecs.BOM_UTF32_LE, "UTF-32LE"),
@@ -28,7 +26,7 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "UTF-16BE"),
 )
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-_META = re.compile(rb"<meta[\s/]((?:[^>\"']|\"[^\"]*\"|'[^']*')*)", re.IGNORECASE)
+_META = re.compile(rb"<meta[\s/]((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
 _XML_DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _ATTRIBUTE = re.compile(rb"""([^\s/>=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
 _CONTENT_CHARSET = re.compile(rb"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.IGNORECASE)
@@ -61,7 +59,10 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
         return named, HEADER
     if markup and (named := declared(payload)):
         return named, META
-    return detect(payload)
+    found = detect(payload)
+    if found is None:
+        return "ISO-8859-1", UNDETERMINED
+    return found.charset, SHAPE if found.by_shape else STATISTICS
 
 
 def declared(payload: bytes) -> str | None:
@@ -99,26 +100,6 @@ def _meta_charset(attributes: bytes) -> str | None:
 def _not_utf16(name: str) -> str:
     """Bytes in which an ASCII declaration could be read are not UTF-16."""
     return "UTF-8" if name.startswith("UTF-16") else name
-
-
-def detect(payload: bytes) -> tuple[str, int]:
-    """The charset of bytes that nobody labelled."""
-    sample = payload[:_DETECT_BYTES]
-    if sample.isascii():
-        return ("UTF-8", SHAPE) if sample else ("ISO-8859-1", UNDETERMINED)
-    if _valid_utf8(sample, whole=len(sample) == len(payload)):
-        return "UTF-8", SHAPE
-    guess = detect_encoding(sample, max_len=_DETECT_BYTES, html5_compatible=False)
-    name = encoding_for_label(guess) if guess else None
-    return (name, STATISTICS) if name else ("ISO-8859-1", UNDETERMINED)
-
-
-def _valid_utf8(sample: bytes, *, whole: bool) -> bool:
-    try:
-        sample.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return not whole and error.start >= len(sample) - 3
-    return True
 
 
 def decode_as(payload: bytes, name: str) -> tuple[str, bool]:
