@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from typing import Any
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.errors import DataFault
 from cc_pipeline.extraction.record_shelf import JOURNAL_SUFFIX, RecordShelf, disk_trouble
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 Row = dict[str, Any]
 #: Suffix of the data file by what is in it; ``raw`` are quarantined bytes, one after the other.
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 DEFAULT_ROTATION = 512 << 20
+_LARGEST_JOURNAL = 1 << 30
 
 
 class OpenSegment:
@@ -117,17 +119,22 @@ def adopt(shelf: RecordShelf, crawl: str) -> Iterator[Row]:
     _recover_open(shelf, crawl)
     for key in shelf.journals(crawl):
         data_key = key.removesuffix(JOURNAL_SUFFIX)
-        found = shelf.transport.head(data_key)
-        if found is None:
-            continue
-        for row in _rows(shelf.transport.read_all(key, limit=1 << 30).data):
-            if found.size is None or row["stored_offset"] + row["stored_length"] <= found.size:
+        try:
+            found = shelf.transport.head(data_key)
+            journal = shelf.transport.read_all(key, limit=_LARGEST_JOURNAL).data
+        except RangeFault as fault:
+            if fault.kind is FaultKind.NOT_FOUND:
+                continue  # the run that wrote it has committed its rows in this moment
+            raise
+        for row in _rows(journal):
+            end = row["stored_offset"] + row["stored_length"]
+            if found is not None and (found.size is None or end <= found.size):
                 yield row
 
 
-def forget_journals(shelf: RecordShelf, rows_of: set[str]) -> None:
-    """Removes the journals of these stored files, once their rows are in the table."""
-    for file in sorted(rows_of):
+def forget_journals(shelf: RecordShelf, files: Iterable[str]) -> None:
+    """Removes the journals of these stored files, once all their rows are in the table."""
+    for file in files:
         shelf.transport.delete(file + JOURNAL_SUFFIX)
 
 

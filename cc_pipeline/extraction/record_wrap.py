@@ -23,7 +23,6 @@ from typing import Final
 
 from isal import isal_zlib
 
-from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.errors import DataFault
 
 _PLAIN_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -34,6 +33,7 @@ _ADDED = re.compile(
 _MAX_BLOCK: Final = 0xFFFF
 _FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
 _TRAILER: Final = 8
+_ZEROS: Final = bytes(1 << 18)
 
 
 def wrap_member(member: bytes, content: bytes, source_uri: str, offset: int) -> bytes:
@@ -70,26 +70,41 @@ def unwrap_content(content: bytes) -> tuple[bytes, str | None, int | None, int |
 
 
 def unwrap_member(stored: bytes) -> bytes:
-    """The record of a stored member as a gzip member without our lines; its deflate stream is the source's own.
+    """A stored member as its source had it, gzip header aside: our lines are cut off without inflating anything.
 
-    Raises ``DataFault`` for bytes that are no gzip member.
+    A member that carries no source comes back as it is.
     """
-    content = inflate_member(stored, "stored member", 0).content
-    original, uri, _, _ = unwrap_content(content)
-    if uri is None:
-        return stored
-    added = len(content) - len(original)
     start = len(_PLAIN_HEAD)
-    if stored[start : start + 1] != b"\x00" or struct.unpack_from("<H", stored, start + 1)[0] != added:
-        return _deflated(original)
-    body = stored[start + 5 + added : -_TRAILER]
-    return _PLAIN_HEAD + body + struct.pack("<II", isal_zlib.crc32(original), len(original) & 0xFFFFFFFF)
+    if stored[: start + 1] != _PLAIN_HEAD + b"\x00" or len(stored) < start + 5 + _TRAILER:
+        return stored
+    length, complement = struct.unpack_from("<HH", stored, start + 1)
+    added = stored[start + 5 : start + 5 + length]
+    if length ^ complement != 0xFFFF or _ADDED.fullmatch(added) is None:
+        return stored
+    checksum, size = struct.unpack_from("<II", stored, len(stored) - _TRAILER)
+    size = (size - length) & 0xFFFFFFFF
+    trailer = struct.pack("<II", checksum ^ _crc_followed_by(isal_zlib.crc32(added), size), size)
+    return b"".join((_PLAIN_HEAD, stored[start + 5 + length : -_TRAILER], trailer))
 
 
 def _added_lines(source_uri: str, offset: int, length: int, line_end: bytes) -> bytes:
     uri = re.sub(r"[\r\n\0]", "", source_uri).encode()
     where = b"WARC-Source-Range: bytes=%d-%d" % (offset, offset + length - 1)
     return line_end.join((b"WARC/1.0", b"WARC-Source-URI: " + uri, where, b"WARC-Source-Version: "))
+
+
+def _crc_followed_by(checksum: int, size: int) -> int:
+    """What the CRC-32 of some bytes contributes to that of a text which goes on for ``size`` more bytes.
+
+    CRC-32 is linear, so crc(a + b) is crc(b) xor a term that depends on crc(a) and the length of b alone; zeros
+    in place of b show it.
+    """
+    plain = 0
+    while size > 0:
+        zeros = _ZEROS if size >= len(_ZEROS) else bytes(size)
+        checksum, plain = isal_zlib.crc32(zeros, checksum), isal_zlib.crc32(zeros, plain)
+        size -= len(zeros)
+    return checksum ^ plain
 
 
 def _deflated(content: bytes) -> bytes:

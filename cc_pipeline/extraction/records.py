@@ -22,7 +22,7 @@ from cc_pipeline.extraction.record_heads import segment_head
 from cc_pipeline.extraction.record_schema import RECORD_SCHEMA
 from cc_pipeline.extraction.record_segments import DEFAULT_ROTATION, Row, SegmentWriter, adopt, forget_journals
 from cc_pipeline.extraction.record_shelf import RecordShelf
-from cc_pipeline.extraction.record_wrap import wrap_member
+from cc_pipeline.extraction.record_wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
@@ -75,9 +75,10 @@ class RecordOptions:
 class RecordsResult:
     """``table`` has one row per capture asked for (``RECORD_SCHEMA``, the captures' order).
 
-    ``reused`` rows were held before, ``adopted`` came from a killed run's segments. ``requests`` and ``bytes``
-    were spent on the source. ``files`` are the new complete files. ``unreached`` counts missing captures that
-    only the environment kept away: worth another run. Call ``settle`` once the table is committed.
+    ``reused`` captures were held before, ``adopted`` ones came from a killed run's segments. ``requests`` and
+    ``bytes`` were spent on the source. ``files`` are the new complete files, ``settled`` those whose every record
+    is in the table (or was before). ``unreached`` counts missing captures that only the environment kept away:
+    worth another run. Call ``settle`` once the table is committed.
     """
 
     table: pa.Table
@@ -87,6 +88,7 @@ class RecordsResult:
     bytes: int
     seconds: float
     files: tuple[str, ...]
+    settled: tuple[str, ...]
     unreached: int
     outcomes: Mapping[str, int]
 
@@ -124,12 +126,16 @@ def fetch_records(
     started = time.monotonic()
     requests, read = transport.stats.requests, transport.stats.bytes
     reused = run.take(_held_rows(held), adopted=False)
-    adopted = run.take(adopt(shelf, crawl), adopted=True)
+    left = list(adopt(shelf, crawl))
+    adopted = run.take(left, adopted=True)
     try:
         run.fetch(writer)
     finally:
         writer.close()
     table = run.table()
+    known = run.wanted.keys() | {(row["warc_filename"], row["warc_record_offset"]) for row in _held_rows(held)}
+    others = {row["stored_file"] for row in left if (row["warc_filename"], row["warc_record_offset"]) not in known}
+    mine = {row["stored_file"] for row in left} | set(writer.files)
     return RecordsResult(
         table=table,
         reused=reused,
@@ -138,20 +144,27 @@ def fetch_records(
         bytes=transport.stats.bytes - read,
         seconds=time.monotonic() - started,
         files=tuple(writer.files),
+        settled=tuple(sorted(mine - others)),
         unreached=run.unreached,
         outcomes=Counter(table.column("outcome").to_pylist()),
     )
 
 
 def settle(shelf: RecordShelf, result: RecordsResult) -> None:
-    """Says that the result's rows are in the lake, so that no later run needs to adopt them."""
-    stored = result.table.column("stored_file").unique().to_pylist()
-    forget_journals(shelf, {file for file in stored if file is not None})
+    """Says that the result's rows are in the lake, so that no later run needs to adopt them.
+
+    Files of a killed run that also hold records of other targets wait until those are in the lake too.
+    """
+    forget_journals(shelf, result.settled)
 
 
 def read_stored(shelf: RecordShelf, row: Mapping[str, Any]) -> bytes:
-    """The stored bytes of a row: a gzip member of one record, or what was quarantined. Raises ``DataFault``."""
-    return shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+    """The stored bytes of a row: a gzip member of one record as its source had it, or what was quarantined.
+
+    Raises ``DataFault`` where the stored file has no such bytes.
+    """
+    stored = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+    return unwrap_member(stored) if row["outcome"] == "fetched" and row["archive_format"] == "warc" else stored
 
 
 class _Run:

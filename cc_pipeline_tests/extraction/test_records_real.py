@@ -60,7 +60,9 @@ def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_pat
                 assert stored == member
                 assert arc.read_record(stored, "x", 0).payload_digest == row["content_digest"]
                 continue
-            content, uri, offset, length = unwrap_content(gzip.decompress(stored))
+            assert gzip.decompress(stored) == gzip.decompress(member)
+            kept = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+            content, uri, offset, length = unwrap_content(gzip.decompress(kept))
             assert content == gzip.decompress(member)
             assert uri is not None and uri.endswith(row["warc_filename"])
             assert (offset, length) == (row["warc_record_offset"], row["warc_record_length"])
