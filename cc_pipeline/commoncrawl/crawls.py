@@ -133,7 +133,7 @@ def _age(crawl: Crawl) -> tuple[datetime, str]:
         return crawl.started, crawl.id
     weekly = _WEEKLY.fullmatch(crawl.id)
     try:
-        moment = datetime.fromisocalendar(int(weekly[1]), int(weekly[2]), 1) if weekly else datetime.min
+        moment = datetime.fromisocalendar(int(weekly[1]), int(weekly[2]), 1) if weekly else None
     except ValueError:
-        moment = datetime.min
-    return moment.replace(tzinfo=UTC), crawl.id
+        moment = None
+    return moment.replace(tzinfo=UTC) if moment else datetime(1, 1, 1, tzinfo=UTC), crawl.id

@@ -53,7 +53,11 @@ def test_every_record_is_fetched_and_has_one_metadata_row(whole: Path) -> None:
 
 def test_payloads_and_titles_are_those_generated(bucket: Bucket, whole: Path) -> None:
     # a 404 may have a title, but only 2xx pages have content
-    titles = {(c.warc_filename, c.warc_record_offset): c.title for c in bucket[1].captures if c.title and c.fetch_status == 200}
+    titles = {
+        (c.warc_filename, c.warc_record_offset): c.title
+        for c in bucket[1].captures
+        if c.title and c.fetch_status == 200
+    }
     rows = query(whole, "SELECT warc_filename, warc_record_offset, content.title FROM page_metadata")
     found = {(file, offset): title for file, offset, title in rows if (file, offset) in titles}
     wanted = {key: title for key, title in titles.items() if key in {(file, offset) for file, offset, _ in rows}}

@@ -56,7 +56,7 @@ def row_groups(rows: list[dict[str, object]]) -> pa.Table:
 
 
 def coverage(**changes: object) -> pa.Table:
-    row = {name: 0 for name in COVERAGE_SCHEMA.names} | {"crawl": "CC-MAIN-2024-22", "subset": "warc", "reason": None}
+    row = dict.fromkeys(COVERAGE_SCHEMA.names, 0) | {"crawl": "CC-MAIN-2024-22", "subset": "warc", "reason": None}
     return pa.Table.from_pylist([row | changes], schema=COVERAGE_SCHEMA)
 
 
