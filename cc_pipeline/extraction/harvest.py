@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction import progress
 from cc_pipeline.extraction.harvest_guess import FooterGuess
-from cc_pipeline.index.footer_store import FooterStore, FooterWriter
+from cc_pipeline.index.footer_store import FooterEntry, FooterStore, FooterWriter
 from cc_pipeline.index.footers import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -97,7 +97,7 @@ class _Run:
     writer: FooterWriter
     policy: HarvestPolicy
     guess: FooterGuess
-    on_footer: Callable[[FooterRows], None] | None
+    on_footer: Callable[[FooterRows, FooterEntry], None] | None
     columns: Sequence[str]
     lookup_columns: Sequence[str]
     waiting: deque[_Job] = field(default_factory=deque)
@@ -150,10 +150,10 @@ class _Run:
         """Decodes before it stores: what is stored can be decoded."""
         footer = tail.data[_start(tail) - tail.offset :]
         rows = decode_footer(footer, tail.total, tail.key, self.columns, self.lookup_columns)
-        self.writer.put(tail.key, tail.total, tail.etag, footer)
+        entry = self.writer.put(tail.key, tail.total, tail.etag, footer)
         self.guess.learn(len(footer))
         if self.on_footer is not None:
-            self.on_footer(rows)
+            self.on_footer(rows, entry)
         now = time.monotonic()
         if now - self.synced > _SYNC_SECONDS:
             self.writer.sync()
@@ -212,12 +212,12 @@ def harvest_crawl(
     *,
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
-    on_footer: Callable[[FooterRows], None] | None = None,
+    on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
 ) -> HarvestReport:
     """Harvests what of ``index_files`` (the paths of the crawl's path list) is not stored yet.
 
-    ``on_footer`` sees every newly stored footer decoded. Raises ``EnvironmentFault`` when the place or the disk
-    is sick; everything stored until then is kept, and the next call goes on from there.
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault``
+    when the place or the disk is sick; everything stored until then is kept, and the next call goes on from there.
     """
     policy = policy or HarvestPolicy()
     started = time.monotonic()

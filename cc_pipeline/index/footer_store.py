@@ -29,7 +29,7 @@ _HEAD: Final = struct.Struct("<4sIIII")
 _MAGIC: Final = b"CCF1"
 _SEGMENT_BYTES: Final = 256 * 2**20
 _MAX_NOTE: Final = 1 << 16
-_CODEC: Final = pa.Codec("zstd", compression_level=1)
+_CODEC: Final = pa.Codec("zstd", compression_level=-3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.index.catalog_tables import (
@@ -25,6 +24,7 @@ from cc_pipeline.index.footer_walk_py import CHUNK_FIELDS, ELSEWHERE, ENCRYPTED,
 from cc_pipeline.index.footers import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
+    Cells,
     FooterRows,
     codec_name,
     column_statistics,
@@ -37,7 +37,6 @@ _POSITIONS: Final = {
     "offset_index_offset": 9, "offset_index_length": 10, "column_index_offset": 11, "column_index_length": 12,
     "bloom_filter_offset": 13, "bloom_filter_length": 14,
 }  # fmt: skip
-_Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,9 @@ class FooterTableBuilder:
 
     def tables(self) -> FooterTables:
         """The tables of everything added so far."""
-        return FooterTables(self._index_files(), self._row_groups(), self._column_chunks())
+        cells = _matrix([rows.walk.chunks for rows in self._rows], len(self._names) * len(CHUNK_FIELDS))
+        chunks = cells.reshape(-1, len(self._names), len(CHUNK_FIELDS))
+        return FooterTables(self._index_files(), self._row_groups(chunks), self._column_chunks(chunks))
 
     def _index_files(self) -> pa.Table:
         files = pa.Table.from_pylist(self._files, schema=INDEX_FILES_SCHEMA)
@@ -104,9 +105,8 @@ class FooterTableBuilder:
         column = files.schema.get_field_index("columns")
         return files.set_column(column, files.schema.field(column), described.take(pa.array(which, pa.int64())))
 
-    def _row_groups(self) -> pa.Table:
+    def _row_groups(self, chunks: Cells) -> pa.Table:
         groups = _matrix([rows.walk.row_groups for rows in self._rows], len(ROW_GROUP_FIELDS))
-        chunks = self._chunk_matrix()
         counts = [_group_count(rows) for rows in self._rows]
         file_of = np.repeat(np.arange(len(counts)), counts)
         columns: dict[str, pa.Array] = {
@@ -133,8 +133,7 @@ class FooterTableBuilder:
             columns[f"{column}_nulls"] = _known(chunks[:, index, _NULLS])
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
-    def _column_chunks(self) -> pa.Table:
-        chunks = self._chunk_matrix()
+    def _column_chunks(self, chunks: Cells) -> pa.Table:
         wanted = [self._names.index(name) for name in self.lookup_columns]
         counts = [_group_count(rows) for rows in self._rows]
         file_of = np.repeat(np.arange(len(counts)), counts)
@@ -156,11 +155,7 @@ class FooterTableBuilder:
         columns |= {name: _known(cells[:, index]) for name, index in _POSITIONS.items()}
         return pa.table([columns[name] for name in COLUMN_CHUNKS_SCHEMA.names], schema=COLUMN_CHUNKS_SCHEMA)
 
-    def _chunk_matrix(self) -> _Ints:
-        cells = _matrix([rows.walk.chunks for rows in self._rows], len(self._names) * len(CHUNK_FIELDS))
-        return cells.reshape(-1, len(self._names), len(CHUNK_FIELDS))
-
-    def _place_columns(self, file_of: _Ints) -> dict[str, pa.Array]:
+    def _place_columns(self, file_of: Cells) -> dict[str, pa.Array]:
         every = pa.array(file_of)
         paths = pa.array([rows.path for rows in self._rows], pa.string())
         subsets = pa.array([rows.subset or "" for rows in self._rows], pa.string())
@@ -192,7 +187,7 @@ def _file(crawl: str, entry: FooterEntry) -> dict[str, datetime | str | int | No
     }
 
 
-def _key_columns(chunk: _Ints | None, count: int) -> dict[str, pa.Array]:
+def _key_columns(chunk: Cells | None, count: int) -> dict[str, pa.Array]:
     if chunk is None:
         return {name: pa.nulls(count, pa.int64()) for name in KEY_CHUNK_FIELDS}
     usable = (chunk[:, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
@@ -200,16 +195,16 @@ def _key_columns(chunk: _Ints | None, count: int) -> dict[str, pa.Array]:
     return {name: _known(np.where(usable, value, -1)) for name, value in zip(KEY_CHUNK_FIELDS, values, strict=True)}
 
 
-def _starts(chunk: _Ints) -> _Ints:
+def _starts(chunk: Cells) -> Cells:
     data, dictionary = chunk[..., _DATA], chunk[..., _DICTIONARY]
     return np.where((dictionary > 0) & (dictionary < data), dictionary, data)
 
 
-def _known(values: _Ints) -> pa.Array:
+def _known(values: Cells) -> pa.Array:
     return pa.array(values, mask=values < 0)
 
 
-def _named(values: _Ints, name: Any) -> pa.Array:
+def _named(values: Cells, name: Any) -> pa.Array:
     distinct, index = np.unique(values, return_inverse=True)
     return pa.array([name(int(value)) for value in distinct], pa.string()).take(pa.array(index.ravel()))
 
@@ -218,9 +213,9 @@ def _group_count(rows: FooterRows) -> int:
     return len(rows.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
 
 
-def _matrix(parts: Sequence[bytes], width: int) -> _Ints:
+def _matrix(parts: Sequence[bytes], width: int) -> Cells:
     return np.frombuffer(b"".join(parts), dtype=np.int64).reshape(-1, width)
 
 
-def _numbered(counts: Sequence[int]) -> _Ints:
+def _numbered(counts: Sequence[int]) -> Cells:
     return np.concatenate([np.arange(count) for count in counts]) if counts else np.empty(0, np.int64)

@@ -11,9 +11,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
@@ -57,12 +58,15 @@ DEFAULT_LOOKUP_COLUMNS: Final = (
     "warc_record_length",
 )
 
+Cells: TypeAlias = npt.NDArray[np.int64]
+
 _CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 _ENCODINGS: Final = {
     0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
     6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
 }  # fmt: skip
-_ORDINAL: Final = CHUNK_FIELDS.index("ordinal")
+#: The fields of a chunk that its statistics depend on: flags and ordinal.
+_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
 _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
 _COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
@@ -177,12 +181,16 @@ def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColu
     return found
 
 
+def chunk_cells(file: FooterRows) -> Cells:
+    """The walk's chunks as numbers: row groups x ``names`` x ``CHUNK_FIELDS``."""
+    return np.frombuffer(file.walk.chunks, dtype=np.int64).reshape(-1, len(file.names), len(CHUNK_FIELDS))
+
+
 def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
     first = files[0]
     name, orders = first.stat_columns[index], first.walk.orders
-    raw = np.frombuffer(b"".join(file.walk.chunks for file in files), dtype=np.int64)
-    chunks = raw.reshape(-1, len(first.names), len(CHUNK_FIELDS))[:, index]
-    flags, ordinals = chunks[:, 0], chunks[:, _ORDINAL]
+    cells = np.concatenate([chunk_cells(file)[:, index, _SEEN] for file in files])
+    flags, ordinals = cells[:, 0], cells[:, 1]
     column = first.schema.column(name)
     if column is None or not len(flags):
         return no_statistics(len(flags))

@@ -1,0 +1,85 @@
+"""The other ways to read footers, each in the setting it is used in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PYTHON = HERE / "rival" / ".venv" / "bin" / "python"
+NEEDS = ("aiohttp", "fastparquet", "sqlitedict")
+
+
+@dataclass(frozen=True, slots=True)
+class RivalRates:
+    """Files a second of the user's method, all of it and its fetching alone."""
+
+    rate: float
+    fetch_rate: float
+
+
+def make_environment() -> Path | None:
+    """The rivals' own environment (their pandas need not suit ours), made when it is missing; ``None`` if it cannot."""
+    if not PYTHON.exists():
+        for command in (
+            ["uv", "venv", "--quiet", str(PYTHON.parents[1])],
+            ["uv", "pip", "install", "--quiet", "--python", str(PYTHON), *NEEDS],
+        ):
+            try:
+                subprocess.run(command, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                print(f"# no rival: {error}")
+                return None
+    return PYTHON
+
+
+def user_method(urls: Sequence[str]) -> RivalRates | None:
+    """HEAD, last 8 bytes, footer with asyncio; fastparquet; sqlitedict, as in the user's document."""
+    python = make_environment()
+    if python is None:
+        return None
+    done = subprocess.run(
+        [str(python), str(HERE / "catalog_rival.py")], input="\n".join(urls), capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    if found["failed"]:
+        raise RuntimeError(f"the rival lost {found['failed']} files")
+    return RivalRates(found["files"] / found["seconds"], found["files"] / found["fetch_seconds"])
+
+
+def pyarrow_rate(url: str, keys: Sequence[str]) -> float:
+    """Files a second of ``pyarrow.dataset`` reading the key's statistics over HTTP."""
+    import fsspec  # noqa: PLC0415 - only here, and only for rivals
+    import pyarrow.dataset as ds  # noqa: PLC0415
+
+    started = time.perf_counter()
+    dataset = ds.dataset([url + key for key in keys], filesystem=fsspec.filesystem("http"), format="parquet")
+    rows = [group.statistics["url_surtkey"] for fragment in dataset.get_fragments() for group in fragment.row_groups]
+    seconds = time.perf_counter() - started
+    if not rows or rows[0]["min"] is None:
+        raise RuntimeError("pyarrow.dataset found no statistics")
+    return len(keys) / seconds
+
+
+def duckdb_rate(url: str, root: Path, keys: Sequence[str]) -> tuple[float, str]:
+    """Files a second of DuckDB's ``parquet_metadata``, over HTTP where its extension is there, else on local files."""
+    import duckdb  # noqa: PLC0415
+
+    con = duckdb.connect()
+    query = """SELECT file_name, row_group_id, stats_min_value, stats_max_value FROM parquet_metadata({})
+        WHERE path_in_schema = 'url_surtkey'"""
+    try:
+        con.execute("LOAD httpfs")
+        files, note = [url + key for key in keys], f"{len(keys)} files, over httpfs"
+    except duckdb.Error:
+        files, note = [str(root / key) for key in keys], f"{len(keys)} local files: its httpfs extension is not here"
+    started = time.perf_counter()
+    rows = con.execute(query.format([*files])).fetchall()
+    seconds = time.perf_counter() - started
+    if not rows or rows[0][2] is None:
+        raise RuntimeError("DuckDB found no statistics")
+    return len(keys) / seconds, note
