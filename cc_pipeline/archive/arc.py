@@ -1,53 +1,21 @@
-"""ARC records, version 1 and 2, as 2008-2012 wrote them and as the wild has them.
-
-Format: https://archive.org/web/researcher/ArcFileFormat.php; what Common Crawl's 2012 writer did differs
-in one point: its length counts the LF that ends the record.
-"""
+"""ARC: one range-fetched member, or whole files, as 2008-2012 wrote them and as the wild has them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, Literal
 
-from cc_pipeline.archive import digests
 from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.dates import digits_date
-from cc_pipeline.archive.headers import decode_url, first_values, lost_carriage_returns, media_type
-from cc_pipeline.archive.http import parse_response
+from cc_pipeline.archive.archeader import MAX_LINE, ArcHeader, begins_record, parse_header, record_starts
+from cc_pipeline.archive.arcrecord import build_record
+from cc_pipeline.archive.headers import lost_carriage_returns
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, describe_non_gzip, inflate_member
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.walk import iter_stored
 from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
-#: Bytes the URL record line may have: the longest URLs seen, many times over.
-MAX_LINE: Final = 1 << 16
-
-_V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
-_V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
-#: What a search for record lines looks for: their dates are rarer than anything else in them.
-_DATE_TO_LENGTH = re.compile(rb" \d{8,20} [^\n]{0,4000}\d\r?\n")
-_ANY_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
-_KNOWN_SCHEME = re.compile(rb"(?<![A-Za-z0-9])(?:https?|ftp|dns|filedesc|metadata):")
-#: A media type with blanks in it: a list, or parameters.
-_MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
-_BLANK: Final = b"\r\n"
-
-
-_End = Literal["apart", "member", "adjacent"]
-
-
-@dataclass(frozen=True, slots=True)
-class ArcHeader:
-    """The URL record line: named fields, the content's begin and declared length (bytes; negative: unknown)."""
-
-    fields: Headers
-    block_start: int
-    block_length: int
-    flags: tuple[str, ...]
+_BLANK = b"\r\n"
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:
@@ -82,44 +50,6 @@ def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) ->
     return iter_stored(stream, source, ArcGrammar(), limit)
 
 
-class ArcGrammar:
-    """ARC for ``walk.iter_stored``."""
-
-    max_header = MAX_LINE
-
-    def starts(self, data: bytes) -> Iterator[int]:
-        for tail in _DATE_TO_LENGTH.finditer(data):
-            begin = data.rfind(b"\n", max(0, tail.start() - MAX_LINE), tail.start()) + 1
-            url = _ANY_SCHEME.match(data, begin) if begin else None
-            url = url or _KNOWN_SCHEME.search(data, begin, tail.start())
-            if url is not None and begins_record(data[url.start() : tail.end()]):
-                yield url.start()
-
-    def begins(self, data: bytes) -> bool:
-        return begins_record(data)
-
-    def parse_header(self, data: bytes, source: str, offset: int) -> ArcHeader:
-        return parse_header(data, source, offset)
-
-    def elastic(self, header: ArcHeader) -> bool:
-        return header.block_length < 0 or header.fields[0][1].startswith("filedesc:")
-
-    def lost_line_ends(self, header: ArcHeader, block: bytes) -> bool:
-        return lost_carriage_returns(block, header.block_length)
-
-    def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        end: _End = "apart" if tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in odd else "adjacent"
-        return build_record(header, block, odd, end)
-
-    def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
-        header = parse_header(content, source, offset)
-        end = header.block_start + max(header.block_length, 0)
-        more = header.block_length < 0 or content[end:].strip(_BLANK)
-        if more and next(self.starts(content[header.block_start - 1 :]), None) is not None:
-            return None
-        return parse_record(content, source, offset, sound=True)
-
-
 def parse_record(
     content: bytes, source: str, offset: int, odd: tuple[str, ...] = (), sound: bool = False
 ) -> ArchivedRecord:
@@ -128,131 +58,58 @@ def parse_record(
     ``sound``: ``content`` is a whole gzip member whose checksum held.
     """
     header = parse_header(content, source, offset)
-    there = len(content) - header.block_start
+    start = header.block_start
     if header.block_length < 0:
-        return build_record(header, content[header.block_start :], odd)
-    if header.block_length > there and not sound:
-        block = content[header.block_start :]
+        return build_record(header, content[start:], odd)
+    end = start + header.block_length
+    if end > len(content):
+        block = content[start:]
+        if sound:
+            return build_record(header, block, (*odd, flag.WRONG_LENGTH))
         if lost_carriage_returns(block, header.block_length):
             return build_record(header, block.rstrip(b"\n"), (*odd, flag.WRONG_LENGTH))
-        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {there} are there")
-    end = header.block_start + header.block_length
+        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {len(block)} are there")
     tail = content[end:]
-    if header.block_length > there or (sound and tail.strip(_BLANK) and not begins_record(tail.lstrip(_BLANK))):
-        return build_record(header, content[header.block_start :], (*odd, flag.WRONG_LENGTH))
-    if tail.strip(_BLANK):
+    behind = tail.lstrip(_BLANK)
+    if behind and sound and not begins_record(behind):
+        return build_record(header, content[start:], (*odd, flag.WRONG_LENGTH))
+    if behind:
         odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content[header.block_start : end], odd, "apart" if tail else "member")
+    return build_record(header, content[start:end], odd, "apart" if tail else "member")
 
 
-def begins_record(data: bytes) -> bool:
-    """Whether ``data`` begins with a URL record line."""
-    end = data.find(b"\n", 0, MAX_LINE)
-    return end >= 0 and _split_line(data[:end].decode("latin-1").removesuffix("\r")) is not None
+class ArcGrammar:
+    """ARC for ``walk.iter_stored``."""
 
+    max_header = MAX_LINE
+    max_start = MAX_LINE
 
-def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
-    """Read the URL record line at the begin of ``data`` (empty lines before it are passed over)."""
-    odd: list[str] = []
-    start = 0
-    if data[:1] in (b"\n", b"\r"):
-        start = len(data) - len(data.lstrip(_BLANK))
-        odd.append(flag.BLANK_BEFORE)
-    end = data.find(b"\n", start, start + MAX_LINE)
-    if end < 0:
-        raise DataFault(source, offset, f"no ARC record line: {data[start : start + 32]!r}")
-    line = data[start:end].decode("latin-1").removesuffix("\r")
-    fields = _split_line(line)
-    if fields is None:
-        raise DataFault(source, offset, f"no ARC record line: {data[start : min(end, start + 64)]!r}")
-    length = int(fields[-1][1])
-    if length < 0:
-        odd.append(flag.UNUSABLE_LENGTH)
-    return ArcHeader(fields, end + 1, length, tuple(odd))
+    def starts(self, data: bytes) -> Iterator[int]:
+        return record_starts(data)
 
+    def begins(self, data: bytes) -> bool:
+        return begins_record(data)
 
-def _split_line(line: str) -> Headers | None:
-    """The named fields of a URL record line. URLs, and now and then media types, have blanks in them."""
-    parts = line.rsplit(" ", 4)
-    if len(parts) < 5 or ":" not in parts[0] or not _is_number(parts[4]):
-        return None
-    if _is_date(parts[2]):
-        return tuple(zip(_V1, parts, strict=True))
-    words = line.split(" ")
-    if len(words) >= 10 and _is_date(words[-8]) and (_is_number(words[-3]) or words[-3] == "-"):
-        return tuple(zip(_V2, (" ".join(words[:-9]), *words[-9:]), strict=True))
-    for place in range(len(words) - 4, 1, -1):
-        if len(words[place]) >= 10 and _is_date(words[place]):
-            url, mime = " ".join(words[: place - 1]), " ".join(words[place + 1 : -1])
-            if not _MIME.fullmatch(mime):
-                return None
-            return tuple(zip(_V1, (url, words[place - 1], words[place], mime, words[-1]), strict=True))
-    return None
+    def parse_header(self, data: bytes, source: str, offset: int) -> ArcHeader:
+        return parse_header(data, source, offset)
 
+    def elastic(self, header: ArcHeader) -> bool:
+        return header.block_length < 0 or header.is_filedesc
 
-def _is_number(word: str) -> bool:
-    digits = word.removeprefix("-")
-    return 0 < len(digits) < 19 and digits.isascii() and digits.isdigit()
+    def lost_line_ends(self, header: ArcHeader, block: bytes) -> bool:
+        return lost_carriage_returns(block, header.block_length)
 
+    def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
+        apart = tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in odd
+        return build_record(header, block, odd, "apart" if apart else "adjacent")
 
-def _is_date(word: str) -> bool:
-    return word == "-" or (8 <= len(word) <= 20 and word.isascii() and word.isdigit())
-
-
-def build_record(header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), end: _End = "apart") -> ArchivedRecord:
-    """Make the record of a URL record line and its complete content.
-
-    ``end`` says what follows: a line break of the file's (``apart``), the end of the ``member``, or at once the
-    next record (``adjacent``). In the last two the content's final LF may be the line break of 2012.
-    """
-    values = dict(header.fields)
-    found = [*header.flags, *odd]
-    url, odd_url = decode_url(values["URL"])
-    if odd_url:
-        found.append(flag.ODD_URL)
-    time, plain = digits_date(values["Archive-date"])
-    if not plain:
-        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
-    scheme = url.partition(":")[0].lower()
-    if scheme == "filedesc" and block[:1] not in (b"1", b"2"):
-        found.append(flag.UNKNOWN_VERSION)
-    is_http = scheme in ("http", "https")
-    message = parse_response(block) if is_http else None
-    payload = block if message is None else message.body
-    http_values: dict[str, str] = {}
-    if message is not None:
-        found += message.flags
-        http_values = first_values(message.headers)
-    if end != "apart" and _counts_final_lf(payload, http_values, end):
-        payload = payload[:-1]
-    status = None if message is None else message.status
-    if status is None and values.get("Result-code", "").isdigit() and is_http:
-        status = int(values["Result-code"]) or None
-    ip = values["IP-address"]
-    return ArchivedRecord(
-        container="arc",
-        record_type="filedesc" if scheme == "filedesc" else "arc",
-        url=url,
-        fetch_time=time,
-        server_ip=None if ip in ("-", "", "0.0.0.0") else ip,
-        record_headers=header.fields,
-        http_status=status,
-        http_status_line=None if message is None else message.start_line,
-        http_headers=() if message is None else message.headers,
-        payload=payload,
-        payload_digest=digests.sha1_base32(payload),
-        declared_digest=None,
-        truncated=http_values.get("x-commoncrawl-contenttruncated"),
-        declared_mime=media_type(http_values.get("content-type")) or media_type(values["Content-type"]),
-        flags=tuple(dict.fromkeys(found)),
-    )
-
-
-def _counts_final_lf(payload: bytes, http: dict[str, str], end: _End) -> bool:
-    """Whether the payload's last byte is the LF that Common Crawl's 2012 writer put behind a record and counted."""
-    if payload[-1:] != b"\n":
-        return False
-    length = http.get("content-length")
-    if length in (str(len(payload)), str(len(payload) - 1)):
-        return length != str(len(payload))
-    return end == "member" or any(name.startswith("x-commoncrawl-") for name in http)
+    def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
+        try:
+            header = parse_header(content, source, offset)
+        except DataFault:
+            return None
+        end = header.block_start + max(header.block_length, 0)
+        more = header.block_length < 0 or content[end:].strip(_BLANK)
+        if more and next(record_starts(content[header.block_start - 1 :]), None) is not None:
+            return None
+        return parse_record(content, source, offset, sound=True)

@@ -12,7 +12,9 @@ from cc_pipeline.archive.windows import Window
 from cc_pipeline.errors import DataFault
 
 _BLANK: Final = b"\r\n"
-_HEAD: Final = 1 << 14
+_HEAD: Final = 1 << 12
+#: Bytes of records with lying lengths that may be hashed to see whether their digest vouches for them.
+_VAIN_WORK: Final = 1 << 30
 
 
 class RecordHeader(Protocol):
@@ -30,8 +32,9 @@ HeaderT = TypeVar("HeaderT", bound=RecordHeader)
 class Grammar(Protocol[HeaderT]):
     """One container format."""
 
-    #: Bytes a record header may have.
+    #: Bytes a record header may have, and bytes that are enough to know that a record begins.
     max_header: int
+    max_start: int
 
     def starts(self, data: bytes) -> Iterator[int]:
         """Where in ``data`` records seem to begin, ascending, in the midst of a line too. The first byte of
@@ -109,6 +112,7 @@ class PlainWalk(Generic[HeaderT]):
         self._limit = limit
         self._member = member
         self._partial = partial
+        self._vain = 0
 
     def run(self, member_length: int | None = None) -> Iterator[StoredRecord | DataFault]:
         """Every record, and a ``DataFault`` for every stretch that is none, in order."""
@@ -151,27 +155,38 @@ class PlainWalk(Generic[HeaderT]):
         fits = not short and header.block_length >= 0 and (not following or self._begins(following, end, tail))
         if not fits and grammar.elastic(header):
             return self._elastic(position, body, header)
-        block = window.slice(body, header.block_length)
         if fits:
-            sound = grammar.build(header, block, self._source, (), tail[:8])
+            block = window.slice(body, header.block_length)
             behind = end + len(tail) - len(following)
-            return _Step(behind, sound, behind, last=not following)
-        record = None if short else grammar.build(header, block, self._source, (flag.BYTES_AFTER_RECORD,), tail[:8])
-        vouched = record is not None and bool(record.payload) and record.declared_digest == record.payload_digest
+            return _Step(behind, grammar.build(header, block, self._source, (), tail[:8]), behind, last=not following)
+        return self._unfit(position, header, end, tail, short)
+
+    def _unfit(self, position: int, header: HeaderT, end: int, tail: bytes, short: bool) -> _Step:
+        """A record behind whose declared end no other begins. A payload whose digest is right vouches for the
+        length; else a record that begins before the end disproves it."""
+        window = self._window
+        body = end - header.block_length
+        block = window.slice(body, header.block_length)
+        record = None
+        vouched = False
+        if not short and self._vain < _VAIN_WORK:
+            record = self._grammar.build(header, block, self._source, (flag.BYTES_AFTER_RECORD,), tail[:8])
+            vouched = bool(record.payload) and record.declared_digest == record.payload_digest
+        self._vain += len(block)
         start = self._next_start(end if vouched else body)
         if record is None or 0 <= start < end:
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
         stop = start if start >= 0 else window.seen
-        stray = end + len(tail) - len(following)
+        stray = end + len(tail) - len(tail.lstrip(_BLANK))
         fault = self._fault(stray, f"{stop - stray} bytes that belong to no record")
         return _Step(start, record, stray, fault, last=start < 0)
 
     def _begins(self, following: bytes, end: int, tail: bytes) -> bool:
         if self._grammar.begins(following):
             return True
-        if len(following) > _HEAD // 2 or len(tail) < _HEAD:
+        if b"\n" in following or len(tail) < _HEAD:
             return False
-        return self._grammar.begins(self._window.slice(end, self._grammar.max_header).lstrip(_BLANK))
+        return self._grammar.begins(self._window.slice(end, self._grammar.max_start).lstrip(_BLANK))
 
     def _header(self, position: int) -> HeaderT:
         where, inner = self._where(position)
@@ -180,7 +195,7 @@ class PlainWalk(Generic[HeaderT]):
             return self._grammar.parse_header(head, self._source, where)
         except DataFault as first:
             refused = first
-        if len(head) == _HEAD:
+        if len(head) == _HEAD and next(self._grammar.starts(head[1:]), None) is None:
             head = self._window.slice(position, self._grammar.max_header)
             try:
                 return self._grammar.parse_header(head, self._source, where)
@@ -189,23 +204,25 @@ class PlainWalk(Generic[HeaderT]):
         raise DataFault(refused.source, where, refused.reason + inner)
 
     def _elastic(self, position: int, body: int, header: HeaderT) -> _Step:
-        start = self._next_start(body)
-        end = self._window.seen if start < 0 else start
-        if end - body > self._limit:
-            return _Step(start, fault=self._fault(position, f"the record is larger than {self._limit} bytes"))
-        block = self._window.slice(body, end - body)
+        window = self._window
+        start = self._next_start(body, self._limit)
+        if start < 0 and not window.at_end(body + self._limit):
+            fault = self._fault(position, f"the record is larger than {self._limit} bytes")
+            return _Step(self._next_start(body + self._limit), fault=fault)
+        end = window.seen if start < 0 else start
+        block = window.slice(body, end - body).rstrip(_BLANK)
         odd = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
-        record = self._grammar.build(header, block.rstrip(_BLANK), self._source, odd, b"\n\n")
-        return _Step(end, record, end, last=start < 0)
+        record = self._grammar.build(header, block, self._source, odd, b"\n\n")
+        return _Step(start, record, end, last=start < 0)
 
     def _too_large(self, position: int, body: int, length: int) -> _Step:
         fault = self._fault(position, f"record declares {length} bytes, more than the bound of {self._limit}")
-        if self._window.seekable:
-            tail = self._window.peek_far(body + length, _HEAD)
-            following = tail.lstrip(_BLANK)
-            if tail and (not following or self._grammar.begins(following)):
-                self._window.jump(body + length)
-                return _Step(body + length, fault=fault)
+        end = body + length
+        if self._window.seekable and (tail := self._window.reaches(end)):
+            following = tail[1:].lstrip(_BLANK)
+            if not following or self._grammar.begins(following):
+                self._window.jump(end)
+                return _Step(end, fault=fault)
         return _Step(self._next_start(body), fault=fault)
 
     def _overrun(self, position: int, header: HeaderT, there: bytes, start: int) -> _Step:
@@ -218,22 +235,26 @@ class PlainWalk(Generic[HeaderT]):
         reason = f"record declares {header.block_length} bytes, {len(there)} {words}"
         return _Step(start, fault=self._fault(position, reason))
 
-    def _next_start(self, offset: int) -> int:
-        """The next record start at or behind ``offset`` (which is not 0), -1 if there is none."""
-        begin = offset - 1
+    def _next_start(self, offset: int, within: int | None = None) -> int:
+        """The next record start at or behind ``offset`` (which is not 0), -1 if there is none ``within`` so many
+        bytes."""
 
         def find(piece: bytes) -> Iterator[int]:
             return (place for place in self._grammar.starts(piece) if place)
 
-        return self._window.search(find, begin, self._grammar.max_header)
+        reach = None if within is None else within + 1
+        return self._window.search(find, offset - 1, self._grammar.max_start, reach)
 
     def _skip_blank(self, position: int) -> int:
+        size = 64
         while True:
-            piece = self._window.slice(position, 64)
+            piece = self._window.slice(position, size)
             bare = piece.lstrip(_BLANK)
             position += len(piece) - len(bare)
             if bare or not piece:
                 return position
+            self._window.release(position)
+            size = _HEAD
 
     def _where(self, position: int) -> tuple[int, str]:
         if self._member is None:

@@ -23,6 +23,8 @@ from cc_pipeline.errors import DataFault
 MAX_BLOCK_RECORDS: Final = 1 << 22
 
 _MAX_VINT: Final = 9
+#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
+_VAIN_WORK: Final = 16 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class _Walk:
         self._source = source
         self._limit = limit
         self._marker = SYNC_ESCAPE + header.sync
+        self._vain = 0
 
     def records(self, position: int) -> Iterator[SequencePair | DataFault]:
         window = self._window
@@ -80,7 +83,7 @@ class _Walk:
                 pair = self._pair(position, end, int.from_bytes(head[4:8]))
             except ValueError as error:
                 yield DataFault(self._source, position, str(error))
-                position = self._next_marker(position + 1)
+                position = self._next_marker(position + 1, int.from_bytes(head[:4]))
                 continue
             yield pair
             position = end
@@ -123,7 +126,7 @@ class _Walk:
                 pairs, end = self._block(position)
             except ValueError as error:
                 yield DataFault(self._source, position, str(error))
-                position = self._next_marker(position + 1)
+                position = self._next_marker(position + 1, window.seen - position)
                 continue
             yield from pairs
             position = end
@@ -166,7 +169,12 @@ class _Walk:
         number, used = decode_vint(self._window.slice(position, _MAX_VINT), 0)
         return number, position + used
 
-    def _next_marker(self, position: int) -> int:
+    def _next_marker(self, position: int, examined: int) -> int:
+        """The next sync marker, -1 if there is none or too much was ``examined`` (bytes) in vain."""
+        self._vain += min(examined, self._limit)
+        if self._vain > _VAIN_WORK:
+            return -1
+
         def find(piece: bytes) -> Iterator[int]:
             place = piece.find(self._marker)
             if place >= 0:

@@ -129,29 +129,30 @@ def _compressed(
         window.release(position)
         outcome = inflate_at(window, position, limit)
         if isinstance(outcome, InflatedMember):
-            found = found or bool(outcome.content)
-            yield from _of_member(outcome, source, grammar, limit)
+            for one in _of_member(outcome, source, grammar, limit):
+                found = True
+                yield one
             position += outcome.consumed
-            continue
-        found = True
-        if isinstance(outcome, LargeMember):
+        elif isinstance(outcome, LargeMember):
             reader = MemberReader(window, position)
-            yield from PlainWalk(Window(reader), grammar, source, limit, position).run()
+            for one in PlainWalk(Window(reader), grammar, source, limit, position).run():
+                found = True
+                yield one
             if reader.fault is not None:
                 yield DataFault(source, position, reader.fault)
             position = reader.position if reader.ended else search.after(reader.position)
-            continue
-        content = salvage(window, position, limit)
-        if grammar.begins(content.lstrip(_BLANK)):
-            rest = PlainWalk(Window(io.BytesIO(content)), grammar, source, limit, position, partial=True)
-            yield from rest.run()
-        yield DataFault(source, position, outcome.reason)
-        search.vain += outcome.examined + len(content)
-        position = search.after(position + 1)
+        else:
+            found = True
+            content = salvage(window, position, limit)
+            if grammar.begins(content.lstrip(_BLANK)):
+                yield from PlainWalk(Window(io.BytesIO(content)), grammar, source, limit, position, partial=True).run()
+            yield DataFault(source, position, outcome.reason)
+            search.vain += outcome.examined + len(content)
+            position = search.after(position + 1)
     if search.given_up:
         yield DataFault(source, None, "too much damage, the rest was not read")
     if not found:
-        yield DataFault(source, window.begin, "no record: all gzip members are empty")
+        yield DataFault(source, window.begin, "no record: nothing but line breaks in the gzip members")
 
 
 def _of_member(
@@ -159,11 +160,7 @@ def _of_member(
 ) -> Iterator[StoredRecord | DataFault]:
     if not member.content:
         return
-    try:
-        record = grammar.single(member.content, source, member.offset)
-    except DataFault as fault:
-        yield fault
-        return
+    record = grammar.single(member.content, source, member.offset)
     if record is not None:
         yield StoredRecord(member.offset, member.consumed, 0, record)
         return

@@ -77,6 +77,7 @@ class WarcGrammar:
     """WARC for ``walk.iter_stored``."""
 
     max_header = MAX_HEADER
+    max_start = 64
 
     def starts(self, data: bytes) -> Iterator[int]:
         return (match.start() for match in _VERSION_LINE.finditer(data))

@@ -11,6 +11,8 @@ from typing import Final, Protocol
 from cc_pipeline.errors import EnvironmentFault
 
 _CHUNK: Final = 1 << 18
+_FIRST_PIECE: Final = 1 << 12
+_PEEK: Final = 1 << 14
 
 
 class Readable(Protocol):
@@ -67,32 +69,41 @@ class Window:
             del self._buffer[:count]
             self._base += count
 
-    def search(self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int) -> int:
+    def search(
+        self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, within: int | None = None
+    ) -> int:
         """The first place at or behind ``offset`` that ``find`` finds, -1 if there is none.
 
-        ``find`` gets pieces of the source and gives positions in them, ascending; it may need up to ``longest``
-        bytes behind a position to know it. What was passed over is released, but for the last ``longest`` bytes.
+        ``find`` gets pieces of the source, each but the first with one byte of the piece before, and gives positions
+        in them, ascending; it may need up to ``longest`` bytes behind a position to know it. What was passed over is
+        released, but for the last ``longest`` bytes. With ``within``, only so many bytes are searched, and kept.
         """
-        while True:
-            piece = self.slice(offset, _CHUNK + longest)
+        stop = None if within is None else offset + within
+        size = _FIRST_PIECE
+        while stop is None or offset < stop:
+            piece = self.slice(offset, size + longest)
             last = self.at_end(offset + len(piece))
             for place in find(piece):
-                if place >= _CHUNK and not last:
+                if place >= size and not last:
                     break
-                return offset + place
+                return offset + place if stop is None or offset + place < stop else -1
             if last:
                 return -1
-            offset += _CHUNK
-            self.release(offset - longest)
+            offset += size - 1
+            size = min(2 * size, _CHUNK)
+            if stop is None:
+                self.release(offset - longest)
+        return -1
 
-    def peek_far(self, offset: int, length: int) -> bytes:
-        """Like ``slice``, but without keeping what lies between; only for seekable sources."""
-        if offset + length <= self.seen:
-            return self.slice(offset, length)
+    def reaches(self, offset: int) -> bytes:
+        """What lies at ``offset``, for seekable sources: the byte before and a few KiB, read without keeping what
+        lies between; empty where the source ends before."""
+        if offset + _PEEK <= self.seen:
+            return self.slice(offset - 1, _PEEK)
         stream: io.IOBase = self._stream  # type: ignore[assignment]  # callers check ``seekable``
         here = stream.tell()
-        stream.seek(offset)
-        data: bytes = stream.read(length)
+        stream.seek(offset - 1)
+        data: bytes = stream.read(_PEEK)
         stream.seek(here)
         return data
 
