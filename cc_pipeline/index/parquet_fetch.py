@@ -63,8 +63,10 @@ def fetch_pieces(
     return found
 
 
-def coalesce(pieces: Iterable[Piece], gap: int = GAP, span: int = SPAN) -> list[list[Piece]]:
-    """Pieces in runs that one request serves: at most ``gap`` bytes apart, ``span`` bytes long unless one piece is."""
+def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) -> list[list[Piece]]:
+    """Pieces in runs that one request serves: at most ``gap`` bytes (``GAP``) apart, ``span`` bytes long unless one
+    piece is."""
+    gap = GAP if gap is None else gap
     runs: list[list[Piece]] = []
     end = 0
     for piece in sorted(set(pieces)):

@@ -15,6 +15,8 @@ from cc_pipeline.index.footer_thrift import CompactReader, FooterFault, Value
 
 #: ``BoundaryOrder`` of pages whose bounds never fall.
 _ASCENDING = 1
+#: ``PLAIN_DICTIONARY`` and ``RLE_DICTIONARY``.
+_DICTIONARY_ENCODINGS = (2, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,16 @@ def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBoun
             raise DataFault(source, at, f"bounds of page {page} of a column index contradict the others")
         before = (first, last)
     return found
+
+
+def uses_dictionary(page: bytes, source: str, at: int) -> bool:
+    """Whether a data page, header first, holds numbers of dictionary entries instead of values."""
+    said = _struct(page, source, at)
+    headers = [said.get(number) for number in (5, 8)]  # data_page_header and data_page_header_v2
+    for header, encoding in zip(headers, (2, 4), strict=True):
+        if isinstance(header, dict):
+            return header.get(encoding) in _DICTIONARY_ENCODINGS
+    raise DataFault(source, at, "a page is no data page")
 
 
 def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:

@@ -6,7 +6,7 @@ the pages that hold the rows found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,14 @@ from cc_pipeline.index.parquet_assemble import decode_pages
 from cc_pipeline.index.parquet_fetch import Cost, ManyReader, Piece, fetch_pieces
 from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
-from cc_pipeline.index.parquet_pages import PageBounds, Pages, read_column_index, read_offset_index
+from cc_pipeline.index.parquet_pages import PageBounds, Pages, read_column_index, read_offset_index, uses_dictionary
 from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace
 
 Rows = npt.NDArray[np.int64]
+Bytes = dict[Piece, bytes]
+
+#: Dictionaries up to this many bytes are read along with the pages, needed or not.
+_SMALL_DICTIONARY = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +59,43 @@ class _Selection:
     bounds: PageBounds | None = None
 
     def pieces(self, key: str) -> list[Piece]:
-        column = self.place
+        """The chunk, or the chosen pages."""
         if self.pages is None:
-            return [Piece(key, column.offset, column.size)]
-        dictionary = self.pages.offsets[0] - column.offset
-        found = [Piece(key, column.offset, dictionary)] if dictionary and self.chosen else []
-        return found + [Piece(key, self.pages.offsets[page], self.pages.sizes[page]) for page in self.chosen]
+            return [Piece(key, self.place.offset, self.place.size)]
+        return [Piece(key, self.pages.offsets[page], self.pages.sizes[page]) for page in self.chosen]
+
+    def dictionary(self, key: str) -> Piece | None:
+        """The dictionary page in front of the pages, if there is one."""
+        length = self.pages.offsets[0] - self.place.offset if self.pages is not None and self.chosen else 0
+        return Piece(key, self.place.offset, length) if length else None
 
 
 def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes, cost: Cost) -> list[Found]:
     """The rows of each row group whose key lies in its ranges, in the order of ``wanted``.
 
-    Three rounds of concurrent requests: page indexes, key pages, other pages. Raises ``DataFault`` or an
-    environment fault; there is no partial answer.
+    Three rounds of concurrent requests: page indexes, key pages, other pages; and one more where pages turn out to
+    need a large dictionary. Raises ``DataFault`` or an environment fault; there is no partial answer.
     """
     etags = {each.place.file.path: each.place.file.etag for each in wanted}
 
-    def fetch(pieces: Iterable[Piece]) -> dict[Piece, bytes]:
+    def fetch(pieces: Iterable[Piece]) -> Bytes:
         return fetch_pieces(reader, pieces, etags, cost)
 
     known = _page_indexes(wanted, indexes, fetch)
     key_parts = [_key_selection(each, known) for each in wanted]
-    bytes_of = fetch(_pieces(zip(wanted, key_parts, strict=True)))
+    bytes_of = _fetch_pages(list(zip(wanted, key_parts, strict=True)), fetch)
     matched = [_match(each, part, bytes_of) for each, part in zip(wanted, key_parts, strict=True)]
-    selections: list[tuple[Wanted, _Selection]] = []
+    selections: list[tuple[Wanted, _Selection | None]] = []
     for each, (rows, _) in zip(wanted, matched, strict=True):
         selections += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
-    bytes_of = fetch(_pieces(selections))
+    bytes_of = _fetch_pages(selections, fetch)
     answers: list[Found] = []
     remaining = iter(selections)
     for each, (rows, keys) in zip(wanted, matched, strict=True):
         columns = {KEY: keys}
         for name in _others(each) if len(rows) else ():
-            _, part = next(remaining)
+            part = next(remaining)[1]
+            assert part is not None, "matched rows lie in pages"
             columns[name] = _decode(each.place, part, bytes_of).take(pa.array(_positions(part, rows)))
         answers.append(Found(each.place, rows, columns))
     return answers
@@ -97,15 +105,36 @@ def _others(wanted: Wanted) -> list[str]:
     return [name for name in wanted.columns if name != KEY and name in wanted.place.columns]
 
 
-def _pieces(selections: Iterable[tuple[Wanted, _Selection | None]]) -> Iterator[Piece]:
+def _fetch_pages(
+    selections: Sequence[tuple[Wanted, _Selection | None]], fetch: Callable[[Iterable[Piece]], Bytes]
+) -> Bytes:
+    """All chosen pages, with the dictionaries that they need.
+
+    A writer whose dictionary grew too large goes on without one, so the pages of a column need not use the dictionary
+    in front of them: a large one is read only when they do.
+    """
+    first: list[Piece] = []
+    waiting: list[tuple[Piece, list[Piece]]] = []
     for each, part in selections:
-        if part is not None:
-            yield from part.pieces(each.place.file.path)
+        if part is None:
+            continue
+        path = each.place.file.path
+        pages, dictionary = part.pieces(path), part.dictionary(path)
+        first += pages
+        if dictionary is not None and dictionary.length > _SMALL_DICTIONARY:
+            waiting.append((dictionary, pages))
+        elif dictionary is not None:
+            first.append(dictionary)
+    found = fetch(first)
+    needed = [
+        dictionary
+        for dictionary, pages in waiting
+        if any(uses_dictionary(found[page], page.key, page.offset) for page in pages)
+    ]
+    return found | fetch(needed)
 
 
-def _page_indexes(
-    wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], dict[Piece, bytes]]
-) -> dict[Piece, bytes]:
+def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], Bytes]) -> Bytes:
     needed: set[Piece] = set()
     for each in wanted:
         path, key = each.place.file.path, each.place.columns[KEY]
@@ -123,7 +152,7 @@ def _page_indexes(
     return known | fresh
 
 
-def _key_selection(wanted: Wanted, known: dict[Piece, bytes]) -> _Selection | None:
+def _key_selection(wanted: Wanted, known: Bytes) -> _Selection | None:
     place = wanted.place
     column = place.columns[KEY]
     pages = _pages(place, column, known)
@@ -135,7 +164,7 @@ def _key_selection(wanted: Wanted, known: dict[Piece, bytes]) -> _Selection | No
     return _Selection(column, pages, chosen, place.rows, bounds) if chosen else None
 
 
-def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: dict[Piece, bytes]) -> _Selection:
+def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) -> _Selection:
     column = place.columns[name]
     pages = _pages(place, column, known)
     if pages is None:
@@ -145,7 +174,7 @@ def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: dict[Piec
     return _Selection(column, pages, tuple(chosen.tolist()), place.rows)
 
 
-def _pages(place: RowGroupPlace, column: ColumnPlace, known: dict[Piece, bytes]) -> Pages | None:
+def _pages(place: RowGroupPlace, column: ColumnPlace, known: Bytes) -> Pages | None:
     position = column.offset_index
     data = known.get(Piece(place.file.path, *position)) if position is not None else None
     if position is None or data is None:
@@ -154,7 +183,7 @@ def _pages(place: RowGroupPlace, column: ColumnPlace, known: dict[Piece, bytes])
     return read_offset_index(data, place.rows, column.offset, end, place.file.path, position[0])
 
 
-def _match(wanted: Wanted, part: _Selection | None, bytes_of: dict[Piece, bytes]) -> tuple[Rows, pa.Array]:
+def _match(wanted: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Rows, pa.Array]:
     if part is None:
         return np.empty(0, dtype=np.int64), pa.array([], pa.binary())
     keys = _decode(wanted.place, part, bytes_of)
@@ -179,9 +208,11 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
         start += count
 
 
-def _decode(place: RowGroupPlace, part: _Selection, bytes_of: dict[Piece, bytes]) -> pa.Array:
+def _decode(place: RowGroupPlace, part: _Selection, bytes_of: Bytes) -> pa.Array:
     column, path = part.place, place.file.path
-    data = b"".join(bytes_of[piece] for piece in part.pieces(path))
+    dictionary = part.dictionary(path)
+    pieces = [dictionary] if dictionary is not None and dictionary in bytes_of else []
+    data = b"".join(bytes_of[piece] for piece in pieces + part.pieces(path))
     rows = part.rows if part.pages is None else sum(part.pages.row_count(page) for page in part.chosen)
     values = decode_pages(column.layout, data, rows, source=path, offset=column.offset)
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)

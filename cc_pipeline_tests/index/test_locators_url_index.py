@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -157,27 +156,30 @@ def test_an_arc_file_of_another_crawl_is_refused(tmp_path: Path) -> None:
 
 
 _MEMORY = """
-import json, resource, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from cc_pipeline.extraction.url_index_sort import ExternalSort
 from cc_pipeline.index.btree_writer import write_btree
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+before = peak()
 with ExternalSort(Path(sys.argv[2]), 8 << 20) as sort, open(Path(sys.argv[2]) / "tree", "wb") as out:
     for number in range(400_000):
         sort.add(b"com.example/%08d" % (number * 7919 % 400_000) + b"\\0" + bytes(32))
     write_btree(((item[:-33], item[-32:]) for item in sort.items()), out, scratch=sys.argv[2])
-print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+print(peak() - before)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_does_not_grow_with_the_index(tmp_path: Path) -> None:
-    """400,000 items are 21 MB of data blocks; sorting and writing them takes less than that on top of Python."""
+    """400,000 items take 60 MB in a list; sorting them and writing 21 MB of blocks takes less than half of that."""
     root = str(Path(__file__).resolve().parents[2])
     found = subprocess.run(
         [sys.executable, "-c", _MEMORY, root, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert json.loads(found.stdout) < 40 << 10
+    assert int(found.stdout) < 24 << 10
     assert (tmp_path / "tree").stat().st_size > 20 << 20
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.targets import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault
+from cc_pipeline.index import parquet_fetch, parquet_read
 from cc_pipeline.index.parquet_assemble import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet_fetch import Cost, Piece, coalesce
 from cc_pipeline.index.parquet_finder import Footers
@@ -114,13 +115,16 @@ def test_rows_of_any_file_are_those_of_a_full_read(
         max_rows_per_page=4,
         write_page_index=index,
         use_dictionary=dictionary,
+        dictionary_pagesize_limit=40 if group % 3 else 1 << 20,
         compression=codec,
         data_page_version=version,
         use_deprecated_int96_timestamps=int96,
         write_statistics=[KEY] if group % 2 else True,
     )
     ranges = tuple(prefix_range(prefix.encode()) for prefix in prefixes)
-    found = _rows(root, ranges)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_read, "_SMALL_DICTIONARY", group % 2)
+        found = _rows(root, ranges)
     for row in found:
         if isinstance(row["fetch_time"], int):
             row["fetch_time"] = datetime.fromtimestamp(row["fetch_time"] / 1000, UTC).replace(tzinfo=None)
@@ -200,6 +204,37 @@ def test_without_a_page_index_the_key_goes_first_and_the_rest_follows_where_rows
     keys = sum(metadata.row_group(n).column(0).total_compressed_size for n in range(5))
     assert read <= keys + whole[3]
     assert read <= 2 / 5 * sum(whole) + keys / 5
+
+
+def test_a_dictionary_is_read_only_for_pages_that_use_it(tmp_path: Path) -> None:
+    """The writer gives its dictionary up when it grows too large: later pages need none."""
+    count = 6000
+    files = [f"crawl-data/{number * 7919 % count:05d}" + "f" * 40 for number in range(count)]
+    table = _table([f"h{n:04d}" for n in range(count)]).set_column(4, "warc_filename", pa.array(files))
+    _write(
+        tmp_path,
+        table,
+        write_page_index=True,
+        max_rows_per_page=500,
+        use_dictionary=["warc_filename"],
+        dictionary_pagesize_limit=100_000,
+        compression="none",
+    )
+    chunk = pq.read_metadata(tmp_path / PATH).row_group(0).column(4)
+    dictionary = range(chunk.dictionary_page_offset, chunk.data_page_offset)
+    assert len(dictionary) > 64 << 10
+    for number, used in ((100, True), (5500, False)):
+        with FaultServer(tmp_path) as server, Transport(server.url) as transport:
+            finder = Footers(transport, [PATH])
+            finder.file(PATH)
+            server.hits.clear()
+            target = parse_target(f"h{number:04d}.com")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(parquet_fetch, "GAP", 0)
+                found = ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [target])
+            starts = [int((hit.range or "=0-").split("=")[1].split("-")[0]) for hit in server.hits]
+        assert found.captures[target.slug]["warc_filename"].to_pylist() == [files[number]]
+        assert (dictionary.start in starts) == used
 
 
 def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:

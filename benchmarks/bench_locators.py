@@ -1,0 +1,298 @@
+"""``python -m benchmarks.bench_locators``: what a look-up reads and how long it takes, beside what others read.
+
+Files of real size are generated (about two minutes, kept in ``--work``). Every reader runs in a process of its own
+against one HTTP server that counts requests and bytes; times are of the query alone, after a warm-up on a small
+file. ``--rivals-python`` names an interpreter with duckdb and its httpfs extension, and polars, where the one that
+runs this has none. The original B-tree writer is Python 2 and is not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from benchmarks.locator_readers import (
+    BUCKET,
+    COLUMNS,
+    CRAWL,
+    DOMAIN,
+    HIGH,
+    LOW,
+    OLD_CRAWL,
+    PORTS_HIGH,
+    PORTS_LOW,
+    READERS,
+    WARM,
+    index_path,
+)
+from benchmarks.report import Report
+from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.extraction.harvest import harvest_crawl
+from cc_pipeline.extraction.index_tables import crawl_tables
+from cc_pipeline.index.btree import BTree
+from cc_pipeline.index.catalog_build import build_catalog
+from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.parquet_finder import Footers
+from cc_pipeline.index.parquet_locator import ParquetLocator
+from cc_pipeline.minicrawl.index_only import generate_index_file
+from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.faultserver import FaultServerProcess
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One reader's answer: rows, what the server counted, and seconds of the query."""
+
+    rows: int
+    requests: int
+    bytes: int
+    seconds: float
+
+
+# --- the measuring side ---------------------------------------------------------------------------------------------
+
+
+class Server:
+    """The counting server of the tests in a process of its own."""
+
+    def __init__(self, root: Path, latency: float) -> None:
+        self.log = root / "hits.log"
+        self.log.unlink(missing_ok=True)
+        self.process = FaultServerProcess(root, latency=latency, log=self.log)
+
+    def __enter__(self) -> Server:
+        self.process.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.__exit__()
+
+    def counted(self) -> tuple[int, int]:
+        hits = self.process.hits()
+        return len(hits), sum(hit.body_bytes for hit in hits if hit.method != "HEAD")
+
+
+def measure(name: str, server: Server, paths: Sequence[str], home: Path, interpreter: str) -> Measured | None:
+    """One query by one reader in a fresh process; ``None`` where the reader is not installed."""
+    command = [interpreter, "-m", "benchmarks.locator_readers", name, server.process.url, str(home), *paths]
+    root = Path(__file__).resolve().parents[1]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        if process.stdout.readline().strip() != "warm":
+            print(f"{name} is not there: {process.stderr.read().strip().splitlines()[-1:]}", file=sys.stderr)
+            return None
+        before = server.counted()
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        answer: dict[str, float] = json.loads(process.stdout.readline())
+    after = server.counted()
+    return Measured(int(answer["rows"]), after[0] - before[0], after[1] - before[1], answer["seconds"])
+
+
+def generated(work: Path, rows: int, parts: int) -> None:
+    """The bucket: one file of real size among small ones, an old file with overlapping row groups, one to warm up."""
+
+    bucket = work / BUCKET
+    if (work / "whole").exists():
+        return
+    generate_index_file(bucket / index_path(CRAWL, 0), rows=rows, row_group_rows=rows // 2)
+    for part in range(1, parts):
+        _other_keys(work / "other.parquet", bucket / index_path(CRAWL, part), part)
+    generate_index_file(bucket / WARM, rows=20_000, row_group_rows=20_000, domain_name="yonder", seed=99)
+    generate_index_file(work / "sorted.parquet", rows=500_000, row_group_rows=500_000, crawl=OLD_CRAWL)
+    _overlapping(work / "sorted.parquet", bucket / index_path(OLD_CRAWL, 0))
+    (work / "whole").write_text("")
+
+
+def _other_keys(scratch: Path, path: Path, part: int) -> None:
+    """A small part of other top-level domains: parts of one crawl do not share keys."""
+    generate_index_file(scratch, rows=20_000, row_group_rows=20_000, domain_name="yonder", seed=part)
+    rows = pq.read_table(scratch)
+    key = rows.schema.get_field_index("url_surtkey")
+    elsewhere = pc.replace_substring_regex(rows["url_surtkey"], "^com,", f"net{part:02d},")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = rows.set_column(key, rows.schema.field(key), elsewhere)
+    pq.write_table(rows, path, compression="gzip", use_dictionary=False, write_page_index=True)
+
+
+def _overlapping(source: Path, path: Path, groups: int = 5) -> None:
+    """As before 2022: row groups that all span all keys, no page index; the domain is in one of them only."""
+
+    rows = pq.read_table(source)
+    key = rows["url_surtkey"]
+    domain = pc.and_(pc.greater_equal(key, LOW), pc.less(key, HIGH))
+    others, own = rows.filter(pc.invert(domain)), rows.filter(domain)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(path, rows.schema, compression="gzip", use_dictionary=False) as writer:
+        for number in range(groups):
+            part = others.take(pa.array(range(number, others.num_rows, groups)))
+            if number == 3:
+                part = pa.concat_tables([part, own]).sort_by("url_surtkey")
+            writer.write_table(part, row_group_size=part.num_rows)
+
+
+def harvested(work: Path, url: str, crawls: dict[str, list[str]]) -> Path:
+    """The home with the catalog of the bucket."""
+
+    home = work / "home"
+    store = FooterStore(home / "footers")
+    tables = []
+    with Transport(f"{url}{BUCKET}") as transport:
+        for crawl, paths in crawls.items():
+            harvest_crawl(crawl, paths, transport, store)
+            tables.append(crawl_tables(crawl, paths, store))
+    names = ("index_files", "row_groups", "column_chunks", "coverage")
+    build_catalog(
+        home / "catalog.duckdb", **{n: pa.concat_tables([getattr(table, n) for table in tables]) for n in names}
+    )
+    return home
+
+
+def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace) -> None:
+    """One small domain: in one file of real size, and in a crawl of several files of which one holds it."""
+    paths = [index_path(CRAWL, part) for part in range(parts)]
+    with Server(work, given.latency) as server:
+        home = harvested(work, server.process.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
+        for what, wanted in (("one_file", paths[:1]), ("crawl", paths)):
+            found = {name: _repeated(name, server, wanted, home, given) for name in READERS}
+            ours = found.pop("ours")
+            assert ours is not None
+            for name, rival in found.items():
+                if rival is None:
+                    continue
+                assert rival.rows == ours.rows, (name, rival.rows, ours.rows)
+                goals = {"datafusion": (1.0, 2.0, 1.0), "pyarrow": (50.0, None, 5.0), "duckdb": (30.0, None, 5.0)}
+                size, requests, seconds = goals.get(name, (None, None, 5.0))
+                note = f"{ours.rows} rows, {len(COLUMNS)} columns, {len(wanted)} files"
+                case = f"{what}_vs_{name}"
+                lower = {"higher_is_better": False}
+                report.figure(f"{case}_bytes", ours.bytes, rival.bytes, size, unit="B", note=note, **lower)
+                report.figure(f"{case}_requests", ours.requests, rival.requests, requests, unit="", **lower)
+                report.figure(f"{case}_seconds", ours.seconds, rival.seconds, seconds, unit="s", **lower)
+
+
+def _repeated(
+    name: str, server: Server, paths: Sequence[str], home: Path, given: argparse.Namespace
+) -> Measured | None:
+    """The median run by seconds; counts are the same each time."""
+    interpreter = given.rivals_python if name in ("duckdb", "polars") else sys.executable
+    runs = [measure(name, server, paths, home, interpreter) for _ in range(given.repeats)]
+    there = sorted((run for run in runs if run is not None), key=lambda run: run.seconds)
+    return there[len(there) // 2] if there else None
+
+
+def without_page_index(report: Report, work: Path, given: argparse.Namespace) -> None:
+    """Five overlapping row groups, one with a match, all columns: the key first, the rest where rows match."""
+
+    path = index_path(OLD_CRAWL, 0)
+    target = parse_target(DOMAIN)
+    with Server(work, given.latency) as server:
+        url = server.process.url
+        with Transport(f"{url}{BUCKET}") as transport:
+            finder = Footers(transport, [path])
+            finder.file(path)
+            before = server.counted()
+            rows = (
+                ParquetLocator(transport, finder).locate(OLD_CRAWL, ["warc"], [target]).captures[target.slug].num_rows
+            )
+            ours = server.counted()[1] - before[1]
+        before = server.counted()
+        host = url.removeprefix("http://").rstrip("/")
+        system = fs.S3FileSystem(anonymous=True, endpoint_override=host, scheme="http", region="us-east-1")
+        key = pc.field("url_surtkey")
+        inside = ((key >= LOW) & (key < HIGH)) | ((key >= PORTS_LOW) & (key < PORTS_HIGH))
+        table = ds.dataset([f"{BUCKET}/{path}"], filesystem=system, format="parquet").to_table(filter=inside)
+        rival = server.counted()[1] - before[1]
+    assert table.num_rows == rows
+    report.figure("no_page_index_bytes", ours, rival, 2.5, higher_is_better=False, unit="B", note=f"{rows} rows")
+
+
+def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
+    """Building an index of two million URLs, and looking up in it over HTTP."""
+    code = (
+        "import json,sys,time\n"
+        "from pathlib import Path\n"
+        "from cc_pipeline.extraction.url_index import build_from_columnar\n"
+        "from cc_pipeline.index.parquet_finder import Footers\n"
+        "from cc_pipeline.transport.client import Transport\n"
+        "started = time.perf_counter()\n"
+        "with Transport(sys.argv[1]) as transport:\n"
+        "    about = build_from_columnar(sys.argv[2], ['warc'], transport, Footers(transport, [sys.argv[3]]),"
+        " Path(sys.argv[4])).about\n"
+        "seconds = time.perf_counter() - started\n"
+        "status = Path('/proc/self/status').read_text()\n"
+        "peak = int(status.split('VmHWM:')[1].split()[0]) / 1024\n"
+        "print(json.dumps([about.items, seconds, peak]))\n"
+    )
+    arguments = [str(work / BUCKET), CRAWL, index_path(CRAWL, 0), str(work / BUCKET / "url-index")]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, env=environment
+    )
+    items, seconds, peak = json.loads(run.stdout)
+    report.figure("btree_build", items / seconds, unit="URLs/s", note=f"{items} URLs; the original is Python 2")
+    report.figure("btree_build_memory", peak, goal=300, higher_is_better=False, unit="MB", note="whole process")
+    _point_look_ups(report, work, given)
+
+
+def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> None:
+
+    key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
+    with Server(work, given.latency) as server, Transport(server.process.url) as transport:
+        tree = BTree(transport, key)
+        wanted = [item.key for item, _ in zip(tree.prefix(b"com.example."), range(0, 200), strict=False)]
+        cold, warm, times = [], [], []
+        for one in wanted[::20]:
+            before, started = server.counted()[0], time.perf_counter()
+            fresh = BTree(transport, key)
+            fresh.get(one)
+            times.append(time.perf_counter() - started)
+            cold.append(server.counted()[0] - before)
+            before = server.counted()[0]
+            fresh.get(b"com.yonder" + one[11:])
+            warm.append(server.counted()[0] - before)
+    report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten look-ups")
+    report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
+    report.figure("btree_cold_seconds", median(times), unit="s", note=f"{given.latency * 1000:.0f} ms a request")
+
+
+def main() -> None:
+    """Runs the benchmark and writes ``benchmarks/results/locators.json``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path("data/bench-locators"), help="where generated files are kept")
+    parser.add_argument("--rows", type=int, default=3_400_000, help="rows of the file of real size")
+    parser.add_argument("--parts", type=int, default=12, help="index files of the crawl")
+    parser.add_argument("--latency", type=float, default=0.03, help="seconds before each answer")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rivals-python", default=sys.executable)
+    given = parser.parse_args()
+
+    work = given.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    generated(work, given.rows, given.parts)
+    report = Report("locators", {"rows": given.rows, "files": given.parts, "latency_ms": given.latency * 1000})
+    page_level(report, work, given.parts, given)
+    without_page_index(report, work, given)
+    b_tree(report, work, given)
+    print(report.write())
+
+
+if __name__ == "__main__":
+    main()
