@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from cc_pipeline.cli import domains, look, run, state
+from cc_pipeline.cli import catalog, copy, domains, graph, look, lookup, run, state, url_index
 from cc_pipeline.cli.screen import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 
@@ -24,11 +24,20 @@ app = typer.Typer(
 app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("crawls")(look.crawls)
+app.command("harvest")(graph.harvest)
+app.command("plan")(lookup.plan)
+app.command("lookup")(lookup.lookup)
+app.command("check")(lookup.check)
+app.command("copy")(copy.copy)
+app.command("replay")(graph.replay)
+app.command("repair")(graph.repair)
 app.command("sql")(look.sql)
 app.command("doctor")(state.doctor)
 app.command("ui")(state.ui)
 app.command("init", hidden=True)(state.init)
 app.add_typer(domains.app, name="domains")
+app.add_typer(catalog.app, name="catalog")
+app.add_typer(url_index.app, name="url-index")
 
 
 def main() -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.answers import answer_query
+from cc_pipeline.cli.plain import checked_format
 from cc_pipeline.cli.screen import console, console_err, show_table
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
-
-_FORMATS = ("table", "csv", "jsonl")
 
 
 def crawls(
@@ -47,8 +46,7 @@ def sql(
 
       cc-pipeline sql --format csv "SELECT url, title FROM page_text" > titles.csv
     """
-    if output not in _FORMATS:
-        raise UserInputError(f"--format is {output!r}; choose one of {', '.join(_FORMATS)}")
+    checked_format(output)
     settings = load_settings(home=home)
     if query is not None:
         _answer(settings, query, output)
@@ -69,41 +67,5 @@ def sql(
 
 
 def _answer(settings: Settings, query: str, output: str) -> None:
-    import duckdb
-
-    path = settings.published_path
-    if not path.exists():
-        raise EnvironmentFault(
-            f"{path} is not there yet", "Publish it first: cc-pipeline run --crawl … --domain …, or make demo."
-        )
-    with duckdb.connect(str(path), read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        try:
-            if output == "table":
-                result = connection.execute(query)
-                columns = [column[0] for column in result.description or []]
-                show_table("", columns, result.fetchall())
-            else:
-                _write(connection, query, output)
-        except duckdb.Error as error:
-            raise UserInputError(f"DuckDB says: {error}") from None
-
-
-def _write(connection: object, query: str, output: str) -> None:
-    import csv
-    import json
-
-    import duckdb
-
-    assert isinstance(connection, duckdb.DuckDBPyConnection)
-    result = connection.execute(query)
-    columns = [column[0] for column in result.description or []]
-    writer = csv.writer(sys.stdout) if output == "csv" else None
-    if writer is not None:
-        writer.writerow(columns)
-    while rows := result.fetchmany(10_000):
-        if writer is not None:
-            writer.writerows(rows)
-            continue
-        for row in rows:
-            sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False) + "\n")
+    advice = "Publish it first: cc-pipeline run --crawl … --domain …, or make demo."
+    answer_query(settings.published_path, query, output, advice=advice)

@@ -91,12 +91,12 @@ def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Tar
     from cc_pipeline.defs.launch import Launcher
 
     # a run reads its settings again from the environment, as it does in the UI's processes
-    with _environment(settings), Launcher(settings) as launcher, progress_bars():
-        _step("crawls", launcher.list_crawls)
+    with environment(settings), Launcher(settings) as launcher, progress_bars():
+        step("crawls", launcher.list_crawls)
         chosen = resolve_crawls(settings, crawls)
-        _step("index", lambda: launcher.harvest(chosen))
-        _step("pages", lambda: list(launcher.extract(chosen, targets)))
-        _step("cc.duckdb", launcher.publish)
+        step("index", lambda: launcher.harvest(chosen))
+        step("pages", lambda: list(launcher.extract(chosen, targets)))
+        step("cc.duckdb", launcher.publish)
 
 
 def resolve_crawls(settings: Settings, crawls: Iterable[str]) -> list[str]:
@@ -109,7 +109,8 @@ def resolve_crawls(settings: Settings, crawls: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(find_crawl(workspace, crawl).id for crawl in named))
 
 
-def _step(name: str, work: object) -> None:
+def step(name: str, work: object) -> None:
+    """Does one part of a command, says how long it took, and turns a failed run into what to do about it."""
     from cc_pipeline.defs.launch import RunFailed
 
     assert callable(work)
@@ -124,8 +125,11 @@ def _step(name: str, work: object) -> None:
 
 
 @contextmanager
-def _environment(settings: Settings) -> Iterator[None]:
+def environment(settings: Settings) -> Iterator[None]:
+    """Flags as variables of the environment while the block runs: runs read their settings from there."""
     values = {"CC_PIPELINE_SUBSETS": ",".join(settings.subsets), "CC_PIPELINE_VIA": settings.via}
+    if settings.concurrency is not None:
+        values["CC_PIPELINE_CONCURRENCY"] = str(settings.concurrency)
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -11,15 +11,39 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.screen import console
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 
 
-def doctor(source: options.Source = None, home: options.Home = None) -> None:
-    """Check settings, source, disk, budget and tables, and say what to do about each."""
+def doctor(
+    source: options.Source = None,
+    home: options.Home = None,
+    reset: Annotated[
+        str | None,
+        typer.Option(
+            "--reset-breaker", metavar="HOST", show_default=False, help="Send to a host again that had refused."
+        ),
+    ] = None,
+) -> None:
+    """Check settings, source, disk, request budget and tables, and say what to do about each.
+
+    The request budget is what all processes of this machine share: a host that throttles slows everyone down, one that
+    keeps refusing is left alone for a while (its breaker is open).
+
+    [bold]Examples[/]
+
+      cc-pipeline doctor
+
+      cc-pipeline doctor --reset-breaker data.commoncrawl.org
+    """
+    from cc_pipeline.extraction.budget_health import budget_findings
     from cc_pipeline.extraction.health import examine
+    from cc_pipeline.transport.budget_state import reset_breaker
 
     settings = load_settings(source=source, home=home)
-    findings = examine(settings)
+    if reset is not None and not reset_breaker(settings.budget_path, reset):
+        raise UserInputError(f"{reset!r} was never asked from {settings.home}; cc-pipeline doctor names the hosts")
+    findings = [*examine(settings), *budget_findings(settings)]
     marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
     for finding in findings:
         console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)

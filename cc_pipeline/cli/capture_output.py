@@ -1,0 +1,167 @@
+"""Captures on their way out: a table for a person, JSON lines, CSV or Parquet for programs, to a file or a pipe."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from io import UnsupportedOperation
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from cc_pipeline.cli.plain import as_text, json_line, notice, write_rows
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+
+FORMATS = ("table", "jsonl", "csv", "parquet")
+#: Columns of a table for a person; the other formats have all unless ``--columns`` says otherwise.
+SHOWN = ("url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset",
+         "warc_record_length")  # fmt: skip
+SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
+#: Rows a table shows; more are for programs.
+_MOST_SHOWN = 1_000
+_BATCH_ROWS = 5_000
+_SUFFIXES = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+
+Write = Callable[[pa.Table], None]
+
+
+def chosen_format(output: str | None, out: Path | None) -> str:
+    """The format asked for, else that of the file's name, else a table. Raises ``UserInputError``."""
+    chosen = output or (_SUFFIXES.get(out.suffix, "jsonl") if out is not None else "table")
+    if chosen not in FORMATS:
+        raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(FORMATS)}")
+    if chosen == "parquet" and out is None and sys.stdout.isatty():
+        raise UserInputError("Parquet is not for a terminal; add --out FILE.parquet or pipe it somewhere")
+    return chosen
+
+
+def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
+    """Column names out of a comma-separated list. Raises ``UserInputError`` naming similar ones."""
+    if text is None:
+        return SHOWN if output == "table" else tuple(SCHEMA.names)
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise UserInputError("--columns is empty; name some, e.g. --columns url,fetch_time")
+    for name in names:
+        if name not in SCHEMA.names:
+            similar = get_close_matches(name, SCHEMA.names, 3, 0.4) or SCHEMA.names[:8]
+            raise UserInputError(f"{name!r} is no column of a capture; did you mean {', '.join(similar)}?")
+    return names
+
+
+@contextmanager
+def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Iterator[Write]:
+    """A function that takes tables of ``SCHEMA`` and writes their ``columns``; complete when the block ends.
+
+    A file is written beside its place and renamed at the end, so that a look-up that fails leaves none. Raises
+    ``EnvironmentFault`` where the disk refuses.
+    """
+    if out is None:
+        with _writer(output, columns, sys.stdout) as write:
+            yield write
+        return
+    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with open(beside, "w", encoding="utf-8", newline="") as stream, _writer(output, columns, stream) as write:
+            yield write
+        os.replace(beside, out)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{out} cannot be written: {error.strerror}", "Check the folder and its rights"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
+    if output == "parquet":
+        with _parquet(columns, stream) as write:
+            yield write
+    elif output == "csv":
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(columns)
+        yield lambda table: writer.writerows([as_text(row[name]) for name in columns] for row in _rows(table, columns))
+    elif output == "jsonl":
+        yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
+    else:
+        shown: list[list[Any]] = []
+        seen = 0
+
+        def keep(table: pa.Table) -> None:
+            nonlocal seen
+            seen += table.num_rows
+            part = table.slice(0, max(0, _MOST_SHOWN - len(shown)))
+            shown.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
+
+        yield keep
+        _show(stream, columns, shown)
+        if seen > len(shown):
+            notice(f"{seen - len(shown):,} more captures are not shown; all of them: --format jsonl")
+
+
+def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if stream is sys.stdout:
+        write_rows("", columns, rows)
+    else:
+        stream.writelines("  ".join(row) + "\n" for row in [columns, *rows])
+
+
+def _rows(table: pa.Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for batch in table.select(columns).to_batches(max_chunksize=_BATCH_ROWS):
+        for row in batch.to_pylist():
+            if row.get("extra_columns") is not None:
+                row["extra_columns"] = dict(row["extra_columns"])
+            yield row
+
+
+@contextmanager
+def _parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    with pq.ParquetWriter(_Bytes(stream), schema, compression="zstd") as writer:
+        yield lambda table: writer.write_table(table.select(columns).cast(schema))
+
+
+class _Bytes:
+    """The bytes behind a text stream, with a position of their own: a pipe has none."""
+
+    closed = False
+
+    def __init__(self, stream: IO[str]) -> None:
+        stream.flush()
+        self._stream = stream.buffer if hasattr(stream, "buffer") else None
+        self._position = 0
+
+    def write(self, data: bytes) -> int:
+        if self._stream is None:
+            raise UnsupportedOperation("this stream takes no bytes")
+        self._stream.write(data)
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+
+    def close(self) -> None:
+        self.flush()
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False

@@ -1,0 +1,133 @@
+"""``copy``: the records of domains to a bucket or folder of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.graph import all_runs
+from cc_pipeline.cli.plain import notice, write_rows
+from cc_pipeline.cli.ready import Asked, asked
+from cc_pipeline.cli.run import environment, step
+from cc_pipeline.cli.screen import human_bytes, progress_bars
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings, normalise_root
+
+if TYPE_CHECKING:
+    from cc_pipeline.extraction.copying import CopyReport
+    from cc_pipeline.transport.client import Transport
+
+_UPLOADS = 4
+
+
+def copy(
+    targets: Annotated[
+        list[str],
+        typer.Argument(metavar="TARGET…", show_default=False, help="Domains or other targets, as for lookup."),
+    ],
+    crawl: options.Crawls,
+    to: Annotated[str, typer.Option("--to", show_default=False, help="Where to: s3://bucket/prefix, or a folder.")],
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            "--parallel",
+            min=1,
+            max=256,
+            show_default=False,
+            help="Requests to the source, and files to the place, at a time (default: the source's own; 4 files).",
+        ),
+    ] = None,
+    convert: Annotated[
+        str | None, typer.Option("--convert", show_default=False, help="warc: also write ARC records as WARC.")
+    ] = None,
+    part_mb: Annotated[int, typer.Option("--part-mb", min=1, max=4000, help="Size of a file, in MB.")] = 128,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", show_default=False, help="S3 server of --to, where it is not AWS.")
+    ] = None,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
+
+    Records are found, fetched and verified as by `run` and kept in the lake, then written to the place in files of
+    --part-mb, each with a Parquet list of its captures beside it. Stop it at any time: the same command again fetches
+    only what the lake lacks and uploads only the files the place lacks. S3 credentials come from the usual AWS chain.
+
+    [bold]Examples[/]
+
+      cc-pipeline copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
+
+      cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
+    """
+    from cc_pipeline.defs.opt_in import OptInLauncher
+    from cc_pipeline.extraction.stage_fetch import open_shelf
+
+    if convert not in (None, "warc"):
+        raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
+    destination = normalise_root(to)
+    if destination.startswith(("http://", "https://")):
+        raise UserInputError(f"{to!r} cannot be written to; give s3://bucket/prefix or a folder")
+    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
+    settings = question.settings if parallel is None else replace(question.settings, concurrency=parallel)
+    rows: list[Sequence[object]] = []
+    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
+        for one in question.crawls:
+            step(f"index {one}", partial(launcher.harvest, [one]))
+            step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
+            with open_shelf(question.workspace) as shelf, _open(settings, destination, endpoint) as place:
+                report, fates = _upload(question, one, shelf, place, parallel or _UPLOADS, convert, part_mb)
+            lost = {outcome: count for outcome, count in fates.items() if outcome != "fetched"}
+            rows.append((one, report.records, report.parts, report.held, report.bytes, sum(lost.values())))
+            _say(one, report, lost)
+    write_rows(
+        f"copied to {destination}", ["crawl", "records", "files", "there before", "bytes sent", "not copied"], rows
+    )
+
+
+def _upload(
+    question: Asked, crawl: str, shelf: object, place: Transport, parallel: int, convert: str | None, part_mb: int
+) -> tuple[CopyReport, dict[str, int]]:
+    from collections import Counter
+
+    from cc_pipeline.extraction import progress
+    from cc_pipeline.extraction.copying import copy_parts, distinct_captures, plan_copy
+    from cc_pipeline.extraction.record_shelf import RecordShelf
+
+    assert isinstance(shelf, RecordShelf)
+    where = {"crawl": crawl, "target": [target.slug for target in question.targets]}
+    records = question.workspace.lake.read("records", where)
+    parts = plan_copy(records, crawl, convert=convert == "warc", part_bytes=part_mb * 1_000_000)
+    report = copy_parts(
+        parts,
+        shelf,
+        place,
+        question.workspace.scratch,
+        crawl=crawl,
+        parallel=parallel,
+        progress=lambda done, total, sent, size: progress.report(
+            f"upload {crawl}", done, total, f"{human_bytes(sent)} of {human_bytes(size)}"
+        ),
+    )
+    return report, Counter(distinct_captures(records)["outcome"].to_pylist())
+
+
+def _open(settings: Settings, destination: str, endpoint: str | None) -> Transport:
+    from cc_pipeline.transport.client import Transport
+
+    return Transport(destination, user_agent=settings.user_agent, s3_endpoint=endpoint, s3_region=settings.s3_region)
+
+
+def _say(crawl: str, report: CopyReport, lost: dict[str, int]) -> None:
+    for fault in report.faults:
+        notice(f"{crawl}: left out: {fault}")
+    if report.left_out > len(report.faults):
+        notice(f"{crawl}: and {report.left_out - len(report.faults):,} more that have no WARC form")
+    for outcome, count in sorted(lost.items()):
+        notice(f"{crawl}: {count:,} captures are {outcome}; ask for them again: cc-pipeline replay --crawl {crawl} …")

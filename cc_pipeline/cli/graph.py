@@ -1,0 +1,149 @@
+"""``harvest``, ``repair`` and ``replay``: parts of the graph asked for by name, through Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.plain import notice, write_rows
+from cc_pipeline.cli.ready import asked
+from cc_pipeline.cli.run import environment, resolve_crawls, step
+from cc_pipeline.cli.screen import progress_bars
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+_COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
+             "without_statistics", "reason")  # fmt: skip
+
+
+def harvest(
+    crawl: Annotated[
+        list[str] | None,
+        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every crawl of the source that has been published.")] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Fetch the footers of crawls' index files once, and put their row groups into the catalog.
+
+    One request a file (900 a crawl today). What is kept already is not asked for again, so a stopped harvest goes on
+    where it was.
+
+    [bold]Examples[/]
+
+      cc-pipeline harvest --crawl CC-MAIN-2024-22
+
+      cc-pipeline harvest -c newest -c CC-MAIN-2018-05
+
+      cc-pipeline harvest --all
+    """
+    settings = load_settings(source=source, home=home)
+    if every == bool(crawl):
+        raise UserInputError("name crawls with --crawl, or all of them with --all")
+    claim_home(settings)
+    chosen = _published(settings) if every else resolve_crawls(settings, crawl or [])
+    harvest_crawls(settings, chosen)
+    show_coverage(settings, chosen)
+
+
+def harvest_crawls(settings: Settings, crawls: Sequence[str]) -> None:
+    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails."""
+    from cc_pipeline.defs.launch import Launcher
+
+    with environment(settings), Launcher(settings) as launcher, progress_bars():
+        step("index", lambda: launcher.harvest(crawls))
+
+
+def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
+    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
+    from cc_pipeline.index.catalog import open_catalog
+
+    if not settings.catalog_path.exists():
+        raise EnvironmentFault(
+            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+        )
+    with open_catalog(settings.catalog_path) as catalog:
+        rows = [row for row in catalog.coverage().to_pylist() if crawls is None or row["crawl"] in crawls]
+    ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
+    write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
+
+
+def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
+    """Read key bounds of row groups that were published without any, so that look-ups can skip them.
+
+    Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have none at all, some later ones lack a few. This reads the key
+    column of each such row group once, about 23 MB apiece in the real index; a stopped repair goes on where it was.
+
+    [bold]Examples[/]
+
+      cc-pipeline repair --crawl CC-MAIN-2018-05
+
+      cc-pipeline catalog coverage        (shows which crawls need it: without_statistics)
+    """
+    from cc_pipeline.defs.opt_in import OptInLauncher
+
+    settings = load_settings(source=source, home=home)
+    claim_home(settings)
+    chosen = resolve_crawls(settings, crawl)
+    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
+        for one in chosen:
+            step(f"repair {one}", partial(launcher.repair, one))
+    show_coverage(settings, chosen)
+
+
+def replay(
+    crawl: options.Crawls,
+    domain: options.Targets,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Ask again for records that are quarantined or missing, then parse and publish what came.
+
+    The ledger says why a record was put aside: cc-pipeline sql "SELECT reason, count(*) FROM quarantine GROUP BY ALL".
+
+    [bold]Examples[/]
+
+      cc-pipeline replay --crawl CC-MAIN-2024-22 --domain example.com
+    """
+    from cc_pipeline.defs.opt_in import OptInLauncher
+    from cc_pipeline.extraction.stage_replay import replay_records
+
+    question = asked(domain, crawl, source=source, home=home)
+    slugs = [target.slug for target in question.targets]
+    rows: list[Sequence[object]] = []
+    with environment(question.settings), OptInLauncher(question.settings) as launcher, progress_bars():
+        launcher.add_targets(question.targets)
+        for one in question.crawls:
+            done = replay_records(question.workspace, one, slugs)
+            for slug, figures in done.after.items():
+                launcher.record_outside_run("records", one, slug, figures)
+                before = done.before[slug]
+                rows.append((one, slug, *(text for name in figures for text in (before[name], figures[name]))))
+            if done.again:
+                step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
+        step("cc.duckdb", launcher.publish)
+    columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now"]
+    write_rows("what the replay changed", columns, rows)
+    if any(row[5] or row[7] for row in rows):
+        query = "SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'"
+        notice(f'still put aside, and why: cc-pipeline sql "{query}"')
+
+
+def all_runs(runs: Iterable[object]) -> None:
+    """Does runs that are made one by one as they are asked for."""
+    for _ in runs:
+        pass
+
+
+def _published(settings: Settings) -> list[str]:
+    from cc_pipeline.extraction.crawls import list_crawls
+    from cc_pipeline.extraction.stage_index import is_published
+    from cc_pipeline.extraction.workspace import Workspace
+
+    workspace = Workspace(settings)
+    return [crawl.id for crawl in list_crawls(workspace) if is_published(workspace, crawl.id)]

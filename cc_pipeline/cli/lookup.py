@@ -1,0 +1,280 @@
+"""``plan``, ``lookup`` and ``check``: what a question costs, its captures, and how much there is of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.plain import checked_format, notice, write_rows
+from cc_pipeline.cli.ready import Asked, asked, sources_for
+from cc_pipeline.cli.screen import human_bytes, progress_bars
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.commoncrawl.filters import Filters
+    from cc_pipeline.commoncrawl.targets import Target
+    from cc_pipeline.extraction.fetch_plan import FetchPrice
+
+_Texts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET…",
+        show_default=False,
+        help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:).",
+    ),
+]
+_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
+_Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
+
+#: Columns that every look-up needs: what tells whether a capture is meant, and where it lies.
+_PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
+_FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
+
+
+def plan(
+    targets: _Texts,
+    crawl: options.Crawls,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    locate: Annotated[
+        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of what it finds.")
+    ] = False,
+    harvest: _Harvest = False,
+    output: _Format = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Say what a look-up and a fetch would cost, before anything of the index is read.
+
+    Files, row groups, requests and bytes of the look-up, which index answers and why. The fetch is priced where the
+    captures are known: from an earlier run, or with --locate.
+
+    [bold]Examples[/]
+
+      cc-pipeline plan example.com --crawl CC-MAIN-2024-22
+
+      cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
+    """
+    from cc_pipeline.extraction.locate import price
+
+    checked_format(output)
+    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
+    settings = question.settings
+    rows: list[Sequence[object]] = []
+    notes: list[str] = []
+    for one in question.crawls:
+        with sources_for(question.workspace, one, settings.via, harvest=harvest) as sources:
+            found = price(one, settings.subsets, question.targets, sources, via=settings.via)
+        why = found.notes[0].removeprefix("index: ")
+        likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+        rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, why))
+        notes += [f"{one}: {note}" for note in found.notes[1:]]
+        fetch = _located(question, one) if locate else _known(question, one)
+        if fetch is None:
+            notes.append(f"{one}: the fetch has no price before the captures are known; add --locate to look them up")
+        else:
+            why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+            rows.append((one, "fetch", fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes, why))
+    columns = ["crawl", "step", "files", "row groups", "requests", "bytes at most", "bytes likely", "because"]
+    write_rows("what it would cost", columns, rows, output)
+    for note in notes:
+        notice(note)
+
+
+def lookup(
+    targets: _Texts,
+    crawl: options.Crawls,
+    via: options.Via = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--format", show_default=False, help="table, jsonl, csv or parquet; by default what --out is named."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", show_default=False, help="A file instead of standard output.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", show_default=False, help="Comma-separated columns; fewer are cheaper to read."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", show_default=False, help="Captured in or after 2018, 2018-05-01 …")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", show_default=False, help="Captured before the end of …")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", show_default=False, help="HTTP statuses, e.g. 200 or 200,3xx.")
+    ] = None,
+    mime: Annotated[
+        str | None, typer.Option("--mime", show_default=False, help="MIME types, e.g. text/html or image/*.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", show_default=False, help="ISO 639-3 codes, e.g. eng,deu.")
+    ] = None,
+    subset: options.Subsets = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
+    harvest: _Harvest = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Find the captures of targets in crawls, by the cheapest index or by the one named.
+
+    Captures go to standard output (or --out), what was read and what has to be known about it to standard error.
+
+    [bold]Examples[/]
+
+      cc-pipeline lookup example.com --crawl CC-MAIN-2024-22
+
+      cc-pipeline lookup url:http://example.com/ -c CC-MAIN-2012 --via btree --format jsonl
+
+      cc-pipeline lookup suffix:gov.uk -c newest --status 200 --mime text/html --out gov.parquet
+
+      cc-pipeline lookup example.com -c newest --format csv --columns url,fetch_time | head
+    """
+    from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
+    from cc_pipeline.commoncrawl.filters import Filters
+
+    chosen = chosen_format(output, out)
+    names = chosen_columns(columns, chosen)
+    wanted = Filters.parse(from_time=since, to_time=until, status=status, mime=mime, language=language)
+    filtered = any((since, until, status, mime, language))
+    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
+    read = _columns_to_read(names, filtered)
+    with capture_writer(chosen, names, out) as write:
+        left = limit or None
+        for one in question.crawls:
+            for table in _captures(question, one, read, wanted if filtered else None, harvest):
+                part = table if left is None else table.slice(0, left)
+                write(part)
+                left = None if left is None else left - part.num_rows
+            if left == 0:
+                notice(f"stopped at --limit {limit}")
+                return
+
+
+def check(
+    targets: _Texts,
+    crawl: options.Crawls,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    harvest: _Harvest = False,
+    output: _Format = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Count the pages, archive files and bytes that crawls have of domains.
+
+    [bold]pages[/] are distinct URLs, [bold]captures[/] their visits, [bold]bytes[/] the compressed records,
+    [bold]to read[/] what fetching them would take when near records are read together.
+
+    [bold]Examples[/]
+
+      cc-pipeline check example.com example.org --crawl CC-MAIN-2024-22
+
+      cc-pipeline check "rev:com.nytimes.blogs.fivethirtyeight, com.nytimes.blogs.thecaucus" -c CC-MAIN-2012
+    """
+    import pyarrow as pa
+
+    from cc_pipeline.extraction.copying import distinct_captures
+
+    checked_format(output)
+    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
+    # a list of reversed names is one target; whoever lists names wants to see each
+    single = tuple({t.slug: t for target in question.targets for t in (target.members or (target,))}.values())
+    question = Asked(question.settings, question.workspace, question.crawls, single)
+    rows: list[Sequence[object]] = []
+    for one in question.crawls:
+        tables = list(_captures(question, one, _PLACE, None, harvest))
+        rows += [(one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True)]
+        if len(single) > 1:
+            rows.append((one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables)))))
+    columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
+    write_rows("what there is", columns, rows, output)
+
+
+def _captures(
+    question: Asked, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
+) -> list[pa.Table]:
+    """Captures by target, in their order, with a ``target`` column; says on standard error what it took."""
+    from cc_pipeline.cli.capture_output import SCHEMA
+    from cc_pipeline.extraction.locate import locate
+
+    settings = question.settings
+    started = time.monotonic()
+    with (
+        progress_bars(),
+        sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest) as sources,
+    ):
+        found = locate(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
+    tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]
+    captures = sum(table.num_rows for table in tables)
+    notice(
+        f"{crawl}: {captures:,} captures; {found.requests:,} requests, {human_bytes(found.bytes)}, "
+        f"{time.monotonic() - started:.1f} s"
+    )
+    for note in found.notes:
+        notice(f"{crawl}: {note}")
+    return tables
+
+
+def _named(target: Target, table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    from cc_pipeline.cli.capture_output import SCHEMA
+
+    return table.add_column(0, SCHEMA.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
+
+
+def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | None:
+    """The columns of the columnar index behind these of a capture; ``None`` for all."""
+    if "extra_columns" in names:
+        return None
+    derived = ("url_host_registered_domain",) if "domain" in names else ()
+    return tuple(dict.fromkeys((*names, *_PLACE, *derived, *(_FILTERED if filtered else ()))))
+
+
+def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
+    import pyarrow.compute as pc
+
+    from cc_pipeline.extraction.fetch_plan import plan_ranges, price_ranges
+
+    price = price_ranges(plan_ranges(captures), captures)
+    pages = pc.count_distinct(captures["url_surtkey"]).as_py()
+    return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes
+
+
+def _located(question: Asked, crawl: str) -> FetchPrice:
+    import pyarrow as pa
+
+    from cc_pipeline.extraction.copying import distinct_captures
+    from cc_pipeline.extraction.fetch_plan import plan_ranges, price_ranges
+
+    captures = distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False)))
+    return price_ranges(plan_ranges(captures), captures)
+
+
+def _known(question: Asked, crawl: str) -> FetchPrice | None:
+    """The price of the plans that earlier runs have left; ``None`` unless there is one for every target."""
+    import pyarrow.compute as pc
+
+    from cc_pipeline.extraction.fetch_plan import FetchPrice
+    from cc_pipeline.extraction.stage_locate import locate_digest_name
+
+    lake = question.workspace.lake
+    slugs = [target.slug for target in question.targets]
+    if None in lake.digests("fetch_plan", [locate_digest_name(crawl, slug) for slug in slugs]).values():
+        return None
+    plans = lake.read("fetch_plan", {"crawl": crawl, "target": slugs})
+    return FetchPrice(
+        captures=pc.sum(plans["captures"]).as_py() or 0,
+        files=pc.count_distinct(plans["warc_filename"]).as_py(),
+        requests=plans.num_rows,
+        bytes=pc.sum(plans["range_length"]).as_py() or 0,
+        record_bytes=pc.sum(plans["record_bytes"]).as_py() or 0,
+    )

@@ -1,0 +1,197 @@
+"""``url-index``: B-trees over a crawl's URLs, built, searched and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.plain import checked_format, notice, write_rows
+from cc_pipeline.cli.ready import asked, sources_for
+from cc_pipeline.cli.screen import progress_bars
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.targets import Target
+    from cc_pipeline.index.btree_locator import BTreeLocator
+    from cc_pipeline.index.btree_names import ArchiveNames
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Prefixed B-trees over a crawl's URLs, in the format of Common Crawl's own index of 2012.",
+)
+
+_Crawl = Annotated[str, typer.Option("--crawl", "-c", show_default=False, help="A crawl id; 'newest' works.")]
+
+
+@app.command()
+def build(
+    crawl: _Crawl,
+    arcs: Annotated[
+        str | None,
+        typer.Option(
+            "--arcs",
+            show_default=False,
+            help="For crawls of the ARC years: a list of ARC files, one key a line (plain or gzip); remembered.",
+        ),
+    ] = None,
+    subset: options.Subsets = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Build the URL index of a crawl in the home: from its columnar index, or by going over its ARC files.
+
+    Reads four columns of the whole index (tens of gigabytes of a real crawl). Runs the asset url_index. An older index
+    of the crawl is replaced when the new one is whole.
+
+    [bold]Examples[/]
+
+      cc-pipeline url-index build --crawl CC-MAIN-2024-22
+
+      cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
+    """
+    from cc_pipeline.cli.graph import harvest_crawls
+    from cc_pipeline.cli.ready import is_harvested
+    from cc_pipeline.cli.run import environment, step
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+    from cc_pipeline.defs.opt_in import OptInLauncher
+    from cc_pipeline.extraction.stage_url_index import keep_arc_list
+
+    question = asked([], [crawl], source=source, home=home, subset=subset)
+    settings, workspace, (name,) = question.settings, question.workspace, question.crawls
+    if arcs is not None:
+        if name not in ARC_CRAWLS:
+            raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
+        notice(f"{keep_arc_list(workspace, name, _bytes_of(Path(arcs))):,} ARC files listed")
+    elif name not in ARC_CRAWLS and not is_harvested(workspace, name):
+        harvest_crawls(settings, [name])
+    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
+        step(f"url index of {name}", lambda: launcher.build_url_index(name))
+    _describe(settings, name)
+
+
+@app.command()
+def search(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET…", show_default=False, help="As for lookup.")],
+    crawl: _Crawl,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many items; 0 for all.")] = 100,
+    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Read a crawl's B-tree for targets and show its items as they come: URL, archive file, offset, length.
+
+    Searches the index built here, or for CC-MAIN-2012 the published one. Stops reading at --limit.
+
+    [bold]Examples[/]
+
+      cc-pipeline url-index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
+
+      cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
+    """
+    from cc_pipeline.extraction.locate import opened
+    from cc_pipeline.extraction.url_index_check import archive_names
+
+    checked_format(output)
+    question = asked(targets, [crawl], source=source, home=home)
+    (name,) = question.crawls
+    with sources_for(question.workspace, name, "btree") as sources, opened(name, sources) as available:
+        locator = _btree(available["btree"]())
+        names = archive_names(question.settings.home / "url-index", name)
+        rows = list(_items(locator, names, question.targets, limit))
+        columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
+        write_rows(f"items of {name}", columns, rows, output)
+        reads = locator.tree.source
+        notice(f"{len(rows):,} items; {reads.reads:,} reads, {reads.bytes_read:,} bytes")
+        if limit and len(rows) == limit:
+            notice(f"stopped at --limit {limit}; there may be more")
+
+
+@app.command()
+def verify(
+    crawl: _Crawl,
+    sample: Annotated[int, typer.Option("--sample", min=0, help="Records to read at the source and compare.")] = 20,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Read a URL index built here from end to end, and some of the records it points to.
+
+    Checks that every key is in order, that there are as many items as were written, that every pointer names a
+    listed file, and that a sample of pointers leads to records of the URLs they are listed under.
+
+    [bold]Examples[/]
+
+      cc-pipeline url-index verify --crawl CC-MAIN-2024-22 --sample 100
+    """
+    from cc_pipeline.extraction.url_index_check import check_records, check_tree
+
+    question = asked([], [crawl], source=source, home=home)
+    workspace, (name,) = question.workspace, question.crawls
+    root = workspace.settings.home / "url-index"
+    with progress_bars():
+        found = check_tree(root, name, sample)
+        with workspace.transport() as transport:
+            wrong = (*found.faults, *check_records(name, found.sample, transport))
+    _describe(workspace.settings, name)
+    notice(f"read {found.items:,} items and {len(found.sample):,} records")
+    if wrong:
+        for fault in wrong[:20]:
+            notice(str(fault))
+        raise EnvironmentFault(
+            f"{len(wrong):,} things are wrong with the URL index of {name}",
+            f"Build it again: cc-pipeline url-index build --crawl {name}",
+        )
+    notice("all of it is right")
+
+
+def _describe(settings: Settings, crawl: str) -> None:
+    from cc_pipeline.extraction.url_index_files import index_folder, read_about
+
+    folder = index_folder(settings.home / "url-index", crawl)
+    about = read_about(folder)
+    if about is None:
+        raise EnvironmentFault(
+            f"there is no URL index of {crawl} in {settings.home}",
+            f"Build it: cc-pipeline url-index build --crawl {crawl}",
+        )
+    subsets = ", ".join(about.subsets)
+    row = (crawl, subsets, about.items, about.files, about.size, about.skipped, str(folder))
+    write_rows("URL index", ["crawl", "subsets", "items", "archive files", "bytes", "left out", "folder"], [row])
+
+
+def _items(
+    locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
+) -> Iterator[tuple[str, str, int, int]]:
+    from cc_pipeline.commoncrawl.btree_keys import url_of_btree_key
+    from cc_pipeline.commoncrawl.target_ranges import merge_ranges
+    from cc_pipeline.extraction.url_index_check import read_item
+
+    ranges = merge_ranges(keys for target in targets for keys in target.btree_ranges())
+    count = 0
+    for keys in ranges:
+        for item in locator.tree.scan(keys):
+            if any(target.matches(url_of_btree_key(item.key)) for target in targets):
+                found = read_item(item, names)
+                yield found.url, found.file, found.offset, found.length
+                count += 1
+                if count == limit:
+                    return
+
+
+def _btree(locator: object) -> BTreeLocator:
+    from cc_pipeline.index.btree_locator import BTreeLocator
+
+    assert isinstance(locator, BTreeLocator)
+    return locator
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserInputError(f"{path} cannot be read: {error.strerror}") from error
