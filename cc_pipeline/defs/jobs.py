@@ -28,3 +28,9 @@ list_crawls = dg.define_asset_job(
 publish = dg.define_asset_job(
     "publish", selection=dg.AssetSelection.assets("warehouse"), description="A new snapshot of cc.duckdb."
 )
+
+read_source_files = dg.define_asset_job(
+    "read_source_files",
+    selection=dg.AssetSelection.groups("sources"),
+    description="Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
+)

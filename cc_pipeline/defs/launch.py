@@ -12,7 +12,7 @@ import dagster as dg
 
 from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.defs.instance import PROCESS_TAG, end_runs_of_dead_processes, open_instance, this_process
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, contiguous_ranges, partition_key
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.extraction.crawls import find_crawl
 from cc_pipeline.extraction.workspace import Workspace
@@ -93,6 +93,12 @@ class Launcher:
                     "extract_domain", partition_key(first_crawl, first), partition_key(last_crawl, last)
                 )
 
+    def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
+        """Materializes what files read whole hold; ``slugs`` are keys of registered files."""
+        self.add_source_files(slugs)
+        ordered = self._instance.get_dynamic_partitions("source_file")
+        return [self._run_range("read_source_files", *pair) for pair in contiguous_ranges(ordered, slugs)]
+
     def publish(self) -> LaunchedRun:
         """Materializes ``warehouse``."""
         return self._run("publish", "")
@@ -101,6 +107,10 @@ class Launcher:
         """Writes the definitions of ``targets`` down and makes them partitions."""
         Workspace(self._settings).register_targets(targets)
         self._add(DOMAIN, [target.slug for target in targets])
+
+    def add_source_files(self, slugs: Sequence[str]) -> None:
+        """Makes registered files partitions."""
+        self._add(SOURCE_FILE, slugs)
 
     def _add(self, definition: dg.DynamicPartitionsDefinition, keys: Sequence[str]) -> None:
         assert definition.name is not None

@@ -14,6 +14,8 @@ CRAWL = dg.DynamicPartitionsDefinition(name="crawl")
 DOMAIN = dg.DynamicPartitionsDefinition(name="domain")
 #: Keys read ``CRAWL|DOMAIN``: Dagster orders dimensions by name.
 CRAWL_AND_DOMAIN = dg.MultiPartitionsDefinition({"crawl": CRAWL, "domain": DOMAIN})
+#: Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline add-source`` adds both).
+SOURCE_FILE = dg.DynamicPartitionsDefinition(name="source_file")
 
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000

@@ -9,14 +9,14 @@ from cc_pipeline.lake.publish import ViewSpec
 _KEY = "crawl, warc_filename, warc_record_offset"
 
 #: Tables with rows per capture and target, and how to choose the target whose rows are shown when several hold
-#: the same capture. Records prefer one that was fetched.
+#: the same capture. Records prefer one that was fetched, pages those read from their own record.
 _PER_CAPTURE = {
     "captures": "target",
     "records": "(outcome = 'fetched') DESC, target",
-    "page_metadata": "target",
-    "page_text": "target",
-    "page_links": "target",
-    "feed_items": "target",
+    "page_metadata": "(source_kind = 'records') DESC, target",
+    "page_text": "(source_kind = 'records') DESC, target",
+    "page_links": "(source_kind = 'records') DESC, target",
+    "feed_items": "(source_kind = 'records') DESC, target",
 }
 
 _COMMENTS = {
@@ -29,6 +29,8 @@ _COMMENTS = {
     "feed_items": "One row per item of an RSS or Atom feed.",
 }
 
+#: Page tables whose rows may come from files read whole and then have page_metadata rows elsewhere.
+_FROM_FILES_TOO = ("page_text", "page_links", "feed_items")
 
 #: Which stage writes a table, for slices that are held back.
 _STAGE = {
@@ -73,16 +75,26 @@ def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tup
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
             "Records set aside, with the reason.",
         ),
+        ViewSpec("source_files", "SELECT * FROM lake.source_files", "Files read whole: kind, place, crawl, key."),
+        ViewSpec("source_faults", "SELECT * FROM lake.source_faults", "What in files read whole could not be read."),
     )
 
 
 def _repeats(table: str, order: str) -> ViewSpec:
-    columns = f"{_KEY}, target" + (", outcome" if table == "records" else "")
+    extra = {"records": ", outcome", "captures": ""}.get(table, ", source_kind")
+    columns = f"{_KEY}, target{extra}"
     sql = (
         f"SELECT {_KEY}, target FROM (SELECT {columns}, "
         f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
-        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)})) WHERE place > 1"
+        # texts read from whole files have no offset: nothing says of which capture they are
+        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)} WHERE warc_record_offset IS NOT NULL)) WHERE place > 1"
     )
+    if table in _FROM_FILES_TOO:
+        # a WAT file's links are left out where the page itself was parsed, even if that has none
+        sql += (
+            f" UNION SELECT {_KEY}, target FROM {_whole(table)} SEMI JOIN (FROM {_whole('page_metadata')} "
+            f"WHERE source_kind = 'records') USING ({_KEY}) WHERE source_kind <> 'records'"
+        )
     comment = f"Rows of {table} that another target's rows already show."
     return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cc_pipeline.extraction.publication import publication_views
+from cc_pipeline.extraction.stage_sources import interrupted_sources
 from cc_pipeline.extraction.tables import TABLES
 from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.lake.lake import PinnedTable
@@ -49,6 +50,7 @@ def interrupted_slices(workspace: Workspace) -> dict[str, list[tuple[str, str]]]
         found[stage] = [
             pair for pair, name in zip(pairs, names, strict=True) if len({one[name] for one in digests}) > 1
         ]
+    found["parse"] += interrupted_sources(workspace)
     return found
 
 

@@ -13,6 +13,7 @@ from cc_pipeline.documents.schemas import (
 )
 from cc_pipeline.extraction.fetch_plan import FETCH_PLAN_SCHEMA
 from cc_pipeline.extraction.record_schema import RECORD_SCHEMA
+from cc_pipeline.extraction.source_schema import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 from cc_pipeline.index.catalog_tables import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
@@ -71,4 +72,6 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("page_text", PAGE_TEXT_SCHEMA, BY_CRAWL_AND_TARGET, ()),
     TableSpec("page_links", PAGE_LINKS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
+    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
 )

@@ -25,6 +25,11 @@ from cc_pipeline.extraction.stage_publish import publish_warehouse
         "page_text",
         "page_links",
         "feed_items",
+        "source_metadata",
+        "source_text",
+        "source_links",
+        "source_feed_items",
+        "source_faults",
     ],
     pool="warehouse",
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()

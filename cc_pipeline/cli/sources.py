@@ -1,0 +1,68 @@
+"""``add-source``: files that are read whole, into the same tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.run import step
+from cc_pipeline.cli.screen import console, progress_bars, show_table
+from cc_pipeline.settings import load_settings
+
+
+def add_source(
+    files: Annotated[list[str], typer.Argument(help="Files here, or keys of the source.", show_default=False)],
+    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat or wet.", show_default=False)],
+    crawl: Annotated[
+        str | None,
+        typer.Option("--crawl", "-c", help="Whose files they are, where they do not say so.", show_default=False),
+    ] = None,
+    register_only: Annotated[
+        bool, typer.Option("--register-only", help="Make them partitions; read them from the UI.")
+    ] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Read 2012 SequenceFiles, WAT or WET files whole, and publish cc.duckdb with their pages.
+
+    [bold]Examples[/]
+
+      cc-pipeline add-source metadata-00000 textData-00000 --kind sequencefile
+
+      cc-pipeline add-source crawl-data/CC-MAIN-2024-22/segments/…/wat/….warc.wat.gz --kind wat
+
+      cc-pipeline add-source texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
+    """
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.source_files import identify, register
+    from cc_pipeline.extraction.stage_sources import rows_of
+    from cc_pipeline.extraction.workspace import Workspace
+
+    settings = load_settings(source=source, home=home)
+    workspace = Workspace(settings)
+    found = [identify(workspace, named, kind, crawl) for named in files]
+    new = register(workspace, found)
+    slugs = list(dict.fromkeys(file.slug for file in found))
+    show_table(
+        "files read whole",
+        ["file", "crawl", "partition key", ""],
+        [(file.location, file.crawl, file.slug, "new" if file in new else "known") for file in found],
+    )
+    with Launcher(settings) as launcher:
+        if register_only:
+            launcher.add_source_files(slugs)
+            return
+        with progress_bars():
+            step("files", lambda: launcher.read_source_files(slugs))
+            step("cc.duckdb", launcher.publish)
+    figures = [rows_of(workspace, file) for file in found]
+    columns = ["file", "metadata", "texts", "links", "feed items", "not readable"]
+    tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
+    rows = [
+        (file.location, *(own[f"rows:{table}"] for table in tables)) for file, own in zip(found, figures, strict=True)
+    ]
+    show_table("rows in the lake", columns, rows)
+    if any(own["rows:source_faults"] for own in figures):
+        console.print('what could not be read: cc-pipeline sql "SELECT * FROM source_faults"', highlight=False)

@@ -1,0 +1,86 @@
+"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET.
+
+Belongs here: the assets partitioned by file. Not here: readers of those files (archive) and their rows (extraction).
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pyarrow as pa
+
+from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.partitions import SOURCE_FILE
+from cc_pipeline.defs.progress import logged_progress
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.slices import attach_metadata
+from cc_pipeline.documents.page import PARSER_VERSION
+from cc_pipeline.documents.schemas import (
+    FEED_ITEMS_SCHEMA,
+    PAGE_LINKS_SCHEMA,
+    PAGE_METADATA_SCHEMA,
+    PAGE_TEXT_SCHEMA,
+)
+from cc_pipeline.extraction.source_files import registered
+from cc_pipeline.extraction.source_schema import SOURCE_FAULTS_SCHEMA
+from cc_pipeline.extraction.stage_sources import read_sources
+from cc_pipeline.extraction.workspace import Workspace
+
+#: Files take minutes each; more of them in one run save only the seconds a run costs.
+_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
+
+#: Asset, the table it writes a slice of, and the columns of its preview.
+_WRITTEN = {
+    "source_metadata": ("page_metadata", ["url", "http_result", "mime_type", "parsed_as", "disposition"]),
+    "source_text": ("page_text", ["url", "content_languages", "text"]),
+    "source_links": ("page_links", ["url", "type", "href", "text"]),
+    "source_feed_items": ("feed_items", ["url", "title", "published", "link"]),
+    "source_faults": ("source_faults", ["byte_offset", "reason"]),
+}
+
+
+def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        name,
+        description=description,
+        group_name="sources",
+        owners=OWNERS,
+        kinds={"deltalake"},
+        code_version=PARSER_VERSION,
+        metadata=table_metadata(_WRITTEN[name][0], schema),
+    )
+
+
+@dg.multi_asset(
+    name="read_files",
+    specs=[
+        _spec(
+            "source_metadata", PAGE_METADATA_SCHEMA, "Rows of page_metadata from SequenceFiles of 2012 and WAT files."
+        ),
+        _spec("source_text", PAGE_TEXT_SCHEMA, "Rows of page_text from SequenceFiles of 2012 and WET files."),
+        _spec("source_links", PAGE_LINKS_SCHEMA, "Rows of page_links from SequenceFiles of 2012 and WAT files."),
+        _spec("source_feed_items", FEED_ITEMS_SCHEMA, "Rows of feed_items from SequenceFiles of 2012."),
+        _spec("source_faults", SOURCE_FAULTS_SCHEMA, "What in a file could not be read, with place and reason."),
+    ],
+    partitions_def=SOURCE_FILE,
+    backfill_policy=_BACKFILL,
+)
+def read_files(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
+    """Reads each file once, from begin to end, into the tables of parsed pages."""
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        for slug in context.partition_keys:
+            _read_one(context, workspace, slug)
+    for asset in _WRITTEN:
+        yield dg.MaterializeResult(asset_key=asset)
+
+
+def _read_one(context: dg.AssetExecutionContext, workspace: Workspace, slug: str) -> None:
+    report = read_sources(workspace, [slug])
+    for note in report.notes:
+        context.log.warning(note)
+    file = registered(workspace, [slug])[slug]
+    about = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
+    for asset, (table, shown) in _WRITTEN.items():
+        rows = workspace.lake.read(table, {"crawl": file.crawl, "target": slug}, [*shown])
+        metadata = stage_metadata(report, rows=rows.num_rows) | about | {"preview": preview(rows, shown)}
+        attach_metadata(context, metadata, asset, slug)
