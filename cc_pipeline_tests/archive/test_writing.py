@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from fastwarc.warc import ArchiveIterator as FastIterator
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.statusandheaders import StatusAndHeaders
@@ -104,6 +104,7 @@ FIELDS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(FIELDS, st.binary(max_size=500), st.integers(100, 599)), min_size=1, max_size=6), st.booleans()
 )
