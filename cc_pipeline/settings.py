@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
@@ -183,20 +183,29 @@ def remembered_source(home: Path) -> str | None:
 
 
 def claim_home(settings: Settings) -> None:
-    """Makes the home's folders and writes down its source; refuses a home that belongs to another source."""
+    """Makes the home's folders and writes down its source; refuses a home that belongs to another source.
+
+    Raises ``UserInputError`` for the latter and ``EnvironmentFault`` when the folder cannot be written.
+    """
     known = remembered_source(settings.home)
     if known is not None and known != settings.source:
         raise UserInputError(
             f"{settings.home} holds tables of {known}, not of {settings.source}. "
             f"Set {PREFIX}HOME to another folder for the new source, or unset {PREFIX}SOURCE to go on with the old one"
         )
-    settings.home.mkdir(parents=True, exist_ok=True)
-    settings.dagster_home.mkdir(exist_ok=True)
-    if known is None:
-        text = json.dumps({"source": settings.source, "layout": 1}, indent=1) + "\n"
-        temporary = settings.home / f"home.json.{os.getpid()}"
-        temporary.write_text(text, "utf-8")
-        temporary.replace(settings.home / "home.json")
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        settings.dagster_home.mkdir(exist_ok=True)
+        if known is None:
+            text = json.dumps({"source": settings.source, "layout": 1}, indent=1) + "\n"
+            temporary = settings.home / f"home.json.{os.getpid()}"
+            temporary.write_text(text, "utf-8")
+            temporary.replace(settings.home / "home.json")
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{settings.home} cannot be made a home: {error.strerror or error}",
+            f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
+        ) from error
 
 
 def _default_collinfo(source: str) -> str:

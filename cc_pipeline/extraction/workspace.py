@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.targets import Target, parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.record_shelf import disk_trouble
 from cc_pipeline.extraction.tables import TABLES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.retry import RetryPolicy
 
 
 @dataclass(frozen=True)
@@ -33,20 +35,23 @@ class Workspace:
         return Lake(self.settings.lake, TABLES, lake_options(self.settings))
 
     @contextmanager
-    def transport(self, root: str | None = None) -> Iterator[Transport]:
+    def transport(self, root: str | None = None, retry: RetryPolicy | None = None) -> Iterator[Transport]:
         """A transport to ``root`` (default: the source) within the machine's request budget."""
-        with open_transport(self.settings, root or self.settings.source) as transport:
+        with open_transport(self.settings, root or self.settings.source, retry) as transport:
             yield transport
 
     @property
     def scratch(self) -> Path:
         """A folder of this process for files that do not outlive it."""
         path = self.settings.home / "scratch" / str(os.getpid())
-        path.mkdir(parents=True, exist_ok=True)
+        with disk_trouble(path):
+            path.mkdir(parents=True, exist_ok=True)
         return path
 
     def register_targets(self, targets: Sequence[Target]) -> None:
         """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""
+        if not targets:
+            return
         known = {row["slug"]: row["version"] for row in self.lake.read("targets").to_pylist()}
         new = [target for target in {t.slug: t for t in targets}.values() if known.get(target.slug) != target.version]
         if not new:
@@ -59,13 +64,19 @@ class Workspace:
         )
 
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
-        """The targets behind partition keys. Raises ``UserInputError`` for a key nobody defined."""
+        """The targets behind partition keys.
+
+        A key that nobody defined (made in the UI) is written down as what it says. Raises ``UserInputError`` for one
+        that cannot be a key, or that means a target with another key.
+        """
         rows = self.lake.read("targets", {"slug": list(slugs)}).to_pylist() if slugs else []
         known = {row["slug"]: row["definition"] for row in rows}
-        return {slug: _target_of(slug, known.get(slug)) for slug in slugs}
+        found = {slug: _target_of(slug, known.get(slug)) for slug in slugs}
+        self.register_targets([target for slug, target in found.items() if slug not in known])
+        return found
 
 
-def open_transport(settings: Settings, root: str) -> Transport:
+def open_transport(settings: Settings, root: str, retry: RetryPolicy | None = None) -> Transport:
     """A transport to ``root`` with the settings' manners: user agent, budget, credentials."""
     return Transport(
         root,
@@ -73,6 +84,7 @@ def open_transport(settings: Settings, root: str) -> Transport:
         concurrency=settings.concurrency,
         rate=settings.rate,
         budget_path=settings.budget_path,
+        retry=retry,
         s3_endpoint=settings.s3_endpoint,
         s3_region=settings.s3_region,
         s3_anonymous=settings.s3_anonymous,
