@@ -4,28 +4,44 @@ Belongs here: asking for runs of what is missing. Not here: which partitions tho
 """
 
 import os
+from collections.abc import Sequence
+from datetime import timedelta
 
 import dagster as dg
 
+from cc_pipeline.commoncrawl.targets import Target
+from cc_pipeline.defs.failures import RANGE_END, RANGE_START, recent_failures
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key
 from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import watch_list as watch_list_file
-from cc_pipeline.extraction.discovery import group_by_crawl, missing_partitions
+from cc_pipeline.extraction.discovery import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
+from cc_pipeline.extraction.stage_parse import out_of_date
+from cc_pipeline.extraction.workspace import Workspace
 
-_RANGE_START = "dagster/asset_partition_range_start"
-_RANGE_END = "dagster/asset_partition_range_end"
+_PER_TICK = "CC_PIPELINE_BACKFILL_PER_TICK"
+#: A partition that failed this often in ``_REMEMBERED`` is left alone until a person runs it or a week has passed.
+_MOST_FAILURES = 3
+_REMEMBERED = timedelta(days=7)
+#: Of what failed before, a tick tries few: when the source is down, everything fails.
+_RETRIES_PER_TICK = 5
+_NAMED = 5
 _IN_FLIGHT = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
 ]
 
 
 def partitions_per_tick() -> int:
     """How many partitions one tick may ask for (``CC_PIPELINE_BACKFILL_PER_TICK``, default 50)."""
-    return int(os.environ.get("CC_PIPELINE_BACKFILL_PER_TICK") or 50)
+    text = os.environ.get(_PER_TICK) or "50"
+    if not text.isdecimal() or int(text) < 1:
+        raise UserInputError(f"{_PER_TICK} is {text!r}; it must be a number above 0")
+    return int(text)
 
 
 @dg.schedule(
@@ -40,27 +56,60 @@ def backfill_missing(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) 
     running = instance.get_runs(dg.RunsFilter(job_name="extract_domain", statuses=_IN_FLIGHT), limit=1)
     if running:
         return dg.SkipReason(f"run {running[0].run_id} is still at it")
-    watched = [target.slug for target in watch_list_file.read(pipeline.workspace().settings.watch_list_path)]
-    domains = instance.get_dynamic_partitions("domain")
-    harvested = instance.get_materialized_partitions(dg.AssetKey("row_groups"))
-    crawls = [crawl for crawl in instance.get_dynamic_partitions("crawl") if crawl in harvested]
-    done = by_crawl(list(instance.get_materialized_partitions(dg.AssetKey("page_metadata"))))
-    missing = missing_partitions(
-        crawls=list(reversed(crawls)),
-        domains=[slug for slug in watched if slug in set(domains)],
-        done={(crawl, domain) for crawl, slugs in done.items() for domain in slugs},
-        busy=set(),
+    workspace = pipeline.workspace()
+    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+    watched = watch_list_file.read(workspace.settings.watch_list_path)
+    decision = decide_backfill(
+        _missing(instance, workspace, crawls, [target for target in watched if target.slug in set(domains)]),
+        recent_failures(instance, "extract_domain", crawls, domains, _REMEMBERED),
         limit=partitions_per_tick(),
+        retries=_RETRIES_PER_TICK,
+        most_failures=_MOST_FAILURES,
     )
-    if not missing:
-        return dg.SkipReason("no partition is missing")
-    requests = []
-    for crawl, wanted in group_by_crawl(missing).items():
-        for first, last in contiguous_ranges(domains, wanted):
-            start, end = partition_key(crawl, first), partition_key(crawl, last)
-            key = f"{context.scheduled_execution_time:%Y%m%dT%H%M}:{start}"
-            if first == last:
-                requests.append(dg.RunRequest(run_key=key, partition_key=start))
-            else:
-                requests.append(dg.RunRequest(run_key=key, tags={_RANGE_START: start, _RANGE_END: end}))
-    return requests
+    requests = _requests(decision, domains, f"{context.scheduled_execution_time:%Y%m%dT%H%M}")
+    left = _left(decision)
+    if left:
+        context.log.warning(left)
+    return requests or dg.SkipReason(left or "no partition is missing")
+
+
+def _missing(
+    instance: dg.DagsterInstance, workspace: Workspace, crawls: Sequence[str], watched: Sequence[Target]
+) -> tuple[tuple[str, str], ...]:
+    """Newest crawl first. A set whose members changed is missing again: its key stays the same."""
+    harvested = instance.get_materialized_partitions(dg.AssetKey("row_groups"))
+    runnable = [crawl for crawl in reversed(crawls) if crawl in harvested]
+    pages = by_crawl(list(instance.get_materialized_partitions(dg.AssetKey("page_metadata"))))
+    done = {(crawl, domain) for crawl, slugs in pages.items() for domain in slugs}
+    sets = [target for target in watched if target.kind == "set"]
+    for crawl in runnable:
+        parsed = [target for target in sets if (crawl, target.slug) in done]
+        done -= {(crawl, slug) for slug in out_of_date(workspace, crawl, parsed)}
+    return missing_partitions(runnable, [target.slug for target in watched], done, set())
+
+
+def _requests(decision: BackfillDecision, domains: Sequence[str], tick: str) -> list[dg.RunRequest]:
+    ranges = [(key, key) for key in (partition_key(*pair) for pair in decision.again)]
+    for crawl, wanted in group_by_crawl(decision.fresh).items():
+        ranges += [
+            (partition_key(crawl, first), partition_key(crawl, last))
+            for first, last in contiguous_ranges(domains, wanted)
+        ]
+    return [_request(f"{tick}:{start}", start, end) for start, end in ranges]
+
+
+def _request(run_key: str, start: str, end: str) -> dg.RunRequest:
+    if start == end:
+        return dg.RunRequest(run_key=run_key, partition_key=start)
+    return dg.RunRequest(run_key=run_key, tags={RANGE_START: start, RANGE_END: end})
+
+
+def _left(decision: BackfillDecision) -> str:
+    if not decision.left:
+        return ""
+    named = ", ".join(partition_key(*pair) for pair in decision.left[:_NAMED])
+    more = f" and {len(decision.left) - _NAMED} more" if len(decision.left) > _NAMED else ""
+    return (
+        f"{len(decision.left)} partitions failed {_MOST_FAILURES} times in {_REMEMBERED.days} days and are left alone: "
+        f"{named}{more}. See why in their runs, then run them by hand or wait until the week has passed"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -48,18 +48,55 @@ def decide_crawls(
     return CrawlDecision(register, tuple(run), tuple(waiting))
 
 
+@dataclass(frozen=True, slots=True)
+class BackfillDecision:
+    """(crawl, domain) pairs: ``fresh`` may share runs, ``again`` failed before and run alone, ``left`` are not
+    asked for any more because they failed too often."""
+
+    fresh: tuple[tuple[str, str], ...]
+    again: tuple[tuple[str, str], ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def decide_backfill(
+    missing: Iterable[tuple[str, str]],
+    failures: Mapping[tuple[str, str], int],
+    *,
+    limit: int,
+    retries: int,
+    most_failures: int,
+) -> BackfillDecision:
+    """What one tick of the backfill asks for: at most ``limit`` pairs, of which at most ``retries`` failed before.
+
+    One partition that fails takes the whole run with it, so what has failed is tried alone; its neighbours come
+    through, and it is left after ``most_failures`` (counted by the caller over the time it remembers).
+    """
+    fresh: list[tuple[str, str]] = []
+    again: list[tuple[str, str]] = []
+    left: list[tuple[str, str]] = []
+    for pair in missing:
+        failed = failures.get(pair, 0)
+        if failed >= most_failures:
+            left.append(pair)
+        elif failed and len(again) < min(retries, limit):
+            again.append(pair)
+        elif not failed and len(fresh) < limit:
+            fresh.append(pair)
+    return BackfillDecision(tuple(fresh[: limit - len(again)]), tuple(again), tuple(left))
+
+
 def missing_partitions(
     crawls: Sequence[str],
     domains: Sequence[str],
     done: Collection[tuple[str, str]],
     busy: Collection[tuple[str, str]],
-    limit: int,
+    limit: int | None = None,
 ) -> tuple[tuple[str, str], ...]:
     """At most ``limit`` (crawl, domain) pairs that are neither done nor being done, newest crawl first."""
     found: list[tuple[str, str]] = []
     for crawl in crawls:
         for domain in domains:
-            if len(found) >= limit:
+            if limit is not None and len(found) >= limit:
                 return tuple(found)
             if (crawl, domain) not in done and (crawl, domain) not in busy:
                 found.append((crawl, domain))

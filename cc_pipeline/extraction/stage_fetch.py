@@ -29,7 +29,7 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome; what is held is not fetched again.
 
     ``replay`` asks again for quarantined records. Raises ``EnvironmentFault`` when source or disk give out; what
-    was fetched until then is kept and adopted by the next call.
+    was fetched until then is kept and adopted by the next call. A source that answers nothing at all is such a case.
     """
     started = time.monotonic()
     wanted = _digests(workspace, crawl, slugs)
@@ -54,6 +54,7 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
                 progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
             )
             _balanced(captures, result.table, crawl)
+            _answered(workspace, result, crawl)
             slices = [{"crawl": crawl, "target": slug} for slug in stale]
             workspace.lake.commit("records", result.table, slices, _committed(crawl, stale, wanted, result))
             settle(shelf, result)
@@ -78,6 +79,16 @@ def open_shelf(workspace: Workspace) -> RecordShelf:
     return RecordShelf(
         settings.lake, spool=settings.home / "spool", s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region
     )
+
+
+def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> set[str]:
+    """Those of the located ``slugs`` whose records are not of the captures there are now.
+
+    Records that the source kept away do not count: they were asked for.
+    """
+    wanted = _digests(workspace, crawl, slugs)
+    here = workspace.lake.digests("records", [_name(crawl, slug) for slug in slugs])
+    return {slug for slug in slugs if here[_name(crawl, slug)] not in (wanted[slug], _incomplete(wanted[slug]))}
 
 
 def fetch_digest_name(crawl: str, slug: str) -> str:
@@ -109,10 +120,11 @@ def _committed(crawl: str, stale: Sequence[str], wanted: dict[str, str], result:
     if result.unreached:
         rows = result.table.select(["target", "outcome"]).to_pylist()
         missing = {row["target"] for row in rows if row["outcome"] == "missing"}
-    return {
-        _name(crawl, slug): input_digest({"incomplete": wanted[slug]}) if slug in missing else wanted[slug]
-        for slug in stale
-    }
+    return {_name(crawl, slug): _incomplete(wanted[slug]) if slug in missing else wanted[slug] for slug in stale}
+
+
+def _incomplete(digest: str) -> str:
+    return input_digest({"incomplete": digest})
 
 
 def _balanced(captures: pa.Table, records: pa.Table, crawl: str) -> None:
@@ -122,6 +134,20 @@ def _balanced(captures: pa.Table, records: pa.Table, crawl: str) -> None:
     outcomes = set(records.column("outcome").unique().to_pylist())
     if not outcomes <= {"fetched", "quarantined", "missing"}:
         raise AssertionError(f"{crawl}: unknown outcomes {sorted(outcomes)}")
+
+
+def _answered(workspace: Workspace, result: RecordsResult, crawl: str) -> None:
+    """A source that gave nothing at all is in trouble: said loudly, not by rows that call every capture missing."""
+    captures = result.table.group_by(["warc_filename", "warc_record_offset"]).aggregate([]).num_rows
+    if not result.unreached or result.unreached < captures - result.reused - result.adopted:
+        return
+    reasons = {(row["reason"], row["detail"]) for row in result.table.to_pylist() if row["outcome"] == "missing"}
+    reason, detail = min(reasons)
+    raise EnvironmentFault(
+        f"none of {result.unreached:,} captures in {crawl} could be read from {workspace.settings.source} "
+        f"({reason}: {detail})",
+        "Check the source and the network (cc-pipeline doctor), then run it again; what is held already stays.",
+    )
 
 
 def _notes(result: RecordsResult | None) -> tuple[str, ...]:

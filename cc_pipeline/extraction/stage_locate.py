@@ -64,6 +64,14 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     )
 
 
+def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
+    """Slugs of ``targets`` whose captures in ``crawl`` are not from the inputs there are now: a set's members
+    changed, or the index did, or they were never located."""
+    wanted = _digests(workspace, crawl, {target.slug: target for target in targets})
+    here = workspace.lake.digests("fetch_plan", [_name(crawl, slug) for slug in wanted])
+    return {slug for slug, digest in wanted.items() if here[_name(crawl, slug)] != digest}
+
+
 def locate_digest_name(crawl: str, slug: str) -> str:
     """The name under which a slice's digest is committed."""
     return _name(crawl, slug)

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.documents.options import ParseOptions
 from cc_pipeline.documents.page import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction import progress
 from cc_pipeline.extraction.parse_pool import parse_in_order
-from cc_pipeline.extraction.record_shelf import RecordShelf
+from cc_pipeline.extraction.record_shelf import RecordShelf, disk_trouble
 from cc_pipeline.extraction.records import read_stored
 from cc_pipeline.extraction.report import StageReport
-from cc_pipeline.extraction.stage_fetch import fetch_digest_name, open_shelf
+from cc_pipeline.extraction.stage_fetch import fetch_digest_name, fetched_otherwise, open_shelf
+from cc_pipeline.extraction.stage_locate import located_otherwise
 from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.lake.digests import input_digest
 
@@ -56,6 +59,18 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     )
 
 
+def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
+    """Slugs of ``targets`` whose pages in ``crawl`` are not of the definition, index and records there are now."""
+    if not targets:
+        return set()
+    behind = located_otherwise(workspace, crawl, targets)
+    behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
+    slugs = [target.slug for target in targets if target.slug not in behind]
+    wanted = _digests(workspace, crawl, slugs)
+    here = workspace.lake.digests("page_metadata", [_name(crawl, slug) for slug in slugs])
+    return behind | {slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]}
+
+
 def parse_options(workspace: Workspace) -> ParseOptions:
     """How this workspace's settings want pages parsed."""
     return ParseOptions(main_content="quality" if workspace.settings.extractor == "quality" else "fast")
@@ -65,7 +80,8 @@ def _parse(workspace: Workspace, crawl: str, stale: Sequence[str], digests: dict
     rows = workspace.lake.read("records", {"crawl": crawl, "target": list(stale)})
     rows = rows.sort_by([(name, "ascending") for name in ("target", "warc_filename", "warc_record_offset")])
     folder = workspace.scratch / f"parse-{time.monotonic_ns()}"
-    folder.mkdir()
+    with disk_trouble(folder):
+        folder.mkdir()
     try:
         with open_shelf(workspace) as shelf:
             _spill(workspace, rows, shelf, folder)
@@ -80,9 +96,12 @@ def _parse(workspace: Workspace, crawl: str, stale: Sequence[str], digests: dict
 def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Path) -> None:
     """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
     schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
-    writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
     done, total = 0, rows.num_rows
-    try:
+    with disk_trouble(folder), ExitStack() as open_files:
+        writers = {
+            table: open_files.enter_context(pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema))
+            for table, schema in schemas.items()
+        }
         tasks = _tasks(rows, shelf)
         for batches in parse_in_order(tasks, parse_options(workspace), workspace.settings.workers, total):
             for table, batch in batches.items():
@@ -90,11 +109,6 @@ def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Pat
                     writers[table].write_batch(batch)
             done += batches["page_metadata"].num_rows
             progress.report("parse", done, total)
-    except OSError as error:
-        raise EnvironmentFault(f"{folder} cannot be written: {error}", "Check the disk, then run it again.") from error
-    finally:
-        for writer in writers.values():
-            writer.close()
 
 
 def _tasks(rows: pa.Table, shelf: RecordShelf) -> Iterator[tuple[list[dict[str, object]], list[bytes | None]]]:
