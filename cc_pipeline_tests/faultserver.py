@@ -45,7 +45,8 @@ class Rule:
     """``kind`` happens to requests of keys that match ``key`` (shell pattern).
 
     ``share`` of the distinct (key, range) pairs are hit, always the same ones; each at most ``times`` times
-    (``None``: always). ``retry_after`` goes into the header of 429 and 503, ``bytes_per_second`` is for ``drip``.
+    (``None``: always), or each key at most so often when ``by_key``. ``retry_after`` goes into the header of
+    429 and 503, ``bytes_per_second`` is for ``drip``.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Rule:
     retry_after: int | None = None
     bytes_per_second: int = 200
     ranges: tuple[str, ...] = ()
+    by_key: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in FAULT_KINDS:
@@ -93,8 +95,9 @@ class Scene:
             if rule.share < 1 and zlib.crc32(f"{rule.kind} {key} {asked}".encode()) % 10_000 >= rule.share * 10_000:
                 continue
             if rule.times is not None:
-                self.seen[(rule.kind, key, asked)] += 1
-                if self.seen[(rule.kind, key, asked)] > rule.times:
+                counted = (rule.kind, key, "" if rule.by_key else asked)
+                self.seen[counted] += 1
+                if self.seen[counted] > rule.times:
                     continue
             return rule
         return None
@@ -145,9 +148,7 @@ class _Connection(asyncio.Protocol):
         cut: int | None = None
         if rule is not None:
             status, fields, body, cut = _spoil(self._scene.root, rule, key, status, fields, body)
-        hit = Hit(
-            at, method, key, asked, status, rule.kind if rule else None, len(body), headers.get("user-agent", "")
-        )
+        hit = Hit(at, method, key, asked, status, rule.kind if rule else None, len(body), headers.get("user-agent", ""))
         self._scene.hits.append(hit)
         if self._scene.log is not None:
             with open(self._scene.log, "a") as log:
@@ -156,7 +157,9 @@ class _Connection(asyncio.Protocol):
             return
         fields.setdefault("Content-Length", str(len(body)))
         fields["Content-Type"] = fields.get("Content-Type", "application/octet-stream")
-        top = f"HTTP/1.1 {status} {_REASONS.get(status, 'Odd')}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in fields.items())
+        top = f"HTTP/1.1 {status} {_REASONS.get(status, 'Odd')}\r\n" + "".join(
+            f"{k}: {v}\r\n" for k, v in fields.items()
+        )
         self._send(top.encode("latin-1") + b"\r\n", b"" if method == "HEAD" else body, rule, cut)
 
     def _send(self, top: bytes, body: bytes, rule: Rule | None, cut: int | None) -> None:
@@ -214,7 +217,9 @@ def _spoil(
         fields = {"Content-Type": "application/xml"}
         if rule.retry_after is not None:
             fields["Retry-After"] = str(rule.retry_after)
-        code = {"503": "SlowDown", "429": "SlowDown", "403": "AccessDenied", "404": "NoSuchKey"}.get(kind, "InternalError")
+        code = {"503": "SlowDown", "429": "SlowDown", "403": "AccessDenied", "404": "NoSuchKey"}.get(
+            kind, "InternalError"
+        )
         return STATUS_FAULTS[kind], fields, error_xml(code), None
     if kind in ("cut", "reset"):
         return status, fields, body, len(body) // 2

@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.index_schema import TIMESTAMP
 OUTCOMES: tuple[str, ...] = ("fetched", "quarantined", "missing")
 
 #: Why an outcome is not ``fetched`` (null for fetched rows). The first group says the answer of the source was
-#: wrong, the second that the bytes were, the third that nothing was tried to its end.
+#: wrong, the second that the bytes were.
 REASONS: tuple[str, ...] = (
     # the source never gave the range
     "not_found",
@@ -24,27 +24,28 @@ REASONS: tuple[str, ...] = (
     "throttled",
     "server_error",
     "client_error",
+    "redirected",
     "unreachable",
     "timeout",
+    "connection_reset",
     "short_body",
     "long_body",
     "whole_object",
     "error_document",
     "wrong_range",
     "changed_object",
-    # the bytes are not the record
     "empty_body",
+    # the bytes are not the record
     "not_gzip",
     "gzip_truncated",
     "gzip_corrupt",
-    "gzip_trailing_bytes",
     "too_large",
     "not_a_record",
     "length_mismatch",
     "wrong_target",
     "wrong_type",
     "digest_mismatch",
-    # the plan itself
+    # the index row names no bytes that could be asked for
     "bad_plan",
 )
 
