@@ -19,7 +19,7 @@ from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
 from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
 from cc_pipeline.index.parquet_read import Wanted, read_rows
-from cc_pipeline.index.parquet_rows import capture_rows, host_names
+from cc_pipeline.index.parquet_rows import capture_rows
 
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
@@ -78,8 +78,7 @@ class ParquetLocator:
             for found in read_rows(self._reader, wanted, self._indexes, cost):
                 if not len(found.rows):
                     continue
-                table = capture_rows(found, self.name)
-                hosts = host_names(table)
+                table, hosts = capture_rows(found, self.name)
                 urls = table["url"].to_pylist()
                 for target in targets:
                     inside = rows_in_ranges(found.columns[KEY], target.ranges).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -15,10 +16,11 @@ KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
 
-def capture_rows(found: Found, located_by: str) -> pa.Table:
-    """``CAPTURE_SCHEMA`` rows of what was read from one row group.
+def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
+    """``CAPTURE_SCHEMA`` rows of what was read from one row group, and the host of each row.
 
-    Raises ``DataFault`` for a column whose stored type cannot be what the schema says.
+    A host comes from the URL where the index's column was not stored or not read. Raises ``DataFault`` for a column
+    whose stored type cannot be what the schema says.
     """
     place, file = found.place, found.place.file
     count = len(found.rows)
@@ -29,7 +31,8 @@ def capture_rows(found: Found, located_by: str) -> pa.Table:
             columns[name] = _typed(found.columns[name], CAPTURE_SCHEMA.field(name).type, meanings.get(name, ""))
         except (pa.ArrowException, ValueError) as error:
             raise DataFault(file.path, None, f"column {name} cannot be read as the index schema's ({error})") from error
-    columns["domain"] = pa.array(_domains(columns, count), pa.string())
+    hosts = _hosts(columns, count)
+    columns["domain"] = pa.array(_domains(columns, hosts), pa.string())
     columns["extra_columns"] = _extra({name: found.columns[name] for name in found.columns if name not in KNOWN}, count)
     constants = {
         "crawl": file.crawl,
@@ -45,15 +48,7 @@ def capture_rows(found: Found, located_by: str) -> pa.Table:
             arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), count))
         else:
             arrays.append(columns.get(field.name, pa.nulls(count, field.type)))
-    return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA)
-
-
-def host_names(table: pa.Table) -> list[str]:
-    """Each capture's host: the index's column, or computed from the URL where that was not stored or not read."""
-    return [
-        host if host is not None else str(host_columns(url or "")["url_host_name"] or "")
-        for host, url in zip(table["url_host_name"].to_pylist(), table["url"].to_pylist(), strict=True)
-    ]
+    return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -76,20 +71,25 @@ def _typed(values: pa.Array, wanted: pa.DataType, meaning: str) -> pa.Array:
     return values.cast(wanted)
 
 
-def _domains(columns: Mapping[str, pa.Array], count: int) -> Sequence[str | None]:
-    nothing = [None] * count
-    domains, hosts, urls = (
-        columns[name].to_pylist() if name in columns else nothing
-        for name in ("url_host_registered_domain", "url_host_name", "url")
+def _hosts(columns: Mapping[str, pa.Array], count: int) -> list[str]:
+    names, urls = (
+        columns[name].to_pylist() if name in columns else [None] * count for name in ("url_host_name", "url")
     )
-    return [_domain(*row) for row in zip(domains, hosts, urls, strict=True)]
+    return [
+        name if name is not None else str(host_columns(url or "")["url_host_name"] or "")
+        for name, url in zip(names, urls, strict=True)
+    ]
 
 
-def _domain(domain: str | None, host: str | None, url: str | None) -> str | None:
-    if domain:
-        return domain
-    name = host or str(host_columns(url or "")["url_host_name"] or "")
-    return registered_domain(name) or name or None
+def _domains(columns: Mapping[str, pa.Array], hosts: Sequence[str]) -> list[str | None]:
+    name = "url_host_registered_domain"
+    said = columns[name].to_pylist() if name in columns else [None] * len(hosts)
+    return [domain or _domain(host) for domain, host in zip(said, hosts, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _domain(host: str) -> str | None:
+    return registered_domain(host) or host or None
 
 
 def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
