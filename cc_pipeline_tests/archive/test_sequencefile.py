@@ -271,7 +271,7 @@ def test_other_real_files() -> None:
         if isinstance(one, SequencePair)
     ]
     assert strings == [(f"{number:03}", f"VALUE{number:03}") for number in range(1, 26)]
-    index = [one for one in iter_pairs(folder / "nutch/test-segments/20150309101625/content/part-00000/index", "s")]
+    index = list(iter_pairs(folder / "nutch/test-segments/20150309101625/content/part-00000/index", "s"))
     assert [(one.key, one.value) for one in index if isinstance(one, SequencePair)] == [
         ("http://nutch.apache.org/", 129)
     ]
