@@ -27,13 +27,15 @@ ANSWER_SCHEMA: Final = pa.schema(
     [
         ROW_GROUPS_SCHEMA.field(name)
         for name in (
-            *("crawl", "subset", "path", "part", "row_group", "rows", "total_bytes", "compressed_bytes"),
-            *("data_offset", "data_end", *KEY_CHUNK_FIELDS),
+            *("crawl", "subset", "path", "row_group", "rows", "compressed_bytes", "data_offset"),
+            *KEY_CHUNK_FIELDS,
             *(f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max", f"{KEY_COLUMN}_source", "fetch_time_min", "fetch_time_max"),
         )
     ]
 )
 _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
+#: Places in the table one question names; more are covered together.
+_MOST_STRETCHES: Final = 40
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 
 
@@ -45,6 +47,10 @@ class Filter:
     subsets: tuple[str, ...] | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+    def takes(self, crawl: str, subset: str) -> bool:
+        """Whether row groups of this crawl and subset are wanted."""
+        return (self.crawls is None or crawl in self.crawls) and (self.subsets is None or subset in self.subsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +110,18 @@ class Catalog:
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
         wanted = _filter(crawls, subsets, since, until)
-        blocks = sorted({block for key_range in ranges for block in self._candidates(key_range)})
         found = [self._unknown(wanted)]
-        if blocks:
+        stretches = self._stretches(ranges)
+        if stretches:
             conditions, values = _conditions(wanted)
-            spans = [f"(rowid >= {first} AND rowid < {end})" for first, end in self._spans(blocks)]
-            conditions.append(f"({' OR '.join(spans)})" if len(spans) < 50 else f"rowid < {self._known}")
-            inside = []
-            for key_range in ranges:
-                inside.append(f"{_HIGH} >= ?" + ("" if key_range.end is None else f" AND {_LOW} < ?"))
-                values += [key_range.start] + ([] if key_range.end is None else [key_range.end])
-            conditions.append(f"(({') OR ('.join(inside)}))")
+            places = []
+            for first, end, start, stop in stretches:
+                place = f"rowid >= {first} AND rowid < {end} AND {_HIGH} >= ?"
+                places.append(place if stop is None else f"{place} AND {_LOW} < ?")
+                values += [start] if stop is None else [start, stop]
+            conditions.append(places[0] if len(places) == 1 else f"(({') OR ('.join(places)}))")
             query = f"SELECT {_COLUMNS} FROM catalog.row_groups WHERE {' AND '.join(conditions)}"
-            found.insert(0, self._query(query, values).cast(ANSWER_SCHEMA))
+            found.insert(0, _inside(self._query(query, values).cast(ANSWER_SCHEMA), ranges))
         return pa.concat_tables(found)
 
     def row_groups_for_many(
@@ -212,16 +217,25 @@ class Catalog:
                 found.append(block)
         return found
 
-    def _spans(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """Neighbouring blocks as ranges of row numbers, never into the unknown tail."""
-        spans: list[tuple[int, int]] = []
-        for block in blocks:
+    def _stretches(self, ranges: Sequence[KeyRange]) -> list[tuple[int, int, bytes, bytes | None]]:
+        """Where in the table keys of the ranges can be: first row, row after the last, lowest key, end of the keys.
+
+        Ranges that fall into the same or neighbouring blocks are covered together: one comparison for the two
+        ranges of a domain costs half of two, and the few rows between them are taken out afterwards.
+        """
+        blocks: dict[int, tuple[bytes, bytes | None]] = {}
+        for key_range in ranges:
+            for block in self._candidates(key_range):
+                blocks[block] = _covering(blocks.get(block), key_range)
+        stretches: list[tuple[int, int, bytes, bytes | None]] = []
+        for block, keys in sorted(blocks.items()):
             first, end = block * self._block_rows, min(self._known, (block + 1) * self._block_rows)
-            if spans and spans[-1][1] == first:
-                spans[-1] = (spans[-1][0], end)
+            if stretches and (stretches[-1][1] == first or len(stretches) >= _MOST_STRETCHES):
+                before, _, start, stop = stretches.pop()
+                stretches.append((before, end, *_covering((start, stop), KeyRange(*keys))))
             else:
-                spans.append((first, end))
-        return spans
+                stretches.append((first, end, *keys))
+        return stretches
 
     def _unknown(self, wanted: Filter) -> pa.Table:
         """The row groups without key bounds that pass the filter: read once, then sliced without a copy."""
@@ -230,14 +244,15 @@ class Catalog:
                 f"SELECT {_COLUMNS} FROM catalog.row_groups WHERE rowid >= {self._known} ORDER BY rowid", []
             )
             self._unknown_slices = _slices(rows)
-            self._unknown_rows = rows.cast(ANSWER_SCHEMA)
-        slices = [
-            self._unknown_rows.slice(first, count)
-            for (crawl, subset), (first, count) in self._unknown_slices.items()
-            if (wanted.crawls is None or crawl in wanted.crawls)
-            and (wanted.subsets is None or subset in wanted.subsets)
-        ]
-        rows = pa.concat_tables(slices) if slices else ANSWER_SCHEMA.empty_table()
+            self._unknown_rows = rows.cast(ANSWER_SCHEMA).combine_chunks()
+        slices: list[tuple[int, int]] = []
+        for (subset, crawl), (first, count) in self._unknown_slices.items():
+            if wanted.takes(crawl, subset):
+                if slices and sum(slices[-1]) == first:
+                    slices[-1] = (slices[-1][0], slices[-1][1] + count)
+                else:
+                    slices.append((first, count))
+        rows = pa.concat_tables([self._unknown_rows.slice(0, 0), *(self._unknown_rows.slice(*part) for part in slices)])
         if wanted.since is not None:
             rows = rows.filter(pc.fill_null(pc.greater_equal(rows["fetch_time_max"], wanted.since), True))
         if wanted.until is not None:
@@ -279,7 +294,8 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     values: list[object] = []
     for column, choice in (("crawl", wanted.crawls), ("subset", wanted.subsets)):
         if choice is not None:
-            conditions.append(f"{column} IN ({', '.join('?' * len(choice))})" if choice else "false")
+            several = f"{column} IN ({', '.join('?' * len(choice))})" if choice else "false"
+            conditions.append(f"{column} = ?" if len(choice) == 1 else several)
             values += choice
     if wanted.since is not None:
         conditions.append("(fetch_time_max IS NULL OR fetch_time_max >= ?)")
@@ -290,9 +306,30 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     return conditions, values
 
 
+def _covering(known: tuple[bytes, bytes | None] | None, more: KeyRange) -> tuple[bytes, bytes | None]:
+    if known is None:
+        return more.start, more.end
+    end = None if known[1] is None or more.end is None else max(known[1], more.end)
+    return min(known[0], more.start), end
+
+
+def _inside(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Table:
+    """The rows whose bounds overlap one of the ranges."""
+    if len(ranges) == 1 or not len(rows):
+        return rows
+    low, high = rows[_LOW], rows[_HIGH]
+    keep = None
+    for key_range in ranges:
+        mask = pc.greater_equal(high, pa.scalar(key_range.start, pa.binary()))
+        if key_range.end is not None:
+            mask = pc.and_(mask, pc.less(low, pa.scalar(key_range.end, pa.binary())))
+        keep = mask if keep is None else pc.or_(keep, mask)
+    return rows.filter(keep)
+
+
 def _slices(rows: pa.Table) -> dict[tuple[str, str], tuple[int, int]]:
     slices: dict[tuple[str, str], tuple[int, int]] = {}
-    for number, place in enumerate(zip(rows["crawl"].to_pylist(), rows["subset"].to_pylist(), strict=True)):
+    for number, place in enumerate(zip(rows["subset"].to_pylist(), rows["crawl"].to_pylist(), strict=True)):
         first, count = slices.get(place, (number, 0))
         slices[place] = (first, count + 1)
     return slices

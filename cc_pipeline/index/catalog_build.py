@@ -121,13 +121,13 @@ def _load(
 
 
 def _load_row_groups(con: duckdb.DuckDBPyConnection, source: TableSource) -> None:
-    """Known key bounds first and by lowest key, then the unknown ones by crawl and subset."""
+    """Known key bounds first and by lowest key, then the unknown ones by subset and crawl."""
     con.execute("SET preserve_insertion_order = true")
     unknown = f"({KEY_COLUMN}_min IS NULL OR {KEY_COLUMN}_max IS NULL)"
     con.execute(
         f"""CREATE TABLE row_groups AS SELECT * FROM {_scan(con, source, ROW_GROUPS_SCHEMA)}
         ORDER BY {unknown}, CASE WHEN {unknown} THEN NULL ELSE {KEY_COLUMN}_min END,
-        CASE WHEN {unknown} THEN crawl END, CASE WHEN {unknown} THEN subset END"""
+        CASE WHEN {unknown} THEN subset END, CASE WHEN {unknown} THEN crawl END"""
     )
 
 
