@@ -11,7 +11,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ Row = dict[str, Any]
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 DEFAULT_ROTATION = 512 << 20
 _LARGEST_JOURNAL = 1 << 30
+_BLINK = 3600.0
 
 
 class OpenSegment:
@@ -140,6 +143,11 @@ def forget_journals(shelf: RecordShelf, files: Iterable[str]) -> None:
 
 def _recover_open(shelf: RecordShelf, crawl: str) -> None:
     folder = shelf.folder(crawl)
+    for unnamed in shelf.open_folder(crawl).glob(".*.new"):
+        with disk_trouble(unnamed), suppress(FileNotFoundError):
+            # its writer needs it for a blink only
+            if time.time() - unnamed.stat().st_mtime > _BLINK:
+                unnamed.unlink()
     for journal_path in sorted(shelf.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
         with disk_trouble(journal_path):
             try:
