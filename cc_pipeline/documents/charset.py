@@ -113,18 +113,21 @@ def decode_as(payload: bytes, name: str) -> tuple[str, bool]:
         return payload.decode(codec), True
     except (UnicodeDecodeError, UnicodeError):
         pass
-    if codec == "cp1252":
-        return payload.decode("cp1252", "c1_control"), True
     try:
+        if codec.startswith("cp125") or codec == "cp874":
+            text = payload.decode(codec, "c1_control")
+            return text, "\ufffd" not in text
         return payload.decode(codec, "replace"), False
     except UnicodeError:
         return payload.decode("latin-1"), False
 
 
 def _c1_control(error: UnicodeError) -> tuple[str, int]:
-    if isinstance(error, UnicodeDecodeError):
-        return "".join(map(chr, error.object[error.start : error.end])), error.end
-    raise error
+    """The standard reads bytes 80 to 9F that a windows charset has not assigned as the control characters."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    bad = error.object[error.start : error.end]
+    return "".join(chr(byte) if byte <= 0x9F else "\ufffd" for byte in bad), error.end
 
 
 codecs.register_error("c1_control", _c1_control)

@@ -12,6 +12,12 @@ _VOID = frozenset(
     {"area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "link"}
     | {"meta", "param", "source", "track", "wbr"}
 )
+#: Elements whose end tag may be left out: a new one ends the old one, so a thousand of them nest one deep.
+_ENDED_BY_THE_NEXT = frozenset(
+    {"a", "body", "dd", "dt", "head", "html", "li", "nobr", "optgroup", "option", "p", "rp", "rt", "tbody", "td"}
+    | {"tfoot", "th", "thead", "tr"}
+)
+_FLAT = _VOID | _ENDED_BY_THE_NEXT
 
 
 def check_depth(text: str, limit: int, source: str) -> None:
@@ -37,9 +43,11 @@ def _bound(text: str) -> int:
 def _depth(text: str) -> int:
     depth = deepest = 0
     for closing, name in _TAG.findall(text):
+        if name.lower() in _FLAT:
+            continue
         if closing:
             depth -= depth > 0
-        elif name.lower() not in _VOID:
+        else:
             depth += 1
             deepest = max(deepest, depth)
     return deepest

@@ -8,8 +8,9 @@ from html import unescape
 from urllib.parse import urljoin
 
 from cc_pipeline.documents.feed_dates import parse_date
+from cc_pipeline.documents.feed_markup import absolutize
 from cc_pipeline.documents.feed_model import Content, Feed, FeedItem, FeedLink, Person
-from cc_pipeline.documents.feed_xml import Element, inner_markup, local_name
+from cc_pipeline.documents.feed_xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.options import Limits
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -21,120 +22,135 @@ _DATES_PUBLISHED = ("published", "issued", "created")
 _DATES_UPDATED = ("updated", "modified")
 
 
-def read_atom(root: Element, limits: Limits) -> Feed:
-    """Reads from the ``feed`` element."""
+def read_atom(root: Element, limits: Limits, base: str) -> Feed:
+    """Reads from the ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
+    own = local_name(root)[0]
     for child in root:
         namespace, name = local_name(child)
         if name == "entry":
             if len(feed.items) >= limits.feed_items:
                 feed.flags.add("items_cut")
                 break
-            feed.items.append(_read_entry(child, feed))
-        elif namespace and namespace not in ATOM_NAMESPACES:
+            feed.items.append(_read_entry(child, base))
+        elif namespace and namespace != own and namespace not in ATOM_NAMESPACES:
             continue
         elif name == "title":
-            feed.title = construct(child)
+            feed.title = construct(child, base)
         elif name in ("subtitle", "tagline"):
-            feed.description = construct(child)
-        elif name == "link" and (link := atom_link(child)):
+            feed.description = construct(child, base)
+        elif name == "link" and (link := atom_link(child, base)):
             feed.links.append(link)
         elif name == "author":
-            feed.authors.append(_person(child))
+            feed.authors.append(_person(child, base))
         elif name == "category" and (label := _category(child)):
             feed.categories.append(label)
         elif name == "generator":
-            feed.generator = _text(child)
+            feed.generator = element_text(child)
         elif name in _DATES_UPDATED:
-            feed.updated = parse_date(_text(child)) or feed.updated
+            feed.updated = parse_date(element_text(child)) or feed.updated
         elif name in _DATES_PUBLISHED:
-            feed.published = parse_date(_text(child)) or feed.published
+            feed.published = parse_date(element_text(child)) or feed.published
     return feed
 
 
-def _read_entry(element: Element, feed: Feed) -> FeedItem:
+def _read_entry(element: Element, base: str) -> FeedItem:
     item = FeedItem()
+    own = local_name(element)[0]
     for child in element:
         namespace, name = local_name(child)
-        if namespace and namespace not in ATOM_NAMESPACES:
+        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
             continue
         if name == "title":
-            item.title = construct(child)
+            item.title = construct(child, base)
         elif name == "summary":
-            item.description = construct(child)
+            item.description = construct(child, base)
         elif name == "content":
-            if (value := construct(child)) is not None:
-                item.contents.append(Content(value, child.get("type")))
+            if (value := construct(child, base)) is not None:
+                item.contents.append(Content(value, child.get("type"), base_of(child, base)))
             elif href := child.get("src"):
-                item.links.append(FeedLink(_absolute(child, href), "content", child.get("type")))
-        elif name == "link" and (link := atom_link(child)):
+                item.links.append(FeedLink(absolute(child, href, base), "content", child.get("type")))
+        elif name == "link" and (link := atom_link(child, base)):
             item.links.append(link)
         elif name == "author":
-            item.authors.append(_person(child))
+            item.authors.append(_person(child, base))
         elif name == "category" and (label := _category(child)):
             item.categories.append(label)
         elif name == "id":
-            item.guid = _text(child)
+            item.guid = element_text(child)
         elif name in _DATES_PUBLISHED:
-            item.published = parse_date(_text(child)) or item.published
+            item.published = parse_date(element_text(child)) or item.published
         elif name in _DATES_UPDATED:
-            item.updated = parse_date(_text(child)) or item.updated
+            item.updated = parse_date(element_text(child)) or item.updated
     return item
 
 
-def construct(element: Element) -> str | None:
+def construct(element: Element, base: str) -> str | None:
     """A text construct: plain text, markup unescaped (``html``) or markup inside (``xhtml``)."""
+    return absolutize(_construct(element), base_of(element, base))
+
+
+def _construct(element: Element) -> str | None:
     kind = (element.get("type") or "text").lower()
     mode = (element.get("mode") or "").lower()
-    if mode == "base64":
+    if mode == "base64" or (kind.count("/") == 1 and not mode and not kind.startswith("text/") and not len(element)):
         try:
-            return base64.b64decode(_text(element) or "").decode("utf-8", "replace").strip() or None
+            return base64.b64decode(element_text(element) or "").decode("utf-8", "replace").strip() or None
         except (binascii.Error, ValueError):
-            return None
+            return None if mode else element_text(element)
     if mode == "escaped":
-        return _text(element)
+        return element_text(element)
     if len(element):
         if kind == "xhtml" and len(element) == 1 and local_name(element[0])[1] == "div":
             return inner_markup(element[0]) or None
         return inner_markup(element) or None
-    text = _text(element)
+    text = element_text(element)
     return unescape(text) if text and mode == "xml" and kind == "text/html" else text
 
 
-def atom_link(element: Element) -> FeedLink | None:
+def atom_link(element: Element, base: str) -> FeedLink | None:
     """A ``link`` element; ``None`` without an ``href``."""
-    href = (element.get("href") or "").strip()
-    if not href:
+    written = element.get("href")
+    if written is None or not (written.strip() or base_of(element, base)):
         return None
+    href = written.strip()
     rel = (element.get("rel") or "alternate").strip()
     rel = rel.removeprefix("http://www.iana.org/assignments/relation/")
-    return FeedLink(_absolute(element, href), rel, element.get("type"), element.get("title"))
+    return FeedLink(absolute(element, href, base), rel, element.get("type"), element.get("title"))
 
 
-def _absolute(element: Element, href: str) -> str:
-    bases = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
+def base_of(element: Element, base: str) -> str:
+    """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL."""
+    found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
     try:
-        for base in bases:
-            href = urljoin(base, href)
+        for value in reversed(found):
+            base = urljoin(base, value)
     except ValueError:
         pass
-    return href
+    return base
 
 
-def _person(element: Element) -> Person:
+def absolute(element: Element, href: str, base: str) -> str:
+    """A reference of the feed made absolute, as written where that cannot be."""
+    if "://" in href:
+        return href
+    try:
+        return urljoin(base_of(element, base), href)
+    except ValueError:
+        return href
+
+
+def _person(element: Element, base: str) -> Person:
     found: dict[str, str | None] = {}
     for child in element:
-        found.setdefault(local_name(child)[1], _text(child))
+        found.setdefault(local_name(child)[1], element_text(child))
+    url = found.get("uri") or found.get("url") or found.get("homepage")
     return Person(
-        found.get("name") or (None if len(element) else _text(element)),
-        found.get("uri") or found.get("url") or found.get("homepage"),
+        found.get("name") or (None if len(element) else element_text(element)),
+        absolute(element, url, base) if url else None,
         found.get("email"),
     )
 
 
 def _category(element: Element) -> str | None:
-    return element.get("label") or element.get("term") or _text(element)
-
-
-def _text(element: Element) -> str | None:
-    return "".join(element.itertext()).strip() or None
+    return element.get("label") or element.get("term") or element_text(element)

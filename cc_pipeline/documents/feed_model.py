@@ -23,10 +23,12 @@ class Person(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A body of an item: its markup or text, and the format's word for which (``None`` for HTML unsaid)."""
+    """A body of an item: its markup or text, the format's word for which (``None`` for HTML unsaid), and the URL
+    its relative references are relative to."""
 
     value: str
     type: str | None = None
+    base: str | None = None
 
 
 @dataclass(slots=True)
@@ -61,10 +63,12 @@ class Feed:
     links: list[FeedLink] = field(default_factory=list)
     authors: list[Person] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
+    webmaster: Person | None = None
     generator: str | None = None
     ttl: int | None = None
     language: str | None = None
     published: datetime | None = None
     updated: datetime | None = None
+    last_build_date: datetime | None = None
     items: list[FeedItem] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)

@@ -34,6 +34,7 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     _say(words, content["description"])
     content["published"] = feed.published
     content["updated"] = feed.updated
+    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it where updated is
     content["categories"] = feed.categories or None
     for category in feed.categories:
         _say(words, category)
@@ -56,9 +57,8 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
 
 
 def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool) -> list[HtmlDocument]:
-    base = item.link or url
     return [
-        parse_html(body.value, base, limits, source=url, item_index=index, links=links)
+        parse_html(body.value, body.base or url, limits, source=url, item_index=index, links=links)
         for body in item.contents
         if body.type is None or "html" in body.type.lower()
     ]

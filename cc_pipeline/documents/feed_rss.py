@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
-from cc_pipeline.documents.feed_atom import ATOM_NAMESPACES, atom_link
+from cc_pipeline.documents.feed_atom import ATOM_NAMESPACES, absolute, atom_link, base_of
 from cc_pipeline.documents.feed_dates import parse_date
-from cc_pipeline.documents.feed_model import Content, Feed, FeedItem, FeedLink, Person
-from cc_pipeline.documents.feed_xml import Element, inner_markup, local_name
+from cc_pipeline.documents.feed_extensions import person, read_extension
+from cc_pipeline.documents.feed_markup import absolutize
+from cc_pipeline.documents.feed_model import Content, Feed, FeedItem, FeedLink
+from cc_pipeline.documents.feed_xml import Element, element_text, inner_markup, local_name, markup_or_text
 from cc_pipeline.documents.options import Limits
 
 DC = "http://purl.org/dc/elements/1.1/"
@@ -16,23 +19,24 @@ CONTENT = "http://purl.org/rss/1.0/modules/content/"
 XHTML = "http://www.w3.org/1999/xhtml"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
-_EMAIL_NAME = re.compile(r"\s*([^\s()<>@]+@[^\s()<>]+)\s*\(([^()]*)\)\s*\Z")
-_NAME_EMAIL = re.compile(r"\s*(.*?)\s*[<(]([^\s()<>@]+@[^\s()<>]+)[>)]\s*\Z")
-_TTL = re.compile(r"\s*(\d{1,9})")
+_TTL = re.compile(r"\s*(\d{1,10})")
+_TTL_MAX = 2**31
+#: Where an item's date is looked for when it has no pubDate.
+_PUBLISHED_ORDER = ("published", "issued", "dc", "created")
 
 
-def read_rss(root: Element, limits: Limits) -> Feed:
-    """Reads from the root element (``rss``, ``RDF`` or a bare ``channel``)."""
+def read_rss(root: Element, limits: Limits, base: str) -> Feed:
+    """Reads from the root element (``rss``, ``RDF`` or a bare ``channel``); ``base`` is the feed's own URL."""
     feed = Feed("rss-feed", version=root.get("version"))
     channels = [root] if local_name(root)[1] == "channel" else [e for e in root if local_name(e)[1] == "channel"]
     for channel in channels[:1]:
-        _read_channel(channel, feed)
-    holders = [*channels, root] if root not in channels else channels
+        _read_channel(channel, feed, base)
+    holders = channels if root in channels else [*channels, root]
     for element in _items(holders):
         if len(feed.items) >= limits.feed_items:
             feed.flags.add("items_cut")
             break
-        feed.items.append(_read_item(element))
+        feed.items.append(_read_item(element, base))
     return feed
 
 
@@ -48,122 +52,135 @@ def _items(holders: list[Element]) -> list[Element]:
     return found
 
 
-def _read_channel(channel: Element, feed: Feed) -> None:
-    build = published = None
+def _read_channel(channel: Element, feed: Feed, base: str) -> None:
+    own = _own_namespaces(channel)
+    own_links: list[FeedLink] = []
+    dates: dict[str, datetime | None] = {}
     for child in channel:
         namespace, name = local_name(child)
-        text = _text(child)
-        if namespace in ATOM_NAMESPACES:
-            if name == "link" and (link := atom_link(child)):
+        text = element_text(child)
+        if namespace in own:
+            if name == "link" and text:
+                own_links.append(FeedLink(absolute(child, text, base)))
+            _read_channel_element(feed, child, name, text, base)
+            if name in ("pubdate", "lastbuilddate"):
+                dates[name] = parse_date(text)
+        elif namespace in ATOM_NAMESPACES:
+            if name == "link" and (link := atom_link(child, base)):
                 feed.links.append(link)
         elif namespace == DC:
+            _read_dublin_core(feed, name, text)
             if name == "date":
-                feed.updated = feed.updated or parse_date(text)
-            elif name == "creator" and text:
-                feed.authors.append(person(text))
-            elif name == "subject" and text:
-                feed.categories.append(text)
-            elif name == "language":
-                feed.language = feed.language or text
-            elif name == "title":
-                feed.title = feed.title or text
-            elif name == "description":
-                feed.description = feed.description or text
-        elif namespace not in _FOREIGN:
-            if name == "title":
-                feed.title = text or feed.title
-            elif name == "link" and text:
-                feed.links.insert(0, FeedLink(text))
-            elif name == "description":
-                feed.description = _markup_or_text(child) or feed.description
-            elif name == "lastbuilddate":
-                build = parse_date(text)
-            elif name == "pubdate":
-                published = parse_date(text)
-            elif name == "category" and text:
-                feed.categories.append(text)
-            elif name == "generator":
-                feed.generator = text
-            elif name == "ttl" and (number := _TTL.match(text or "")):
-                feed.ttl = int(number.group(1)) if int(number.group(1)) < 2**31 else None
-            elif name == "language":
-                feed.language = text
-            elif name in ("managingeditor", "author") and text:
-                feed.authors.append(person(text))
-    moments = [moment for moment in (build, published) if moment]
-    feed.published = published
-    feed.updated = max(moments) if moments else feed.updated
+                dates.setdefault("dc", parse_date(text))
+        elif namespace == DCTERMS:
+            dates.setdefault(name, parse_date(text))
+        else:
+            read_extension(feed, child, text)
+    _own_links_first(feed, own_links)
+    build, published = dates.get("lastbuilddate"), dates.get("pubdate")
+    if feed.webmaster and not feed.authors:
+        feed.authors.append(feed.webmaster)
+    feed.published = published or dates.get("issued") or dates.get("created")
+    feed.last_build_date = build
+    later = [moment for moment in (build, published) if moment]
+    feed.updated = max(later) if later else dates.get("modified") or dates.get("dc")
 
 
-#: Namespaces whose elements share RSS's names but mean something else.
-_FOREIGN = frozenset(
-    {
-        "http://www.itunes.com/dtds/podcast-1.0.dtd",
-        "http://search.yahoo.com/mrss/",
-        "http://search.yahoo.com/mrss",
-        "http://rssnamespace.org/feedburner/ext/1.0",
-        "http://purl.org/rss/1.0/modules/image/",
-        "http://purl.org/rss/1.0/modules/syndication/",
-        CONTENT,
-        DCTERMS,
-    }
-)
+def _own_links_first(into: Feed | FeedItem, links: list[FeedLink]) -> None:
+    """RSS's own link is the page; a link of another format, or a guid, is so only where there is none."""
+    into.links[:0] = links
 
 
-def _read_item(element: Element) -> FeedItem:
+def _own_namespaces(element: Element) -> frozenset[str]:
+    """The namespaces whose elements are RSS's own inside ``element``: none, or the one it is in itself."""
+    return frozenset({"", local_name(element)[0]})
+
+
+def _read_channel_element(feed: Feed, child: Element, name: str, text: str | None, base: str) -> None:
+    if name == "title":
+        feed.title = _markup(child, base) or feed.title
+    elif name == "description":
+        feed.description = _markup(child, base) or feed.description
+    elif name == "category" and text:
+        feed.categories.append(text)
+    elif name == "generator":
+        feed.generator = text
+    elif name == "ttl" and (number := _TTL.match(text or "")):
+        feed.ttl = int(number.group(1)) if int(number.group(1)) < _TTL_MAX else None
+    elif name == "language":
+        feed.language = text
+    elif name in ("managingeditor", "author") and text:
+        feed.authors.append(person(text))
+    elif name == "webmaster" and text:
+        feed.webmaster = person(text)
+
+
+def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> None:
+    """Dublin Core says what the format's own elements do not."""
+    if not text:
+        return
+    if name in ("creator", "author"):
+        into.authors.append(person(text))
+    elif name == "subject":
+        into.categories.append(text)
+    elif name == "title":
+        into.title = into.title or text
+    elif name == "description":
+        into.description = into.description or text
+    elif name == "language" and isinstance(into, Feed):
+        into.language = into.language or text
+    elif name == "identifier" and isinstance(into, FeedItem):
+        into.guid = into.guid or text
+
+
+def _read_item(element: Element, base: str) -> FeedItem:
     item = FeedItem()
-    dublin_date = None
+    own = _own_namespaces(element)
+    own_links: list[FeedLink] = []
+    dates: dict[str, datetime | None] = {}
     for child in element:
         namespace, name = local_name(child)
-        text = _text(child)
-        if namespace in ATOM_NAMESPACES:
-            if name == "link" and (link := atom_link(child)):
+        text = element_text(child)
+        if namespace in own:
+            if name == "link" and (href := text or child.get("href")):
+                own_links.append(FeedLink(absolute(child, href, base)))
+            _read_item_element(item, child, name, text, base)
+        elif namespace in ATOM_NAMESPACES:
+            if name == "link" and (link := atom_link(child, base)):
                 item.links.append(link)
             elif name in ("updated", "modified"):
                 item.updated = item.updated or parse_date(text)
             elif name in ("published", "issued"):
-                item.published = item.published or parse_date(text)
+                dates.setdefault(name, parse_date(text))
         elif namespace == DC:
+            _read_dublin_core(item, name, text)
             if name == "date":
-                dublin_date = dublin_date or parse_date(text)
-            elif name in ("creator", "author") and text:
-                item.authors.append(person(text))
-            elif name == "subject" and text:
-                item.categories.append(text)
-            elif name == "title":
-                item.title = item.title or text
-            elif name == "description":
-                item.description = item.description or text
-            elif name == "identifier":
-                item.guid = item.guid or text
+                dates.setdefault("dc", parse_date(text))
         elif namespace == CONTENT and name == "encoded":
-            if value := _markup_or_text(child):
-                item.contents.append(Content(value, "text/html"))
+            if value := _markup(child, base):
+                item.contents.append(Content(value, "text/html", base_of(child, base)))
         elif namespace == DCTERMS:
-            if name == "modified":
-                item.updated = item.updated or parse_date(text)
-            elif name in ("created", "issued"):
-                dublin_date = dublin_date or parse_date(text)
+            dates.setdefault(name, parse_date(text))
         elif namespace == XHTML and name in ("body", "div"):
-            if value := inner_markup(child):
-                item.contents.append(Content(value, "application/xhtml+xml"))
-        elif namespace not in _FOREIGN:
-            _read_plain(item, child, name, text)
-    item.published = item.published or dublin_date
-    if item.guid is None:
-        item.guid = element.get(f"{{{RDF}}}about")
-    if item.link is None and (about := element.get(f"{{{RDF}}}about")):
-        item.links.append(FeedLink(about))
+            if value := absolutize(inner_markup(child), base_of(child, base)):
+                item.contents.append(Content(value, "application/xhtml+xml", base_of(child, base)))
+        else:
+            read_extension(item, child, text)
+    item.published = next(
+        (moment for moment in (item.published, *map(dates.get, _PUBLISHED_ORDER)) if moment is not None), None
+    )
+    item.updated = item.updated or dates.get("modified")
+    about = element.get(f"{{{RDF}}}about")
+    item.guid = item.guid or about
+    _own_links_first(item, own_links)
     return item
 
 
-def _read_plain(item: FeedItem, child: Element, name: str, text: str | None) -> None:
+def _read_item_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
     if name == "title":
-        item.title = text or item.title
-    elif name == "link" and (href := text or child.get("href")):
-        item.links.insert(0, FeedLink(href))
+        item.title = _markup(child, base) or item.title
     elif name == "description":
-        item.description = _markup_or_text(child) or item.description
+        item.description = _markup(child, base) or item.description
     elif name == "author" and text:
         item.authors.insert(0, person(text))
     elif name == "category" and text:
@@ -177,28 +194,12 @@ def _read_plain(item: FeedItem, child: Element, name: str, text: str | None) -> 
     elif name == "pubdate":
         item.published = parse_date(text) or item.published
     elif name == "enclosure" and (href := child.get("url")):
-        item.links.append(FeedLink(href.strip(), "enclosure", child.get("type")))
+        item.links.append(FeedLink(absolute(child, href.strip(), base), "enclosure", child.get("type")))
     elif name == "source" and (href := child.get("url")):
-        item.links.append(FeedLink(href.strip(), "via", None, text))
-    elif name in ("body", "fullitem") and text:
-        item.contents.append(Content(text, "text/html"))
+        item.links.append(FeedLink(absolute(child, href.strip(), base), "via", None, text))
+    elif name in ("body", "fullitem", "encoded") and (value := _markup(child, base)):
+        item.contents.append(Content(value, "text/html", base_of(child, base)))
 
 
-def person(text: str) -> Person:
-    """``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
-    if found := _EMAIL_NAME.match(text):
-        return Person(found.group(2).strip() or None, None, found.group(1))
-    if found := _NAME_EMAIL.match(text):
-        return Person(found.group(1) or None, None, found.group(2))
-    if "@" in text and " " not in text:
-        return Person(None, None, text)
-    return Person(text)
-
-
-def _text(element: Element) -> str | None:
-    value = "".join(element.itertext()).strip()
-    return value or None
-
-
-def _markup_or_text(element: Element) -> str | None:
-    return inner_markup(element) if len(element) else _text(element)
+def _markup(element: Element, base: str) -> str | None:
+    return absolutize(markup_or_text(element), base_of(element, base))

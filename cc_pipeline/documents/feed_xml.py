@@ -8,12 +8,19 @@ from typing import TypeAlias, cast
 
 from lxml import etree
 
-_DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[]|\[[^\]]*\])*>", re.IGNORECASE)
+_DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
+_DECLARED = re.compile(r"""<!ENTITY\s+([A-Za-z_][\w.-]{0,63})\s+(?:"([^"&%<]{0,256})"|'([^'&%<]{0,256})')\s*>""")
 _DECLARATION = re.compile(r"\s*<\?xml\b[^>]{0,500}\?>")
-_ENTITY = re.compile(r"&(#?[A-Za-z0-9]{1,32});?")
+_REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?;?")
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _CDATA = re.compile(r"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
+#: Elements that start another language inside HTML.
+_FOREIGN_ROOTS = frozenset({"svg", "math"})
+_MAX_EXPANSIONS = 10_000
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
 
 #: Prefixes as documents use them even where they forget to declare them.
 _PREFIXES = {
@@ -30,15 +37,21 @@ Element: TypeAlias = etree._Element
 def parse_xml(text: str) -> tuple[Element | None, bool]:
     """The root of a document and whether it was well-formed. Malformed documents give what can be had.
 
-    The document type is dropped before parsing, so that no entity can be declared; named characters of HTML
-    (``&nbsp;``) are put in, other undeclared names stay as text.
+    The document type is taken out before parsing, so that the parser knows no entities at all. References are put
+    in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,
+    which cannot nest. Other names stay as text.
     """
     text = _ILLEGAL.sub("", text)
     text = _DECLARATION.sub("", text, count=1).lstrip("\ufeff \t\r\n")
-    text = _DOCTYPE.sub("", text, count=1)
+    declared: dict[str, str] = {}
+    doctype = _DOCTYPE.search(text, 0, 65_536)
+    if doctype:
+        declared = {name: double or single for name, double, single in _DECLARED.findall(doctype.group(1) or "")}
+        text = text[: doctype.start()] + text[doctype.end() :]
     if "&" in text:
+        replace = _Replacement(declared)
         text = "".join(
-            part if part.startswith("<![CDATA[") else _ENTITY.sub(_character, part) for part in _CDATA.split(text)
+            part if part.startswith("<![CDATA[") else _REFERENCE.sub(replace, part) for part in _CDATA.split(text)
         )
     data = text.encode("utf-8")
     root, clean = _read(data, recover=False), True
@@ -66,14 +79,26 @@ def _read(data: bytes, *, recover: bool) -> Element | None:
     return cast("Element | None", root)
 
 
-def _character(found: re.Match[str]) -> str:
-    name = found.group(1)
-    if name.startswith("#") or name in _XML_ENTITIES:
-        return found.group(0)
-    known = html5.get(name + ";")
-    if known is None:
-        return "&amp;" + found.group(0)[1:]
-    return known.replace("&", "&amp;").replace("<", "&lt;")
+class _Replacement:
+    """What stands for an entity reference; a declared one only so often."""
+
+    def __init__(self, declared: dict[str, str]) -> None:
+        self._declared = declared
+        self._left = _MAX_EXPANSIONS
+
+    def __call__(self, found: re.Match[str]) -> str:
+        reference, name = found.group(0), found.group(1)
+        if name is None:
+            return "&amp;" + reference[1:]
+        if name.startswith("#"):
+            return reference if reference.endswith(";") else reference + ";"
+        if name in _XML_ENTITIES:
+            return f"&{name};"
+        value = html5.get(name + ";")
+        if value is None and self._left > 0 and name in self._declared:
+            self._left -= 1
+            value = self._declared[name]
+        return "&amp;" + reference[1:] if value is None else _escape(value)
 
 
 def local_name(element: Element) -> tuple[str, str]:
@@ -83,13 +108,48 @@ def local_name(element: Element) -> tuple[str, str]:
         return "", ""
     if tag.startswith("{"):
         namespace, _, name = tag[1:].partition("}")
-        return namespace, name.lower()
+        return namespace.strip(), name.lower()
     prefix, _, name = tag.rpartition(":")
     return _PREFIXES.get(prefix.lower(), "?" + prefix if prefix else ""), name.lower()
 
 
+def element_text(element: Element) -> str | None:
+    """All text inside an element, ``None`` for none."""
+    return "".join(element.itertext()).strip() or None
+
+
+def markup_or_text(element: Element) -> str | None:
+    """The text inside an element, or its content as HTML where it has elements."""
+    return inner_markup(element) or None if len(element) else element_text(element)
+
+
 def inner_markup(element: Element) -> str:
-    """An element's content as markup, without the element itself."""
-    parts = [(element.text or "").replace("&", "&amp;").replace("<", "&lt;")]
-    parts += [etree.tostring(child, encoding="unicode", method="xml") for child in element]
+    """An element's content as HTML, without the element itself."""
+    parts: list[str] = [_escape(element.text or "")]
+    for child in element:
+        _serialize(child, parts)
     return "".join(parts).strip()
+
+
+def _serialize(element: Element, parts: list[str]) -> None:
+    """Names lose their namespaces: what a feed holds is read as HTML. The reader bounds the depth at 256."""
+    if isinstance(element.tag, str):
+        name = element.tag.rpartition("}")[2]
+        namespace = element.tag.partition("}")[0][1:]
+        attributes = f' xmlns="{namespace}"' if name.lower() in _FOREIGN_ROOTS and namespace else ""
+        attributes += "".join(
+            f' {key.rpartition("}")[2]}="{_escape(value).replace(chr(34), "&quot;")}"'
+            for key, value in element.attrib.items()
+        )
+        if name.lower() in _VOID and not len(element) and not element.text:
+            parts.append(f"<{name}{attributes} />")
+        else:
+            parts.append(f"<{name}{attributes}>{_escape(element.text or '')}")
+            for child in element:
+                _serialize(child, parts)
+            parts.append(f"</{name}>")
+    parts.append(_escape(element.tail or ""))
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

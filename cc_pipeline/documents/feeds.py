@@ -9,16 +9,19 @@ from cc_pipeline.documents.feed_xml import local_name, parse_xml
 from cc_pipeline.documents.options import Limits
 
 
-def parse_feed(text: str, limits: Limits) -> Feed | None:
-    """Reads a feed from its decoded text; ``None`` where it is none. Malformed feeds give what can be read."""
+def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
+    """Reads a feed from its decoded text; ``None`` where it is none. Malformed feeds give what can be read.
+
+    ``base`` is the feed's URL, which its relative links are relative to.
+    """
     root, clean = parse_xml(text)
     if root is None:
         return None
     name = local_name(root)[1]
     if name == "feed":
-        feed = read_atom(root, limits)
+        feed = read_atom(root, limits, base)
     elif name in ("rss", "rdf", "channel"):
-        feed = read_rss(root, limits)
+        feed = read_rss(root, limits, base)
     else:
         return None
     if not clean:

@@ -51,28 +51,64 @@ def read_metadata_json(text: str, page: PageInput) -> ParsedPage:
 
 
 def _read(document: dict[str, Any], page: PageInput) -> ParsedPage:
-    row: dict[str, Any] = {name: str(document[name]) for name in _TEXT if document.get(name) is not None}
-    row |= {name: int(document[name]) for name in _NUMBERS if document.get(name) is not None}
+    row: dict[str, Any] = {name: _text(document.get(name)) for name in _TEXT if document.get(name) is not None}
+    row |= {name: _number(document[name]) for name in _NUMBERS if document.get(name) is not None}
     row |= {name: bool(document[name]) for name in _TRUTHS if document.get(name) is not None}
     row["attempt_time"] = _moment(document.get("attempt_time"))
     if (origin := document.get("redirect_from")) is not None:
-        row["redirect_from"] = {**origin, "http_headers": dict(origin.get("http_headers") or {})}
+        row["redirect_from"] = {
+            "source_url": _text(origin.get("source_url")),
+            "http_result": _number(origin.get("http_result"), 32),
+            "server_ip": _text(origin.get("server_ip")),
+            "http_headers": _words(origin.get("http_headers") or {}),
+        }
     if (headers := document.get("http_headers")) is not None:
-        row["http_headers"] = dict(headers)
+        row["http_headers"] = _words(headers)
     if (info := document.get("archiveInfo")) is not None:
-        row["archiveInfo"] = {name: int(value) for name, value in info.items()}
+        row["archiveInfo"] = {name: _number(value) for name, value in info.items()}
     links: tuple[Link, ...] = ()
     items: tuple[dict[str, Any], ...] = ()
     if (content := document.get("content")) is not None:
         if content["type"] == "html-doc":
             row["content"] = _html_doc(content)
             links = tuple(_links(content.get("links"), None))
-        else:
+        elif content["type"] in ("rss-feed", "atom-feed"):
             row["content"], links, items = _feed(content)
+        else:
+            raise ValueError("content of an unknown type")
     if not _KNOWN.issuperset(document):
         row["flags"] = ["unknown_keys"]
     keys = page_keys(_with_pointer(page, row)) | {"parser": _PARSER}
     return ParsedPage(keys, row, None, links, items)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise TypeError(f"text expected, not {type(value).__name__}")
+
+
+def _number(value: Any, bits: int = 64) -> int | None:
+    if value is None:
+        return None
+    number = int(value)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise ValueError(f"{number} is no {bits}-bit number")
+    return number
+
+
+def _words(value: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _text(each) or "" for name, each in value.items()}
+
+
+def _texts(value: Any) -> list[str | None] | None:
+    return None if value is None else [_text(each) for each in _listed(value)]
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"list expected, not {type(value).__name__}")
+    return value
 
 
 def _with_pointer(page: PageInput, row: Mapping[str, Any]) -> PageInput:
@@ -99,33 +135,31 @@ def _moment(millis: Any) -> datetime | None:
 
 
 def _html_doc(content: Mapping[str, Any]) -> dict[str, Any]:
+    tags = _listed(content.get("meta_tags") or [])
     return {
         "type": "html-doc",
-        "title": content.get("title"),
-        "meta_tags": [_meta_tag(tag) for tag in content["meta_tags"]] if content.get("meta_tags") else None,
+        "title": _text(content.get("title")),
+        "meta_tags": [_meta_tag(_words(tag)) for tag in tags] or None,
     }
 
 
-def _meta_tag(tag: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {name: str(value) for name, value in tag.items()}
+def _meta_tag(attributes: dict[str, str]) -> dict[str, Any]:
     name = next((attributes[key] for key in META_KEYS if key in attributes), None)
     return {"name": name, "content": attributes.get("content", attributes.get("value")), "attributes": attributes}
 
 
-def _links(links: list[dict[str, Any]] | None, item_index: int | None) -> list[Link]:
-    return [_link(link, item_index) for link in links or ()]
+def _links(links: Any, item_index: int | None) -> list[Link]:
+    return [_link(_words(link), item_index) for link in _listed(links or [])]
 
 
-def _link(link: Mapping[str, Any], item_index: int | None) -> Link:
-    attributes = {name: str(value) for name, value in link.items() if name not in ("type", "href", "text")}
-    kind = link.get("type")
+def _link(attributes: dict[str, str], item_index: int | None) -> Link:
+    kind, href, text = (attributes.pop(name, None) for name in ("type", "href", "text"))
     if kind is not None and kind not in LINK_ATTRIBUTE:
-        attributes["type"] = str(kind)
-        kind = _tag_of(str(kind), attributes)
-    href = link.get("href")
+        attributes["type"] = kind
+        kind = _tag_of(kind, attributes)
     host = host_of(href) if href else None
     domain = domain_of(host) if host else None
-    return Link(kind, href, href, link.get("text"), attributes.get("rel"), attributes, host, domain, item_index)
+    return Link(kind, href, href, text, attributes.get("rel"), attributes, host, domain, item_index)
 
 
 def _tag_of(kind: str, attributes: Mapping[str, str]) -> str | None:
@@ -138,18 +172,19 @@ def _tag_of(kind: str, attributes: Mapping[str, str]) -> str | None:
 
 
 def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...], tuple[dict[str, Any], ...]]:
-    row = {name: content.get(name) for name in ("type", "title", "description", "categories", "generator", "ttl")}
+    row: dict[str, Any] = {name: _text(content.get(name)) for name in ("type", "title", "description", "generator")}
     row |= {"published": _moment(content.get("published")), "updated": _moment(content.get("updated"))}
-    row |= {"link": _many(content.get("link")), "authors": content.get("authors")}
+    row |= {"categories": _texts(content.get("categories")), "ttl": _number(content.get("ttl"), 32)}
+    row |= {"link": _feed_links(content.get("link")), "authors": _authors(content.get("authors"))}
     links: list[Link] = []
     items: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    for index, item in enumerate(content.get("items") or ()):
-        nested = {
-            name: item.get(name)
-            for name in ("title", "description", "author", "authors", "categories", "comments", "guid")
+    for index, item in enumerate(_listed(content.get("items") or [])):
+        nested: dict[str, Any] = {
+            name: _text(item.get(name)) for name in ("title", "description", "author", "comments", "guid")
         }
-        nested |= {name: _many(item.get(name)) for name in ("link", "self", "replies")}
+        nested |= {"authors": _authors(item.get("authors")), "categories": _texts(item.get("categories"))}
+        nested |= {name: _feed_links(item.get(name)) for name in ("link", "self", "replies")}
         nested |= {name: _moment(item.get(name)) for name in ("published", "updated")}
         bodies = []
         for body in _many(item.get("content")) or ():
@@ -161,6 +196,15 @@ def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...],
         rows.append(_item_row(nested, row, index))
     row["items"] = items
     return row, tuple(links), tuple(rows)
+
+
+def _feed_links(value: Any) -> list[dict[str, str]] | None:
+    links = _many(value)
+    return None if links is None else [_words(link) for link in links]
+
+
+def _authors(value: Any) -> list[dict[str, str]] | None:
+    return None if value is None else [_words(author) for author in _listed(value)]
 
 
 def _item_row(item: dict[str, Any], feed: Mapping[str, Any], index: int) -> dict[str, Any]:

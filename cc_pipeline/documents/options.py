@@ -12,7 +12,7 @@ class Limits:
 
     ``payload_bytes`` parsed at most, ``depth`` of nested elements, ``links`` a page, ``attributes`` a tag,
     ``attribute_chars`` a value, ``text_chars`` of full text, ``feed_items`` a feed, ``seconds`` a page may
-    take before its worker process is ended.
+    take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
     """
 
     payload_bytes: int = 16 * 1024 * 1024
@@ -23,6 +23,7 @@ class Limits:
     text_chars: int = 4 * 1024 * 1024
     feed_items: int = 10_000
     seconds: float = 60.0
+    memory_bytes: int = 3 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

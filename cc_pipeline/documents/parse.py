@@ -19,6 +19,7 @@ from cc_pipeline.documents.page import Link, PageInput, ParsedPage
 from cc_pipeline.documents.simhash import text_simhash
 from cc_pipeline.documents.structured import canonical_url, json_ld, open_graph
 from cc_pipeline.documents.text import extractor_name, full_text, main_content
+from cc_pipeline.documents.urls import resolver
 from cc_pipeline.errors import DataFault
 
 _DEFAULT = ParseOptions()
@@ -80,9 +81,10 @@ def _parse_kind(
     if kind == "html":
         return *_html(page, decoded, row, options, flags), ()
     if kind in ("feed", "xml"):
-        feed = parse_feed(decoded.text, options.limits)
+        base = resolver(page.url)(header(page.http_headers, "content-location") or "")[0] or page.url
+        feed = parse_feed(decoded.text, options.limits, base)
         if feed is not None:
-            rows = feed_rows(feed, page.url, options.limits, links=options.links)
+            rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
             row["parsed_as"], row["content"] = "feed", rows.content
             text = _text_row(page, rows.text, rows.content["title"], rows.content["description"], options)

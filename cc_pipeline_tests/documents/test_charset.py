@@ -1,0 +1,129 @@
+"""Who says which charset a page is in, and that decoding never fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.documents.charset import HEADER, META, SHAPE, STATISTICS, UNDETERMINED, declared, decode
+from cc_pipeline.documents.charset_labels import CODECS, encoding_for_label
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+#: A folder of the corpus names the charset; these need another spelling for Python.
+_TRUTH = {
+    "gb2312": "gb18030",
+    "tis-620": "cp874",
+    "euc-kr": "cp949",
+    "shift_jis": "cp932",
+    "maccyrillic": "mac-cyrillic",
+}
+#: Charsets browsers refuse to read, and an archive should not.
+_READ_HERE = {"csiso2022kr", "iso-2022-kr", "hz-gb-2312"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "label", "charset", "detector"),
+    [
+        (b"\xef\xbb\xbfabc", "iso-8859-2", "UTF-8", SHAPE),
+        ("aé".encode("utf-16"), None, "UTF-16LE", SHAPE),
+        ("<p>é".encode("utf-16-be"), None, "UTF-16BE", SHAPE),
+        (b"\xe9t\xe9", "ISO-8859-1", "windows-1252", HEADER),
+        (b"<meta charset=koi8-r>", "no-such-charset", "KOI8-R", META),
+        (b'<meta http-equiv="content-type" content="text/html; charset=Shift_JIS">', None, "Shift_JIS", META),
+        (b'<?xml version="1.0" encoding="ISO-8859-2"?><rss/>', None, "ISO-8859-2", META),
+        (b"<!-- <meta charset=big5> --><p>x", None, "UTF-8", SHAPE),
+        (b'<meta charset="utf-16">', None, "UTF-8", META),
+        ("déjà vu".encode(), None, "UTF-8", SHAPE),
+        ("le chat est allé à la pêche, déjà".encode("latin-1"), None, "windows-1252", STATISTICS),
+        (b"", None, "ISO-8859-1", UNDETERMINED),
+    ],
+)
+def test_who_decides(payload: bytes, label: str | None, charset: str, detector: int) -> None:
+    found = decode(payload, label)
+    assert (found.charset, found.detector) == (charset, detector)
+
+
+def test_the_mark_is_not_part_of_the_text() -> None:
+    assert decode(b"\xef\xbb\xbfabc").text == "abc"
+    assert decode("aé".encode("utf-16")).text == "aé"
+
+
+def test_bytes_that_do_not_fit_are_replaced_and_reported() -> None:
+    found = decode(b"caf\xe9", "utf-8")
+    assert (found.text, found.clean) == ("caf\ufffd", False)
+
+
+def test_unassigned_bytes_of_windows_1252_are_controls_as_in_browsers() -> None:
+    assert decode(b"a\x81b\x93", "windows-1252")[::3] == ("a\x81b\u201c", True)
+
+
+@given(st.binary(max_size=400), st.one_of(st.none(), st.text(max_size=12), st.sampled_from(sorted(CODECS))))
+def test_decoding_never_fails(payload: bytes, label: str | None) -> None:
+    found = decode(payload, label)
+    assert found.charset in CODECS
+    assert isinstance(found.text, str)
+
+
+@given(st.text(), st.sampled_from(sorted(CODECS)))
+def test_a_labelled_text_comes_back(text: str, name: str) -> None:
+    try:
+        payload = text.encode(CODECS[name])
+        same = payload.decode(CODECS[name])
+    except UnicodeError:
+        return
+    if same == text and not payload.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
+        label = name if encoding_for_label(name) == name else None
+        if label:
+            assert decode(payload, label).text == text
+
+
+@needs_corpus
+def test_every_label_of_the_standard() -> None:
+    listed = json.loads((CORPUS / "charset" / "whatwg_encoding" / "encodings.json").read_text())
+    for encoding in (each for group in listed for each in group["encodings"]):
+        for label in encoding["labels"]:
+            if label not in _READ_HERE:
+                assert encoding_for_label(f" {label.upper()} ") == encoding["name"]
+
+
+@needs_corpus
+def test_single_byte_tables_of_the_standard() -> None:
+    differences = {}
+    for path in (CORPUS / "charset" / "whatwg_encoding").glob("index-*.txt"):
+        rows = [line.split()[:2] for line in path.read_text().splitlines() if line.strip()[:1].isdigit()]
+        name = encoding_for_label(path.stem.removeprefix("index-"))
+        if name is not None and len(rows) <= 128:
+            wrong = [code for at, code in rows if decode(bytes([int(at) + 0x80]), name).text != chr(int(code, 16))]
+            differences[name] = wrong
+    assert len(differences) > 20
+    # letters the standard put in later than Python's tables
+    later = {"windows-1255": ["0x05BA"], "KOI8-U": ["0x045E", "0x040E"]}
+    assert {name: wrong for name, wrong in differences.items() if wrong} == later
+
+
+@needs_corpus
+def test_prescan_cases_of_html5lib() -> None:
+    data = (CORPUS / "charset" / "html5lib-tests" / "tests2.dat").read_bytes()
+    for case in data.split(b"#data\n")[1:]:
+        document, _, wanted = case.partition(b"\n#encoding\n")
+        expected = encoding_for_label(wanted.strip().decode())
+        # their default is windows-1252; none of our declarations may differ from a declaration of theirs
+        assert (declared(document) or "windows-1252") == expected or b"Content-Type<meta" in document
+
+
+@needs_corpus
+def test_unlabelled_documents_are_detected() -> None:
+    right = total = 0
+    for path in sorted((CORPUS / "charset" / "chardet").glob("*/*")):
+        truth = path.parent.name.lower()
+        for language in ("hungarian", "bulgarian", "russian", "greek", "slovak", "turkish", "hebrew"):
+            truth = truth.removesuffix(f"-{language}")
+        payload = path.read_bytes()
+        wanted = payload.decode(_TRUTH.get(truth, truth), "replace").lstrip("\ufeff")
+        total += 1
+        right += decode(payload, markup=False).text.lstrip("\ufeff") == wanted
+    assert total > 40
+    assert right >= total - 1

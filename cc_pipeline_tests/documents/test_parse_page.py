@@ -1,0 +1,201 @@
+"""One capture in, its rows out."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from cc_pipeline.documents.options import Limits, ParseOptions
+from cc_pipeline.documents.page import RedirectFrom
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.documents.pages import WARC, WHEN, page
+
+HTML = """<!doctype html><html lang="en"><head><title> A  page </title>
+<meta name="description" content="What it is about"><meta property="og:site_name" content="Example Site">
+<meta property="og:image" content="/1.png"><meta property="og:image" content="/2.png">
+<link rel="canonical" href="/canonical"><base href="/elsewhere/">
+<script type="application/ld+json">{"@context": "https://schema.org", "@type": ["Article", "NewsArticle"]}</script>
+<script src="app.js" type="text/javascript"></script></head>
+<body><h1>Heading</h1><p>One <a href="sub/x.html#f" rel="nofollow" data-k="v">a <b>bold</b> link</a> and
+<a href="#top">none</a> and <a href="">none either</a>.</p><img src="//cdn.example.net/i.png" alt="pic">
+<noscript>no script</noscript><script>var hidden = 1;</script></body></html>"""
+
+
+def test_html_row() -> None:
+    parsed = parse_page(page(HTML))
+    row = parsed.metadata
+    assert row["disposition"] == "SUCCESS"
+    assert row["failure_reason"] is None
+    assert row["parsed_as"] == "html"
+    assert row["attempt_time"] == WHEN
+    assert row["md5"] == hashlib.md5(HTML.encode(), usedforsecurity=False).hexdigest()
+    assert (row["mime_type"], row["charset_detected"], row["charset_detector"]) == ("text/html", "UTF-8", 0)
+    assert row["content"]["type"] == "html-doc"
+    assert row["content"]["title"] == " A  page "
+    assert [tag["name"] for tag in row["content"]["meta_tags"]] == [
+        "description",
+        "og:site_name",
+        "og:image",
+        "og:image",
+    ]
+    assert row["http_headers"] == {"response": "HTTP/1.1 200 OK", "content-type": "text/html; charset=utf-8"}
+    assert row["archiveInfo"] == {
+        "arcSourceSegmentId": 1715971057216,
+        "arcFileDate": 1715988682000,
+        "arcFileParition": 3,
+        "arcFileOffset": 1234,
+        "compressedSize": 567,
+    }
+    assert parsed.keys["warc_filename"] == parsed.keys["source_file"] == WARC
+    assert parsed.keys["fetch_status"] == 200
+
+
+def test_links_resolve_against_the_base_element_in_document_order() -> None:
+    links = parse_page(page(HTML)).links
+    assert [(link.type, link.href, link.url) for link in links] == [
+        ("link", "/canonical", "https://www.example.com/canonical"),
+        ("script", "app.js", "https://www.example.com/elsewhere/app.js"),
+        ("a", "sub/x.html#f", "https://www.example.com/elsewhere/sub/x.html#f"),
+        ("img", "//cdn.example.net/i.png", "https://cdn.example.net/i.png"),
+    ]
+    anchor, image = links[2], links[3]
+    assert anchor.text == "a bold link"
+    assert anchor.attributes == {"rel": "nofollow", "data-k": "v"}
+    assert (image.host, image.domain) == ("cdn.example.net", "example.net")
+
+
+def test_text_row() -> None:
+    text = parse_page(page(HTML)).text
+    assert text is not None
+    assert text["text"].startswith("A page What it is about Heading One a bold link")
+    assert "hidden" not in text["text"]
+    assert "no script" not in text["text"]
+    assert (text["title"], text["description"], text["site_name"]) == ("A page", "What it is about", "Example Site")
+    assert text["canonical_url"] == "https://www.example.com/canonical"
+    assert text["html_lang"] == "en"
+    assert [each["value"] for each in text["open_graph"]] == ["Example Site", "/1.png", "/2.png"]
+    assert text["json_ld"] == ['{"@context":"https://schema.org","@type":["Article","NewsArticle"]}']
+    assert text["json_ld_types"] == ["Article", "NewsArticle"]
+
+
+def test_quality_extractor_is_named_on_the_row() -> None:
+    body = "".join(f"<p>Sentence number {n} of the article, long enough to count as content.</p>" for n in range(20))
+    row = parse_page(page(f"<html><body><article>{body}</article></body></html>"), ParseOptions(main_content="quality"))
+    assert row.text is not None
+    assert row.text["main_content_extractor"].startswith("trafilatura ")
+    assert "Sentence number 7" in row.text["main_content"]
+
+
+@pytest.mark.parametrize("mime", ["image/png", "application/pdf", "video/mp4"])
+def test_binary_types_have_a_digest_and_no_text(mime: str) -> None:
+    parsed = parse_page(page(b"\x89PNG\r\n", mime=mime))
+    assert parsed.metadata["disposition"] == "SUCCESS"
+    assert parsed.metadata["md5"]
+    assert "charset_detected" not in parsed.metadata
+    assert parsed.text is None
+    assert parsed.links == ()
+
+
+def test_plain_text_has_simhash_and_no_content() -> None:
+    row = parse_page(page("some plain text, long enough", mime="text/plain")).metadata
+    assert row["text_simhash"] != 0
+    assert "content" not in row
+
+
+def test_missing_content_type_is_read_as_html() -> None:
+    row = parse_page(page("<title>t</title>", mime=None)).metadata
+    assert (row["mime_type"], row["parsed_as"]) == ("text/html", "html")
+
+
+def test_robots_txt_has_a_row_without_content() -> None:
+    for robots in (
+        page("User-agent: *", mime="text/plain", subset="robotstxt"),
+        page("<p>not really</p>", url="https://example.com/robots.txt"),
+    ):
+        parsed = parse_page(robots)
+        assert parsed.metadata["disposition"] == "SUCCESS"
+        assert parsed.metadata["md5"]
+        assert "content" not in parsed.metadata
+        assert parsed.text is None
+
+
+def test_empty_body_has_no_digest() -> None:
+    row = parse_page(page(b"")).metadata
+    assert row["disposition"] == "SUCCESS"
+    assert "md5" not in row
+
+
+def test_gzip_sizes_come_from_the_renamed_headers() -> None:
+    headers = (("X-Crawler-Content-Encoding", "gzip"), ("x-crawler-content-length", "321"), ("Content-Length", "16"))
+    row = parse_page(page("<title>t</title>", headers=headers)).metadata
+    assert row["content_is_gzip"] is True
+    assert (row["download_size"], row["content_len"], row["gunzip_content_len"]) == (321, 321, 16)
+    assert row["http_headers"]["content-length"] == "321"
+    assert row["http_headers"]["content-encoding"] == "gzip"
+    assert {"name": "Content-Length", "value": "16"} in row["http_header_list"]
+
+
+def test_repeated_headers_keep_every_value() -> None:
+    row = parse_page(
+        page("x", headers=(("Vary", "A"), ("vary", "B"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")))
+    ).metadata
+    assert row["http_headers"]["vary"] == "A, B"
+    assert row["http_headers"]["set-cookie"] == "a=1\nb=2"
+    assert len(row["http_header_list"]) == 5
+
+
+def test_redirect_from_is_carried_over() -> None:
+    origin = RedirectFrom(
+        "http://example.com/", 301, "192.0.2.1", (("Location", "https://www.example.com/"),), "HTTP/1.1 301 M"
+    )
+    row = parse_page(page("x", redirect_from=origin)).metadata
+    assert row["redirect_from"]["http_headers"] == {
+        "response": "HTTP/1.1 301 M",
+        "location": "https://www.example.com/",
+    }
+
+
+def test_limits_cut_and_say_so() -> None:
+    limits = Limits(links=3, attributes=2, attribute_chars=10, text_chars=20, payload_bytes=5_000)
+    many = "".join(f'<a href="{n}" one="1" two="2" three="3">{n}</a>' for n in range(10)) + "word " * 2000
+    parsed = parse_page(page(many), ParseOptions(limits=limits))
+    assert len(parsed.links) == 3
+    assert set(parsed.metadata["flags"]) == {"payload_cut", "links_cut", "attributes_cut", "text_cut"}
+    assert parsed.text is not None
+    assert len(parsed.text["text"]) <= 20
+
+
+def test_nesting_beyond_the_limit_is_a_fault() -> None:
+    deep = "<div>" * 5_000 + "x" + "</div>" * 5_000
+    with pytest.raises(DataFault, match="nested deeper than 4000"):
+        parse_page(page(deep))
+
+
+@pytest.mark.parametrize("many", ["<div>x</div>", "<li>x", "<p>x", "<tr><td>x", "<br>x", '<img src="a">', "<option>x"])
+def test_many_elements_side_by_side_are_no_nesting(many: str) -> None:
+    assert parse_page(page(many * 10_000)).metadata["parsed_as"] == "html"
+
+
+def test_an_exception_inside_a_parser_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: object, **_kwargs: object) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr("cc_pipeline.documents.parse.parse_html", broken)
+    with pytest.raises(DataFault, match="KeyError") as caught:
+        parse_page(page("<p>x"))
+    assert (caught.value.source, caught.value.offset) == (WARC, 1234)
+
+
+def test_a_feed_labelled_as_html_is_read_as_a_feed() -> None:
+    feed = '<?xml version="1.0"?><!-- x --><rss version="2.0"><channel><title>T</title></channel></rss>'
+    row = parse_page(page(feed)).metadata
+    assert (row["parsed_as"], row["content"]["type"]) == ("feed", "rss-feed")
+
+
+def test_xml_that_is_no_feed_has_no_content() -> None:
+    row = parse_page(page("<sitemap><url/></sitemap>", mime="application/xml")).metadata
+    assert "content" not in row
+    assert row["flags"] is None
+    assert parse_page(page("<sitemap/>", mime="application/rss+xml")).metadata["flags"] == ["feed_unreadable"]

@@ -1,0 +1,60 @@
+"""The 2012 text_simhash against its definition written down plainly, and against values of the original code."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.documents.simhash import fingerprint, text_simhash
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+
+def plainly(text: str) -> int:
+    """The definition: set of 4-unit runs, one vote per bit and fingerprint."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    runs = {data[at : at + 8] for at in range(0, len(data) - 7, 2)}
+    prints = [fingerprint(run) for run in runs]
+    ones = [sum(each >> bit & 1 for each in prints) for bit in range(64)]
+    value = sum(1 << bit for bit, count in enumerate(ones) if 2 * count > len(prints))
+    return value - (1 << 64) if value >> 63 else value
+
+
+@given(
+    st.one_of(
+        st.text(max_size=300),
+        st.text(alphabet="ab ", max_size=600),
+        st.text(alphabet="abcdefgh éü", min_size=60, max_size=600),
+        st.lists(st.sampled_from(["plain words here ", "€", "日本", "𝄞", "naïve "]), max_size=60).map("".join),
+    )
+)
+def test_equals_the_definition(text: str) -> None:
+    assert text_simhash(text) == plainly(text)
+
+
+@pytest.mark.parametrize("text", ["", "a", "abc", "𝄞a"])
+def test_fewer_than_four_units_give_zero(text: str) -> None:
+    assert text_simhash(text) == 0
+
+
+def test_one_run_votes_for_its_own_fingerprint() -> None:
+    value = fingerprint("abcd".encode("utf-16-be"))
+    assert text_simhash("abcd") & (1 << 64) - 1 == value
+
+
+def test_fingerprint_of_nothing_is_the_polynomial() -> None:
+    assert fingerprint(b"") == 0xD74307D3FD3382DB
+
+
+@needs_corpus
+def test_every_value_of_the_original_code() -> None:
+    golden = json.loads(gzip.decompress((CORPUS / "simhash" / "golden_2012.json.gz").read_bytes()))
+    assert len(golden) >= 50
+    for each in golden:
+        assert text_simhash(each["text"]) == int(each["simhash"])
+        assert fingerprint(each["text"].encode("utf-8", "surrogatepass")) & (1 << 64) - 1 == int(
+            each["fp64_of_utf8"]
+        ) & ((1 << 64) - 1)
