@@ -1,19 +1,14 @@
-"""From rows of ``records`` and their stored bytes to the rows of parsed pages. Runs in worker processes too."""
+"""From rows of ``records`` and their stored bytes to what the parsers take. Runs in worker processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import pyarrow as pa
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.documents.mapping import failed_page
-from cc_pipeline.documents.options import ParseOptions
 from cc_pipeline.documents.page import PageInput, ParsedPage
-from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.tables import to_record_batches
 from cc_pipeline.errors import DataFault
 
 Row = Mapping[str, Any]
@@ -24,25 +19,19 @@ _KEYS = (
 )  # fmt: skip
 
 
-def parse_rows(
-    rows: Sequence[Row], members: Sequence[bytes | None], options: ParseOptions
-) -> dict[str, pa.RecordBatch]:
-    """One record batch per table for ``rows`` of ``records``, in their order.
+def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
+    """What there is to parse of one row of ``records``, given its stored bytes (``None``: none, or unreadable).
 
-    ``members`` are the stored bytes of each row, ``None`` where nothing is stored or they cannot be read. Every row
-    gets exactly one row of ``page_metadata``, whatever became of its capture.
+    A capture that was not fetched, or whose bytes are gone, is a finished page that says so: every row of
+    ``records`` gets exactly one row of ``page_metadata``.
     """
-    pages = [_page(row, member, options) for row, member in zip(rows, members, strict=True)]
-    return to_record_batches(pages)
-
-
-def _page(row: Row, member: bytes | None, options: ParseOptions) -> ParsedPage:
+    row, member = item
     bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})
     if row["outcome"] != "fetched" or member is None:
         reason = ": ".join(part for part in (row["reason"], row["detail"]) if part) or "its stored bytes are gone"
         return failed_page(bare, "Quarantined" if row["outcome"] == "quarantined" else "Missing", reason)
     try:
-        return parse_page(_input(row, _record(row, member)), options)
+        return _input(row, _record(row, member))
     except DataFault as fault:
         return failed_page(bare, "ParseFailed", fault.reason)
 

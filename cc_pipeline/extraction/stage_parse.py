@@ -6,6 +6,8 @@ told by the digests that differ (see stage_publish).
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -16,11 +18,12 @@ from shutil import rmtree
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.targets import Target
+from cc_pipeline.documents.batch import parse_batches
 from cc_pipeline.documents.options import ParseOptions
 from cc_pipeline.documents.page import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction import progress
-from cc_pipeline.extraction.parse_pool import parse_in_order
+from cc_pipeline.extraction.parsing import page_of
 from cc_pipeline.extraction.record_shelf import RecordShelf, disk_trouble
 from cc_pipeline.extraction.records import read_stored
 from cc_pipeline.extraction.report import StageReport
@@ -33,6 +36,7 @@ from cc_pipeline.lake.digests import input_digest
 PAGE_TABLES = ("page_text", "page_links", "feed_items", "page_metadata")
 _BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
+_PARSERS = "cc_pipeline.documents.batch_worker"
 
 
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
@@ -103,7 +107,7 @@ def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Pat
             for table, schema in schemas.items()
         }
         tasks = _tasks(rows, shelf)
-        for batches in parse_in_order(tasks, parse_options(workspace), workspace.settings.workers, total):
+        for batches in parse_batches(tasks, parse_options(workspace), _workers(workspace, total), page_of):
             for table, batch in batches.items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)
@@ -111,21 +115,27 @@ def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Pat
             progress.report("parse", done, total)
 
 
-def _tasks(rows: pa.Table, shelf: RecordShelf) -> Iterator[tuple[list[dict[str, object]], list[bytes | None]]]:
-    group: list[dict[str, object]] = []
-    members: list[bytes | None] = []
+def _tasks(rows: pa.Table, shelf: RecordShelf) -> Iterator[list[tuple[dict[str, object], bytes | None]]]:
+    task: list[tuple[dict[str, object], bytes | None]] = []
     size = 0
     for batch in rows.to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
             member = _member(row, shelf)
-            group.append(row)
-            members.append(member)
+            task.append((row, member))
             size += len(member or b"")
-            if len(group) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                yield group, members
-                group, members, size = [], [], 0
-    if group:
-        yield group, members
+            if len(task) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                yield task
+                task, size = [], 0
+    if task:
+        yield task
+
+
+def _workers(workspace: Workspace, records: int) -> int:
+    """Processes to parse in: never this one, since a hostile page may loop or end its process."""
+    # the server that workers are forked from imports the parsers once, not every worker anew
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.extraction.parsing", _PARSERS])
+    wanted = workspace.settings.workers or len(os.sched_getaffinity(0))
+    return max(1, min(wanted, -(-records // _BATCH_ROWS)))
 
 
 def _member(row: dict[str, object], shelf: RecordShelf) -> bytes | None:
