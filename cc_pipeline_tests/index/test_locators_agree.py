@@ -37,7 +37,7 @@ REALCRAWL = CORPUS / "realcrawl"
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("lookup")
-    truth = generate(home / "bucket", spec_for(900))
+    truth = generate(home / "bucket", spec_for(600))
     return harvest_world(home / "bucket", home, truth, (NEW, OLD))
 
 
@@ -139,14 +139,17 @@ def test_the_2012_crawl_by_its_own_index_and_by_its_files(world: World, transpor
     built = open_url_index(tmp_path, CRAWL_2012)
     assert built is not None
     published = BTreeLocator(transport, URL_INDEX_2012, CRAWL_2012, trusted=False)
-    for domain in world.truth.domains(CRAWL_2012):
+    rng = random.Random(2012)
+    targets = [parse_target(domain) for domain in world.truth.domains(CRAWL_2012)]
+    for target in targets + [_some_target(rng, rng.choice(captures)) for _ in range(60)]:
         expected = {
             (surt_key(c.url), c.warc_filename, c.warc_record_offset, c.warc_record_length)
-            for c in world.truth.of(CRAWL_2012, domain=domain)
+            for c in captures
+            if target.matches(c.url)
         }
         for locator in (built, published):
-            found = locator.locate(CRAWL_2012, ["warc"], [parse_target(domain)])
-            assert places(found) == expected
+            found = locator.locate(CRAWL_2012, ["warc"], [target])
+            assert places(found) == expected, target.definition
             assert found.notes == ()
 
 
