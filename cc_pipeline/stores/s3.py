@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import botocore.session
 from botocore.auth import S3SigV4Auth
@@ -58,7 +58,7 @@ class S3Store:
             self._bucket_url = f"https://s3.{self._region}.amazonaws.com/{bucket}"
         else:
             self._bucket_url = f"https://{bucket}.s3.{self._region}.amazonaws.com"
-        self.host = URL(self._bucket_url).authority
+        self.host = urlsplit(self._bucket_url).netloc.lower()
         self._credentials: Credentials | None = None
 
     def url(self, key: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -128,7 +128,7 @@ class HttpStore:
     def __init__(self, base: str, conversation: Conversation) -> None:
         self._base = base.rstrip("/") + "/"
         self._conversation = conversation
-        self.host = URL(base).authority
+        self.host = urlsplit(base).netloc.rpartition("@")[2].lower()
 
     def url(self, key: str) -> str:
         return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")

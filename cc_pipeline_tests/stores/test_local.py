@@ -1,0 +1,127 @@
+"""A local folder answers like a server, and no key leaves it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.stores import LocalStore, S3Options, Span, open_store
+from cc_pipeline.stores.opening import is_loopback, system_proxy
+from cc_pipeline.stores.s3 import S3Store
+from cc_pipeline.stores.web import HttpStore
+from cc_pipeline.transport import Transport
+
+DATA = bytes(range(100))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    (tmp_path / "a").write_bytes(DATA)
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "empty").write_bytes(b"")
+    return LocalStore(tmp_path)
+
+
+def test_ranges_answer_as_servers_do(store: LocalStore) -> None:
+    answer = store.fetch_now("a", Span(10, 20))
+    assert (answer.status, answer.body) == (206, DATA[10:30])
+    assert answer.headers["content-range"] == "bytes 10-29/100"
+    assert store.fetch_now("a", Span(90, 20)).headers["content-range"] == "bytes 90-99/100"
+    assert store.fetch_now("a", Span(None, 7)).body == DATA[-7:]
+    assert store.fetch_now("a", Span(None, 700)).body == DATA
+    assert store.fetch_now("a", Span(100, 1)).status == 416
+    assert store.fetch_now("a", Span(1 << 50, 1 << 50)).status == 416
+    assert store.fetch_now("empty", Span(None, 5)).status == 416
+    assert store.fetch_now("a", None, 10).body == DATA[:11]
+    assert store.fetch_now("a", None, 1000).body == DATA
+
+
+def test_what_is_no_file_is_not_found(store: LocalStore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for key in ("nothing", "dir", "a/b", "x" * 400, "fifo"):
+        assert store.fetch_now(key, Span(0, 1)).status == 404, key
+        assert store.head_now(key).status == 404, key
+
+
+@pytest.mark.parametrize("key", ["../a", "x/../../a", "/etc/passwd", "", "a\0b", ".."])
+def test_no_key_leaves_the_root(store: LocalStore, key: str) -> None:
+    with pytest.raises(UserInputError):
+        store.fetch_now(key, Span(0, 1))
+
+
+def test_a_changed_file_has_another_etag(store: LocalStore, tmp_path: Path) -> None:
+    before = store.head_now("a").headers["etag"]
+    os.utime(tmp_path / "a", (5, 5))
+    assert store.head_now("a").headers["etag"] != before
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    with Transport(str(tmp_path)) as transport:
+        assert transport.put("x/y", b"one")
+        assert not transport.put("x/y", b"two", only_if_absent=True)
+        assert transport.read_all("x/y").data == b"one"
+        source = tmp_path / "source"
+        source.write_bytes(b"three" * 1000)
+        assert transport.put("x/y", source)
+        assert transport.read_all("x/y").data == b"three" * 1000
+        assert [(listed.key, listed.size) for listed in transport.listing("x/")] == [("x/y", 5000)]
+        assert [listed.key for listed in transport.listing("")] == ["source", "x/y"]
+        transport.delete("x/y")
+        transport.delete("x/y")
+        assert transport.listing("x/") == []
+
+
+def test_what_a_person_writes_opens_the_right_store(tmp_path: Path) -> None:
+    assert isinstance(open_store(str(tmp_path)), LocalStore)
+    by_url = open_store(tmp_path.as_uri())
+    assert isinstance(by_url, LocalStore)
+    assert by_url.root == tmp_path
+    web = open_store("https://data.commoncrawl.org/")
+    assert isinstance(web, HttpStore)
+    assert web.host == "data.commoncrawl.org"
+    assert web.url("a=b/ü %") == "https://data.commoncrawl.org/a=b/%C3%BC%20%25"
+    bucket = open_store("s3://commoncrawl/some/prefix/")
+    assert isinstance(bucket, S3Store)
+    assert bucket.url("k=1") == "https://commoncrawl.s3.us-east-1.amazonaws.com/some/prefix/k%3D1"
+    own = open_store("s3://my.bucket", s3=S3Options(endpoint="http://127.0.0.1:9/", region="eu-1"))
+    assert own.url("k") == "http://127.0.0.1:9/my.bucket/k"
+    assert open_store("s3://my.bucket").url("k").startswith("https://s3.us-east-1.amazonaws.com/my.bucket/")
+
+
+@pytest.mark.parametrize("root", ["", "ftp://x/y", "http://", "s3://", "file://elsewhere/x", "https://x/?q=1"])
+def test_what_cannot_be_opened_says_why(root: str) -> None:
+    with pytest.raises(UserInputError):
+        open_store(root)
+
+
+def test_http_places_cannot_be_written_or_listed() -> None:
+    with Transport("http://127.0.0.1:9/") as transport:
+        for attempt in (
+            lambda: transport.put("a", b""),
+            lambda: transport.delete("a"),
+            lambda: transport.listing(""),
+        ):
+            with pytest.raises(EnvironmentFault):
+                attempt()
+
+
+def test_no_proxy_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3129")
+    monkeypatch.setenv("no_proxy", "inside.example")
+    assert system_proxy("http://127.0.0.1:80/x") is None
+    assert system_proxy("http://localhost/x") is None
+    assert system_proxy("http://[::1]:80/x") is None
+    assert system_proxy("https://inside.example/") is None
+    assert system_proxy("https://data.commoncrawl.org/") == "http://proxy.example:3129"
+    assert is_loopback("127.8.9.1")
+    assert not is_loopback("127.0.0.1.example.com")
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 0), (-1, 5), (3, -1)])
+def test_a_span_is_a_range(offset: int, length: int) -> None:
+    with pytest.raises(ValueError, match="not a byte range"):
+        Span(offset, length)

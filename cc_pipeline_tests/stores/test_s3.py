@@ -1,0 +1,183 @@
+"""The S3 store against moto's server, and against a real one where ``CC_PIPELINE_TEST_S3`` names it.
+
+``CC_PIPELINE_TEST_S3`` is an endpoint on this machine, with ``CC_PIPELINE_TEST_S3_KEY`` and
+``CC_PIPELINE_TEST_S3_SECRET``; docs/records.md says how to start one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+
+BUCKET = "cc-pipeline-tests"
+DATA = bytes(range(256)) * 300
+ODD_KEYS = ("a=b/c d+e,f.bin", "ü/%41~x.bin", "plus+and&question?.bin", "crawl=CC-MAIN-2024-22/subset=warc/part-0.gz")
+
+
+@dataclass(frozen=True)
+class Server:
+    endpoint: str
+    key: str
+    secret: str
+
+
+def client_of(server: Server) -> Any:
+    """boto3's client, which is another program than the one tested here."""
+    return boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        aws_access_key_id=server.key,
+        aws_secret_access_key=server.secret,
+        region_name="us-east-1",
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module", params=["moto", "real"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    if request.param == "real":
+        endpoint = os.environ.get("CC_PIPELINE_TEST_S3")
+        if not endpoint:
+            pytest.skip("no real S3 server: set CC_PIPELINE_TEST_S3 to the endpoint of one on this machine")
+        yield Server(
+            endpoint,
+            os.environ.get("CC_PIPELINE_TEST_S3_KEY", "test:tester"),
+            os.environ.get("CC_PIPELINE_TEST_S3_SECRET", "testing"),
+        )
+        return
+    port = _free_port()
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    moto.start()
+    try:
+        yield Server(f"http://127.0.0.1:{port}", "testing", "testing")
+    finally:
+        moto.stop()
+
+
+@pytest.fixture
+def place(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
+    client = client_of(server)
+    if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=BUCKET)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    with Transport(f"s3://{BUCKET}/pre fix", s3_endpoint=server.endpoint, s3_region="us-east-1") as transport:
+        for listed in transport.listing(""):
+            transport.delete(listed.key)
+        yield transport
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_objects_go_in_and_ranges_come_out(place: Transport, key: str) -> None:
+    assert not place.exists(key)
+    assert place.put(key, DATA)
+    got = place.read(key, 100, 50)
+    assert (got.data, got.total) == (DATA[100:150], len(DATA))
+    assert got.etag
+    suffix = place.read_suffix(key, 70)
+    assert (suffix.data, suffix.offset) == (DATA[-70:], len(DATA) - 70)
+    assert place.read_suffix(key, 10 * len(DATA)).data == DATA
+    assert place.read_all(key).data == DATA
+    info = place.head(key)
+    assert info is not None
+    assert info.size == len(DATA)
+    assert [(listed.key, listed.size) for listed in place.listing("")] == [(key, len(DATA))]
+    place.delete(key)
+    assert place.listing("") == []
+
+
+def test_files_are_uploaded_whole(place: Transport, tmp_path: Path) -> None:
+    file = tmp_path / "big"
+    file.write_bytes(DATA * 100)
+    assert place.put("big", file)
+    assert place.read_all("big", limit=100 << 20).data == DATA * 100
+    (tmp_path / "nothing").write_bytes(b"")
+    assert place.put("nothing", tmp_path / "nothing")
+    assert place.read_all("nothing").data == b""
+
+
+def test_writing_what_must_be_new(place: Transport) -> None:
+    assert place.put("once", b"1", only_if_absent=True)
+    assert not place.put("once", b"2", only_if_absent=True)
+    assert place.read_all("once").data == b"1"
+
+
+def test_faults_are_told_apart(place: Transport) -> None:
+    place.put("x", b"12345")
+    attempt: Callable[[], object]
+    for attempt, kind in (
+        (lambda: place.read("none", 0, 1), FaultKind.NOT_FOUND),
+        (lambda: place.read("x", 5, 1), FaultKind.RANGE_NOT_SATISFIABLE),
+        (lambda: place.read("x", 3, 5), FaultKind.RANGE_NOT_SATISFIABLE),
+        (lambda: place.read_all("x", limit=3), FaultKind.LONG_BODY),
+    ):
+        with pytest.raises(RangeFault) as raised:
+            attempt()
+        assert raised.value.kind is kind
+
+
+def test_many_signed_ranges_at_once(place: Transport) -> None:
+    place.put("x", DATA)
+    outcomes = list(place.read_many((ByteRange("x", n * 7, 7, tag=n) for n in range(200)), concurrency=16))
+    assert len(outcomes) == 200
+    for outcome in outcomes:
+        assert isinstance(outcome, RangeBytes)
+        assert outcome.data == DATA[outcome.offset : outcome.offset + 7]
+
+
+def test_long_listings_come_page_by_page(place: Transport) -> None:
+    for number in range(7):
+        place.put(f"many/{number}", b"x")
+    place.put("other", b"x")
+    assert [listed.key for listed in place.listing("many/")] == [f"many/{number}" for number in range(7)]
+
+
+def test_a_bucket_that_is_not_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    with Transport("s3://cc-pipeline-no-such", s3_endpoint=server.endpoint) as transport:
+        with pytest.raises(EnvironmentFault, match="cannot be listed"):
+            transport.listing("")
+        with pytest.raises(RangeFault) as raised:
+            transport.read("x", 0, 1)
+        assert raised.value.kind is FaultKind.NOT_FOUND
+
+
+def test_no_credentials_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    retry = RetryPolicy(attempts=1)
+    with Transport("s3://commoncrawl", s3_endpoint="http://127.0.0.1:9", retry=retry) as transport:
+        with pytest.raises(EnvironmentFault, match="needs credentials") as raised:
+            transport.read("x", 0, 1)
+        assert "data.commoncrawl.org" in raised.value.advice
+        with pytest.raises(EnvironmentFault, match="needs credentials"):
+            list(transport.read_many([ByteRange("x", 0, 1)]))
+
+
+def test_anonymous_requests_are_not_signed(server: Server, place: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.put("open", b"anyone")
+    owner = client_of(server)
+    owner.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
+    owner.put_object_acl(Bucket=BUCKET, Key="pre fix/open", ACL="public-read")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with Transport(f"s3://{BUCKET}/pre fix", s3_endpoint=server.endpoint, s3_anonymous=True) as transport:
+        assert transport.read_all("open").data == b"anyone"
