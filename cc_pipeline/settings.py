@@ -22,6 +22,8 @@ SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "quality")
 PREFIX = "CC_PIPELINE_"
+#: Patterns to DuckDB, or refused by the Delta library, even in quotes.
+_NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
 _PUBLIC_SOURCES = ("https://data.commoncrawl.org", "s3://commoncrawl")
 
 
@@ -156,6 +158,12 @@ def _checked(settings: Settings) -> Settings:
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
         if number is not None and number <= 0:
             raise UserInputError(f"{PREFIX}{name} must be above 0, not {number}")
+    for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
+        odd = sorted(_NOT_IN_PATHS & set(place))
+        if odd and "://" not in place:
+            raise UserInputError(
+                f"{PREFIX}{name} is {place!r}; tables cannot be kept under a name with {' '.join(odd)}: choose another"
+            )
     return settings
 
 

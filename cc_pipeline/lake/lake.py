@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
@@ -146,6 +147,10 @@ class Lake:
         values = {name: handle.transaction_version(name) for name in names}
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
 
+    def holds(self, table: str, digests: Mapping[str, str]) -> bool:
+        """Whether all of ``digests`` are the ones last committed: a run killed between two tables goes on there."""
+        return self.digests(table, list(digests)) == dict(digests)
+
     def read(
         self,
         table: str,
@@ -174,7 +179,7 @@ class Lake:
             return PinnedTable(spec, -1, (), 0)
         actions = pa.table(handle.get_add_actions(flatten=True))
         rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
-        return PinnedTable(spec, handle.version(), tuple(sorted(handle.file_uris())), rows)
+        return PinnedTable(spec, handle.version(), self._files(spec, handle, actions), rows)
 
     def compact(self, table: str, max_files: int = 2_000) -> int:
         """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable."""
@@ -187,6 +192,14 @@ class Lake:
         """Deletes files that no version younger than ``retention_hours`` names; gives how many."""
         handle = self._open(self.specs[table])
         return 0 if handle is None else len(handle.vacuum(retention_hours=retention_hours, dry_run=False))
+
+    def _files(self, spec: TableSpec, handle: DeltaTable, actions: pa.Table) -> tuple[str, ...]:
+        address = self.address(spec.name)
+        if "://" in address or not actions.num_rows:
+            return tuple(sorted(handle.file_uris()))
+        # for folders the library escapes the names above the table (spaces, umlauts), which no file system undoes;
+        # the log escapes once more what is in the table
+        return tuple(sorted(f"{address}/{unquote(path)}" for path in actions.column("path").to_pylist()))
 
     def _ensure(self, spec: TableSpec) -> None:
         address = self.address(spec.name)
