@@ -9,7 +9,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.run import step
 from cc_pipeline.cli.screen import console, progress_bars, show_table
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import Settings, load_settings
 
 
 def add_source(
@@ -37,7 +37,6 @@ def add_source(
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.source_files import identify, register
-    from cc_pipeline.extraction.stage_sources import rows_of
     from cc_pipeline.extraction.workspace import Workspace
 
     settings = load_settings(source=source, home=home)
@@ -48,7 +47,7 @@ def add_source(
     show_table(
         "files read whole",
         ["file", "crawl", "partition key", ""],
-        [(file.location, file.crawl, file.slug, "new" if file in new else "known") for file in found],
+        [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in found],
     )
     with Launcher(settings) as launcher:
         if register_only:
@@ -57,12 +56,23 @@ def add_source(
         with progress_bars():
             step("files", lambda: launcher.read_source_files(slugs))
             step("cc.duckdb", launcher.publish)
-    figures = [rows_of(workspace, file) for file in found]
-    columns = ["file", "metadata", "texts", "links", "feed items", "not readable"]
-    tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
-    rows = [
-        (file.location, *(own[f"rows:{table}"] for table in tables)) for file, own in zip(found, figures, strict=True)
-    ]
-    show_table("rows in the lake", columns, rows)
-    if any(own["rows:source_faults"] for own in figures):
+    rows = [(_name(file.location), *_rows(settings, file.slug)) for file in found]
+    show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
+    if any(row[-1] for row in rows):
         console.print('what could not be read: cc-pipeline sql "SELECT * FROM source_faults"', highlight=False)
+
+
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]
+
+
+def _rows(settings: Settings, slug: str) -> list[int]:
+    import duckdb
+
+    tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
+    with duckdb.connect(str(settings.published_path), read_only=True) as connection:
+        counts = [
+            connection.execute(f"SELECT count(*) FROM lake.{table} WHERE target = ?", [slug]).fetchone()
+            for table in tables
+        ]
+    return [row[0] if row else 0 for row in counts]
