@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -111,8 +112,7 @@ def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, 
         progress.report("row groups", number, len(crawls), crawl)
         reports[crawl] = _commit_crawl(workspace, crawl)
     progress.report("row groups", len(crawls), len(crawls))
-    if any(report.written for report in reports.values()) or not workspace.settings.catalog_path.exists():
-        rebuild_catalog(workspace)
+    rebuild_catalog(workspace)
     return reports
 
 
@@ -131,8 +131,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
             on_progress=lambda done, total: progress.report("repair", done, total, crawl),
         )
     committed = _commit_crawl(workspace, crawl)
-    if committed.written:
-        rebuild_catalog(workspace)
+    rebuild_catalog(workspace)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
     return StageReport(
         "repair",
@@ -145,17 +144,26 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def rebuild_catalog(workspace: Workspace) -> None:
-    """Builds ``catalog.duckdb`` from the lake's tables; one builder at a time on a host."""
-    lake = workspace.lake
+def rebuild_catalog(workspace: Workspace) -> bool:
+    """Builds ``catalog.duckdb`` where the lake's tables are newer than it; one builder at a time on a host.
+
+    Which versions it was built from is written down after it is in place: a run killed in between builds it again.
+    """
+    lake, path = workspace.lake, workspace.settings.catalog_path
+    built_from = path.with_suffix(".versions.json")
     with _host_lock(workspace):
+        tables = {name: lake.pin(name).version for name in ("index_files", "row_groups", "column_chunks", "coverage")}
+        if path.exists() and built_from.exists() and json.loads(built_from.read_text("utf-8")) == tables:
+            return False
         build_catalog(
-            workspace.settings.catalog_path,
+            path,
             index_files=lake.read("index_files"),
             row_groups=lake.read("row_groups"),
             column_chunks=lake.read("column_chunks"),
             coverage=lake.read("coverage"),
         )
+        built_from.write_text(json.dumps(tables), "utf-8")
+    return True
 
 
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:

@@ -44,7 +44,8 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         slices = [{"crawl": crawl, "target": slug} for slug in stale]
         digests = {_name(crawl, slug): wanted[slug] for slug in stale}
         # the plan goes last: its digest is the one that says both are here
-        workspace.lake.commit("captures", captures, slices, digests)
+        if not workspace.lake.holds("captures", digests):
+            workspace.lake.commit("captures", captures, slices, digests)
         workspace.lake.commit("fetch_plan", plan_table(captures), slices, digests)
         progress.report("locate", len(stale), len(stale), crawl)
     per_target = _per_target(workspace, crawl, slugs)

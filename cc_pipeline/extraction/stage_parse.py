@@ -92,7 +92,8 @@ def _parse(workspace: Workspace, crawl: str, stale: Sequence[str], digests: dict
         slices = [{"crawl": crawl, "target": slug} for slug in stale]
         for table in PAGE_TABLES:
             path = folder / f"{table}.arrow"
-            workspace.lake.commit_stream(table, partial(_batches, path), slices, digests)
+            if not workspace.lake.holds(table, digests):
+                workspace.lake.commit_stream(table, partial(_batches, path), slices, digests)
     finally:
         rmtree(folder, ignore_errors=True)
 

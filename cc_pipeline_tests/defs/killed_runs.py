@@ -1,8 +1,8 @@
 """Runs the main job again and again, each time killed (SIGKILL) at its next commit; a program of the tests.
 
 ``python -m cc_pipeline_tests.defs.killed_runs SOURCE HOME CRAWL TARGET before|after`` forks a fresh process for each
-run from one that has imported everything, so that a kill costs a second and not ten. ``before`` dies when a commit
-is about to be written, ``after`` when it has just been.
+run from one that has imported everything, so that a kill costs a second and not ten. ``after`` dies when a commit has
+just been written, ``before`` when the next one is about to be: each run gets exactly one commit further.
 Prints how many runs it took until one came through.
 """
 
@@ -44,8 +44,8 @@ def main(source: str, home: str, crawl: str, targets: str, moment: str) -> None:
 
 
 def _run(source: str, home: str, crawl: str, targets: str, moment: str, run: int) -> None:
-    # a stage with several commits begins them again: every other run is let one commit further
-    allowed = run // 2
+    # ``after`` dies behind the first commit a run makes; ``before`` lets that one be and dies at the second
+    allowed = 0 if moment == "after" else 1
     _die_at_commit(allowed, moment)
     with Launcher(load_settings({}, source=source, home=home)) as launcher:
         launcher.list_crawls()

@@ -88,7 +88,7 @@ def test_a_run_killed_at_every_commit_ends_with_the_same_tables(bucket: Bucket, 
         capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) >= 10, "there are at least ten commits to be killed at"
+    assert int(done.stdout) >= 8, "a kill at each of many commits, not one run that came through"
     assert published_rows(tmp_path / "killed") == published_rows(tmp_path / "quiet")
 
 
