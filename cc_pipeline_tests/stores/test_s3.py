@@ -1,15 +1,10 @@
-"""The S3 store against moto's server, and against a real one where ``CC_PIPELINE_TEST_S3`` names it.
-
-``CC_PIPELINE_TEST_S3`` is an endpoint on this machine, with ``CC_PIPELINE_TEST_S3_KEY`` and
-``CC_PIPELINE_TEST_S3_SECRET``; docs/records.md says how to start one.
-"""
+"""The S3 store against moto's server, and against OpenStack Swift where it is installed (see swiftserver.py)."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +14,14 @@ from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline_tests.swiftserver import SECRET, S3Server, swift_environment, swift_server
 
 BUCKET = "cc-pipeline-tests"
 DATA = bytes(range(256)) * 300
 ODD_KEYS = ("a=b/c d+e,f.bin", "ü/%41~x.bin", "plus+and&question?.bin", "crawl=CC-MAIN-2024-22/subset=warc/part-0.gz")
 
 
-@dataclass(frozen=True)
-class Server:
-    endpoint: str
-    key: str
-    secret: str
-
-
-def client_of(server: Server) -> Any:
+def client_of(server: S3Server) -> Any:
     """boto3's client, which is another program than the one tested here."""
     return boto3.client(
         "s3",
@@ -50,28 +39,25 @@ def _free_port() -> int:
 
 
 @pytest.fixture(scope="module", params=["moto", "real"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     if request.param == "real":
-        endpoint = os.environ.get("CC_PIPELINE_TEST_S3")
-        if not endpoint:
-            pytest.skip("no real S3 server: set CC_PIPELINE_TEST_S3 to the endpoint of one on this machine")
-        yield Server(
-            endpoint,
-            os.environ.get("CC_PIPELINE_TEST_S3_KEY", "test:tester"),
-            os.environ.get("CC_PIPELINE_TEST_S3_SECRET", "testing"),
-        )
+        environment = swift_environment()
+        if environment is None:
+            pytest.skip("no real S3 server: set CC_PIPELINE_TEST_SWIFT to a virtual environment with OpenStack Swift")
+        with swift_server(environment, tmp_path_factory.mktemp("swift")) as running:
+            yield running
         return
     port = _free_port()
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     moto.start()
     try:
-        yield Server(f"http://127.0.0.1:{port}", "testing", "testing")
+        yield S3Server(f"http://127.0.0.1:{port}", "testing", "testing")
     finally:
         moto.stop()
 
 
 @pytest.fixture
-def place(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
+def place(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
     client = client_of(server)
     if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
         client.create_bucket(Bucket=BUCKET)
@@ -148,7 +134,7 @@ def test_long_listings_come_page_by_page(place: Transport) -> None:
     assert [listed.key for listed in place.listing("many/")] == [f"many/{number}" for number in range(7)]
 
 
-def test_a_bucket_that_is_not_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_is_not_there(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
     with Transport("s3://cc-pipeline-no-such", s3_endpoint=server.endpoint) as transport:
@@ -173,7 +159,21 @@ def test_no_credentials_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_pat
             list(transport.read_many([ByteRange("x", 0, 1)]))
 
 
-def test_anonymous_requests_are_not_signed(server: Server, place: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_secret_is_refused(server: S3Server, place: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    if server.secret != SECRET or "test:" not in server.key:
+        pytest.skip("moto takes any secret")
+    place.put("x", b"1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    retry = RetryPolicy(attempts=1)
+    with Transport(f"s3://{BUCKET}/pre fix", s3_endpoint=server.endpoint, retry=retry) as transport:
+        with pytest.raises(RangeFault) as raised:
+            transport.read_all("x")
+        assert raised.value.kind is FaultKind.FORBIDDEN
+
+
+def test_anonymous_requests_are_not_signed(server: S3Server, place: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "test:" in server.key:
+        pytest.skip("Swift takes unsigned requests for its own protocol")
     place.put("open", b"anyone")
     owner = client_of(server)
     owner.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
