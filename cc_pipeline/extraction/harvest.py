@@ -9,7 +9,7 @@ sick stops the harvest with everything kept so far.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -26,7 +26,7 @@ from cc_pipeline.index.footers import (
     decode_footer,
     footer_length,
 )
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Kinds after which nothing else will come through either.
@@ -46,8 +46,8 @@ class RangeReader(Protocol):
 class HarvestPolicy:
     """``tries`` of a file before it is recorded as bad (each with the transport's own retries inside).
 
-    The harvest stops when, among the last ``batch`` outcomes, more than ``sick_share`` and at least
-    ``sick_least`` failed, or when nothing succeeded at all. ``concurrency`` is requests under way (``None``: the
+    The harvest stops when among the last ``batch`` outcomes more files than ``sick_share`` of a batch failed, or when
+    nothing succeeded at all. ``concurrency`` is requests under way (``None``: the
     transport's own). ``refresh`` asks for the ETag of what is stored and fetches again what has changed.
     ``retry_failed`` tries again what an earlier harvest recorded as bad.
     """
@@ -55,7 +55,6 @@ class HarvestPolicy:
     tries: int = 3
     batch: int = 1000
     sick_share: float = 0.05
-    sick_least: int = 10
     concurrency: int | None = None
     refresh: bool = False
     retry_failed: bool = True
@@ -101,7 +100,8 @@ class _Run:
     columns: Sequence[str]
     lookup_columns: Sequence[str]
     waiting: deque[_Job] = field(default_factory=deque)
-    recent: deque[bool] = field(default_factory=deque)
+    recent: deque[str | None] = field(default_factory=deque)
+    sick_files: Counter[str] = field(default_factory=Counter)
     failed: dict[str, str] = field(default_factory=dict)
     fetched: int = 0
     requests: int = 0
@@ -144,7 +144,7 @@ class _Run:
             self._bad(job, fault.reason, tail=tail, offset=fault.offset)
             return
         self.fetched += 1
-        self._count(True)
+        self._count(None)
 
     def _keep(self, tail: RangeBytes) -> None:
         """Decodes before it stores: what is stored can be decoded."""
@@ -165,35 +165,32 @@ class _Run:
                 f"the harvest stopped at {job.path}: {fault.kind.value}, {fault.detail}",
                 "What was harvested is kept; run again later and it goes on from there.",
             ) from fault
-        reason = f"{fault.kind.value}: {fault.detail}"
-        if fault.kind is FaultKind.CHANGED_OBJECT:
-            self._bad(_Job(job.path, job.tries), "the file changed between two requests")
-        elif fault.kind in ENVIRONMENT_KINDS or fault.kind in (FaultKind.SHORT_BODY, FaultKind.EMPTY_BODY):
-            self._bad(job, reason)
-        else:
-            self._bad(_Job(job.path, self.policy.tries), reason)
+        final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
+        self._bad(_Job(job.path, self.policy.tries if final else job.tries), f"{fault.kind.value}: {fault.detail}")
 
     def _bad(self, job: _Job, reason: str, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
-        self._count(False)
-        job.tries += 1
-        if job.tries < self.policy.tries:
+        self._count(job.path)
+        if job.tries + 1 < self.policy.tries:
             # From the start: what was fetched may be what is wrong.
-            self.waiting.append(_Job(job.path, job.tries))
+            self.waiting.append(_Job(job.path, job.tries + 1))
         else:
             self.failed[job.path] = reason
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
             self.writer.put_failure(job.path, reason, file_size=size, etag=etag, offset=offset)
-        self._check_health(reason)
+        if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
+            count, tried = len(self.sick_files), len(self.recent)
+            raise self.sick(f"{count} files failed among the last {tried} tried, the last one with: {reason}")
 
-    def _count(self, good: bool) -> None:
-        self.recent.append(good)
+    def _count(self, failed: str | None) -> None:
+        """Remembers the last outcomes; a file that fails again and again counts once."""
+        self.recent.append(failed)
+        if failed is not None:
+            self.sick_files[failed] += 1
         if len(self.recent) > self.policy.batch:
-            self.recent.popleft()
-
-    def _check_health(self, reason: str) -> None:
-        bad = self.recent.count(False)
-        if bad >= self.policy.sick_least and bad > self.policy.sick_share * max(len(self.recent), self.policy.batch):
-            raise self.sick(f"{bad} of the last {len(self.recent)} requests failed, the last one with: {reason}")
+            oldest = self.recent.popleft()
+            if oldest is not None:
+                self.sick_files[oldest] -= 1
+                self.sick_files += Counter()
 
     def sick(self, what: str) -> EnvironmentFault:
         self.writer.sync()

@@ -140,7 +140,7 @@ def repair_row_groups(
     started = time.monotonic()
     plan = plan_repair(crawl, index_files, store)
     chosen = plan.row_groups if most is None else plan.row_groups[:most]
-    run = _Run(RepairLog(store.folder / crawl), failed=list(plan.hopeless))
+    run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.hopeless))
     asked = (ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group) for group in chosen)
     for outcome in transport.read_many(asked, concurrency):
         run.take(outcome)

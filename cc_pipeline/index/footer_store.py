@@ -21,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
 from cc_pipeline.index.footers import MAX_FOOTER_BYTES, TRAILER_BYTES
 
 #: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
@@ -69,11 +69,17 @@ class FooterStore:
 
     def read(self, crawl: str) -> CrawlFooters:
         """The footers of a crawl, for reading; empty if there are none."""
-        return CrawlFooters(self.folder / crawl)
+        return CrawlFooters(self.crawl_folder(crawl))
 
     def write(self, crawl: str) -> FooterWriter:
         """The footers of a crawl, for one writer at a time. Raises ``EnvironmentFault`` if there is another."""
-        return FooterWriter(self.folder / crawl)
+        return FooterWriter(self.crawl_folder(crawl))
+
+    def crawl_folder(self, crawl: str) -> Path:
+        """Where a crawl's footers lie. Raises ``UserInputError`` for a name that leads elsewhere."""
+        if not crawl or crawl.startswith(".") or "/" in crawl or "\0" in crawl:
+            raise UserInputError(f"{crawl!r} is no name of a crawl")
+        return self.folder / crawl
 
     def crawls(self) -> tuple[str, ...]:
         """The crawls that have a folder."""

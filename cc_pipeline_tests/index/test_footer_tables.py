@@ -1,4 +1,4 @@
-"""Tables from footers, the footer store's other promises, stored footers instead of requests."""
+"""Tables from footers, the footer store's other promises."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.extraction.harvest import harvest_crawl
 from cc_pipeline.extraction.index_tables import crawl_tables
 from cc_pipeline.index.catalog_tables import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footer_store import FooterEntry, FooterStore
-from cc_pipeline.index.footer_suffix import StoredSuffixes
 from cc_pipeline.index.footer_tables import FooterTableBuilder
 from cc_pipeline.index.footers import DEFAULT_LOOKUP_COLUMNS, decode_footer
-from cc_pipeline.transport.ranges import RangeBytes
 from cc_pipeline_tests.index.footer_files import encrypted_bytes, index_table, old_file, parquet_bytes
 from cc_pipeline_tests.index.harvest_world import CRAWL, MemoryReader, key_of
 
@@ -138,6 +136,12 @@ def test_the_store_knows_what_it_holds(tmp_path: Path):
         footers.footer(key_of(1))
 
 
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a\0"])
+def test_odd_crawl_names_lead_nowhere(tmp_path: Path, name: str):
+    with pytest.raises(UserInputError):
+        FooterStore(tmp_path).read(name)
+
+
 def test_segments_are_closed_when_they_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("cc_pipeline.index.footer_store._SEGMENT_BYTES", 4000)
     keys = [key_of(number) for number in range(9)]
@@ -149,33 +153,6 @@ def test_segments_are_closed_when_they_are_large(tmp_path: Path, monkeypatch: py
     footers = store.read(CRAWL)
     for key, data in reader.objects.items():
         assert data.endswith(footers.footer(key))
-
-
-class Source:
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes:
-        self.asked.append(key)
-        return RangeBytes(key, 0, b"", 0, None, 1)
-
-
-def test_stored_footers_stand_in_for_suffix_requests(tmp_path: Path):
-    key = key_of(0)
-    data = parquet_bytes(index_table())
-    store = FooterStore(tmp_path)
-    reader = MemoryReader({key: data})
-    harvest_crawl(CRAWL, [key], reader, store)
-    source = Source()
-    stored = StoredSuffixes(store, source)
-    found = stored.read_suffix(key, 100_000)
-    assert decode_footer(found.data, found.total, key).rows == 60
-    assert (found.etag, found.attempts) == (reader.etags[key], 0)
-    assert not source.asked
-    stored.read_suffix(key, 100, etag='"newer"')
-    stored.read_suffix(key_of(5), 100)
-    stored.read_suffix("elsewhere.parquet", 100)
-    assert source.asked == [key, key_of(5), "elsewhere.parquet"]
 
 
 def test_deprecated_statistics_reach_the_table():
