@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from cc_pipeline.cli import catalog, copy, domains, graph, look, lookup, run, sources, state, url_index
+from cc_pipeline.cli import catalog, copy, domains, graph, look, lookup, metadata_json, run, sources, state, url_index
 from cc_pipeline.cli.screen import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 
@@ -33,6 +33,7 @@ app.command("replay")(graph.replay)
 app.command("repair")(graph.repair)
 app.command("sql")(look.sql)
 app.command("add-source")(sources.add_source)
+app.command("metadata-json")(metadata_json.metadata_json)
 app.command("doctor")(state.doctor)
 app.command("ui")(state.ui)
 app.command("init", hidden=True)(state.init)

@@ -34,3 +34,9 @@ read_source_files = dg.define_asset_job(
     selection=dg.AssetSelection.groups("sources"),
     description="Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
 )
+
+export_domain = dg.define_asset_job(
+    "export_domain",
+    selection=dg.AssetSelection.groups("exports"),
+    description="A domain's parsed pages in a crawl as Hadoop SequenceFiles, text and metadata.",
+)
