@@ -7,19 +7,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.screen import console, progress_bars, show_table
+from cc_pipeline.cli.found import what_was_found
+from cc_pipeline.cli.screen import console, progress_bars
 from cc_pipeline.commoncrawl.targets import Target, parse_target
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction import progress, watch_list
 from cc_pipeline.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(
@@ -42,8 +40,8 @@ def run(
     """
     settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
     targets = [parse_target(text) for text in domain]
-    materialize(settings, crawl, targets)
-    _what_was_found(settings)
+    chosen = materialize(settings, crawl, targets)
+    what_was_found(settings, chosen, targets)
 
 
 def demo(
@@ -71,7 +69,7 @@ def demo(
     console.print("[bold]2 of 3[/] the whole graph, materialized through Dagster")
     materialize(settings, crawls, targets)
     console.print("[bold]3 of 3[/] what it found")
-    _what_was_found(settings)
+    what_was_found(settings, crawls, targets)
     shown = _shown(settings.published_path)
     console.print(
         "\nThe Dagster UI on this state:     [bold]make dev[/]"
@@ -86,27 +84,62 @@ def _generated(crawl: str, done: int, total: int) -> None:
     progress.report(crawl, done, total)
 
 
-def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
-    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run."""
+def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; gives the crawls' ids."""
     from cc_pipeline.defs.launch import Launcher
 
     # a run reads its settings again from the environment, as it does in the UI's processes
-    with environment(settings), Launcher(settings) as launcher, progress_bars():
+    with environment(settings), room_in(settings.home), Launcher(settings) as launcher, progress_bars():
         step("crawls", launcher.list_crawls)
         chosen = resolve_crawls(settings, crawls)
         step("index", lambda: launcher.harvest(chosen))
         step("pages", lambda: list(launcher.extract(chosen, targets)))
         step("cc.duckdb", launcher.publish)
+    return chosen
 
 
 def resolve_crawls(settings: Settings, crawls: Iterable[str]) -> list[str]:
-    """Crawl ids, ``newest`` replaced. Raises ``UserInputError`` for a crawl the source does not have."""
-    from cc_pipeline.extraction.crawls import find_crawl, list_crawls
+    """Crawl ids, ``newest`` replaced by the newest that is published.
+
+    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
+    """
+    from cc_pipeline.extraction.crawls import find_crawl, known_crawls
+    from cc_pipeline.extraction.stage_index import is_published
     from cc_pipeline.extraction.workspace import Workspace
 
     workspace = Workspace(settings)
-    named = [list_crawls(workspace)[0].id if crawl == "newest" else crawl for crawl in crawls]
-    return list(dict.fromkeys(find_crawl(workspace, crawl).id for crawl in named))
+    chosen: list[str] = []
+    for crawl in crawls:
+        if crawl == "newest":
+            listed, _ = known_crawls(workspace)
+            found = next((one.id for one in listed if is_published(workspace, one.id)), None)
+            if found is None:
+                raise UserInputError(f"{settings.source} lists no crawl that is published; see: cc-pipeline crawls")
+        else:
+            found = find_crawl(workspace, crawl).id
+            if not is_published(workspace, found):
+                raise UserInputError(
+                    f"{found} is announced, but its path list is not at {settings.source} yet. Run it once it is "
+                    "published, or take the newest that is: --crawl newest"
+                )
+        chosen.append(found)
+    return list(dict.fromkeys(chosen))
+
+
+@contextmanager
+def room_in(home: Path) -> Iterator[None]:
+    """Turns what the disk under Dagster's own files says inside the block into an ``EnvironmentFault``."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (OSError, DBAPIError) as error:
+        full = any(text in str(error) for text in ("No space left", "disk is full", "disk I/O error"))
+        what = "the disk is full" if full else str(error).partition("\n")[0]
+        raise EnvironmentFault(
+            f"the state in {home} cannot be written: {what}",
+            "Free some space, or check the folder's permissions; then run it again. What was committed before stays.",
+        ) from error
 
 
 def step(name: str, work: object) -> None:
@@ -140,21 +173,6 @@ def environment(settings: Settings) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _what_was_found(settings: Settings) -> None:
-    import duckdb
-
-    with duckdb.connect(str(settings.published_path), read_only=True) as connection:
-        rows = connection.execute(
-            "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
-        ).fetchall()
-        outcomes = connection.execute(
-            "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'quarantined'), "
-            "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
-        ).fetchall()
-    show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
-    show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
 
 
 def _shown(path: Path) -> str:

@@ -30,8 +30,13 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 
 
 def is_published(workspace: Workspace, crawl: str) -> bool:
-    """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes."""
+    """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
+
+    One that was harvested is not asked about again.
+    """
     if find_crawl(workspace, crawl).era == "arc":
+        return True
+    if workspace.lake.digest("row_groups", row_groups_digest_name(crawl)) is not None:
         return True
     with workspace.transport() as transport:
         return transport.exists(path_list_key(crawl, "cc-index-table"))
