@@ -12,7 +12,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.graph import all_runs
 from cc_pipeline.cli.plain import notice, write_rows
-from cc_pipeline.cli.ready import Asked, asked
+from cc_pipeline.cli.ready import Asked, asked, needs_harvest
 from cc_pipeline.cli.run import environment, step
 from cc_pipeline.cli.screen import human_bytes, progress_bars
 from cc_pipeline.errors import UserInputError
@@ -79,7 +79,8 @@ def copy(
     rows: list[Sequence[object]] = []
     with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
         for one in question.crawls:
-            step(f"index {one}", partial(launcher.harvest, [one]))
+            if needs_harvest(question.workspace, one):
+                step(f"index {one}", partial(launcher.harvest, [one]))
             step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
             with open_shelf(question.workspace) as shelf, _open(settings, destination, endpoint) as place:
                 report, fates = _upload(question, one, shelf, place, parallel or _UPLOADS, convert, part_mb)

@@ -74,7 +74,7 @@ def plan(
         why = found.notes[0].removeprefix("index: ")
         likely = found.bytes if found.likely_bytes is None else found.likely_bytes
         rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, why))
-        notes += [f"{one}: {note}" for note in found.notes[1:]]
+        notes += [f"{one}: {note}" for note in (*found.notes[1:], *_repairable(question, one, why))]
         fetch = _located(question, one) if locate else _known(question, one)
         if fetch is None:
             notes.append(f"{one}: the fetch has no price before the captures are known; add --locate to look them up")
@@ -257,6 +257,21 @@ def _located(question: Asked, crawl: str) -> FetchPrice:
 
     captures = distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False)))
     return price_ranges(plan_ranges(captures), captures)
+
+
+def _repairable(question: Asked, crawl: str, why: str) -> Sequence[str]:
+    """A note where row groups are read only because nobody knows what they hold."""
+    from cc_pipeline.commoncrawl.target_ranges import merge_ranges
+    from cc_pipeline.index.catalog import open_catalog
+    from cc_pipeline.index.catalog_price import plan_lookup
+
+    settings = question.settings
+    if not why.startswith("parquet"):
+        return ()
+    ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
+    with open_catalog(settings.catalog_path) as catalog:
+        notes = plan_lookup(catalog, crawl, settings.subsets, ranges).notes
+    return [f"{note}: cc-pipeline repair --crawl {crawl}" for note in notes if "repair" in note]
 
 
 def _known(question: Asked, crawl: str) -> FetchPrice | None:

@@ -62,7 +62,7 @@ def sources_for(
     from cc_pipeline.extraction.look_up import index_sources
 
     columnar = crawl not in ARC_CRAWLS
-    if columnar and via in ("auto", "parquet") and not is_harvested(workspace, crawl):
+    if via in ("auto", "parquet") and needs_harvest(workspace, crawl):
         if harvest:
             harvest_crawls(workspace.settings, [crawl])
         elif via == "parquet":
@@ -80,15 +80,18 @@ def sources_for(
         yield replace(sources, columns=None if columns is None else tuple(columns))
 
 
-def is_harvested(workspace: Workspace, crawl: str) -> bool:
-    """Whether the catalog has row groups of ``crawl`` (or knows that there are none)."""
+def needs_harvest(workspace: Workspace, crawl: str) -> bool:
+    """Whether ``crawl`` has a columnar index of which the catalog knows nothing yet."""
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.index.catalog import open_catalog
 
     path = workspace.settings.catalog_path
-    if not path.exists():
+    if crawl in ARC_CRAWLS:
         return False
+    if not path.exists():
+        return True
     with open_catalog(path) as catalog:
-        return any(row["harvested"] for row in catalog.coverage(crawl).to_pylist())
+        return not any(row["harvested"] for row in catalog.coverage(crawl).to_pylist())
 
 
 def _build(crawl: str) -> str:

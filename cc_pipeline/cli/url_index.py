@@ -56,7 +56,7 @@ def build(
       cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
     from cc_pipeline.cli.graph import harvest_crawls
-    from cc_pipeline.cli.ready import is_harvested
+    from cc_pipeline.cli.ready import needs_harvest
     from cc_pipeline.cli.run import environment, step
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.defs.opt_in import OptInLauncher
@@ -68,7 +68,7 @@ def build(
         if name not in ARC_CRAWLS:
             raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
         notice(f"{keep_arc_list(workspace, name, _bytes_of(Path(arcs))):,} ARC files listed")
-    elif name not in ARC_CRAWLS and not is_harvested(workspace, name):
+    elif needs_harvest(workspace, name):
         harvest_crawls(settings, [name])
     with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
         step(f"url index of {name}", lambda: launcher.build_url_index(name))

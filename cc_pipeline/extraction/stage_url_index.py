@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.commoncrawl.paths import parse_path_list
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.look_up import index_sources
 from cc_pipeline.extraction.url_index import UrlIndexReport, build_from_arcs, build_from_columnar
 from cc_pipeline.extraction.workspace import Workspace
-from cc_pipeline.index.catalog import open_catalog
+from cc_pipeline.index.catalog import Catalog, open_catalog
 from cc_pipeline.index.footer_store import FooterStore
 from cc_pipeline.index.parquet_catalog import CatalogFinder
 
@@ -65,4 +67,22 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
             return build_from_arcs(crawl, keys, transport, root)
     with index_sources(workspace) as sources, open_catalog(settings.catalog_path) as catalog:
         finder = CatalogFinder(catalog, sources.transport, FooterStore(settings.footers_path))
+        _check_whole(finder, catalog, crawl, settings.subsets)
         return build_from_columnar(crawl, settings.subsets, sources.transport, finder, root)
+
+
+def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:
+    """An index of a part would answer as if it were the whole: refuse where rows are missing, for whatever reason."""
+    coverage = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
+    lost = sum(row["failed"] + row["missing"] for row in coverage)
+    if lost:
+        raise EnvironmentFault(
+            f"{lost:,} index files of {crawl} are not harvested", f"Harvest them: cc-pipeline harvest --crawl {crawl}"
+        )
+    there = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
+    expected = sum(row["rows"] for row in coverage)
+    if there != expected:
+        raise EnvironmentFault(
+            f"the catalog finds {there:,} rows of {crawl} where {expected:,} were harvested",
+            "Build the catalog again: materialize row_groups.",
+        )

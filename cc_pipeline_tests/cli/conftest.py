@@ -1,0 +1,86 @@
+"""One home that a person has already used, and the command line as that person calls it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.cli import main
+from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.minicrawl import TEST, Capture, MiniCrawlTruth, ensure
+from cc_pipeline.settings import load_settings
+
+NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A generated bucket, what is in it, a home prepared by one run, and the capture whose record was damaged then."""
+
+    bucket: Path
+    truth: MiniCrawlTruth
+    home: Path
+    damaged: Capture
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command ended with."""
+
+    status: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Said]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Harvested: both columnar crawls. Extracted: example.com in the newest one, with one record of it damaged."""
+    root = tmp_path_factory.mktemp("cli")
+    bucket, home = root / "bucket", root / "home"
+    truth = ensure(bucket, TEST)
+    victim = next(c for c in truth.of(NEW, subset="warc", domain="example.com") if c.kind == "html")
+    file = bucket / victim.warc_filename
+    sound = file.read_bytes()
+    at = victim.warc_record_offset + victim.warc_record_length // 2
+    with file.open("r+b") as out:
+        out.seek(at)
+        out.write(bytes([sound[at] ^ 0x55]))
+    with Launcher(load_settings({}, source=str(bucket), home=str(home))) as launcher:
+        launcher.list_crawls()
+        launcher.harvest([NEW, OLD])
+        list(launcher.extract([NEW], [parse_target("example.com")]))
+        launcher.publish()
+    with file.open("r+b") as out:
+        out.seek(at)
+        out.write(sound[at : at + 1])
+    yield World(bucket, truth, home, victim)
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """Runs ``cc-pipeline`` in this process, as the installed script does."""
+    for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["cc-pipeline", *map(str, arguments)])
+        capfd.readouterr()
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        out, err = capfd.readouterr()
+        return Said(status, out, err)
+
+    return call

@@ -1,0 +1,75 @@
+"""``catalog`` and ``doctor``: what they show of the state."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.extraction.budget_health import budget_findings
+from cc_pipeline.settings import load_settings
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.limits import SourceLimits
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World) -> None:
+    query = (
+        "SELECT crawl, sum(rows)::BIGINT AS rows FROM row_groups WHERE subset = 'warc' GROUP BY crawl ORDER BY crawl"
+    )
+    said = cli("catalog", "query", query, "--format", "jsonl", "--home", world.home)
+    assert [json.loads(line) for line in said.out.splitlines()] == [
+        {"crawl": crawl, "rows": len(world.truth.of(crawl, subset="warc"))} for crawl in (OLD, NEW)
+    ]
+    said = cli("catalog", "query", "DROP TABLE row_groups", "--home", world.home)
+    assert said.status == 1
+    assert "read-only" in said.err
+    assert cli("catalog", "query", "SELEKT 1", "--home", world.home).status == 1
+
+
+def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
+    said = cli("catalog", "coverage", "--format", "csv", "--home", world.home)
+    lines = said.out.splitlines()
+    assert lines[0].startswith("crawl,subset,expected,harvested,failed,missing")
+    assert f"{NEW},warc,2,2,0,0," in said.out
+
+
+def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> None:
+    for command in (("coverage",), ("query", "SELECT 1")):
+        said = cli("catalog", *command, "--home", tmp_path)
+        assert said.status == 1
+        assert "cc-pipeline harvest" in said.err
+
+
+def test_athena_sql_is_plain_text_that_can_be_piped(cli: Cli) -> None:
+    said = cli(
+        "catalog", "sql", "--crawls", f"{OLD},CC-MAIN-2018-09", "--crawl", "CC-MAIN-2018-13", "--subset", "robotstxt"
+    )
+    assert said.status == 0
+    assert all(f"'{crawl}'" in said.out for crawl in (OLD, "CC-MAIN-2018-09", "CC-MAIN-2018-13"))
+    assert "subset = 'robotstxt'" in said.out
+    assert "\x1b" not in said.out
+    assert cli("catalog", "sql").out.count("'CC-MAIN-") == 13
+    assert cli("catalog", "sql", "--column", "x; DROP").status == 1
+
+
+def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:
+    settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
+    assert [finding.level for finding in budget_findings(settings)] == ["ok"]
+    Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), None).close()
+    assert "10 requests/s, 8 under way" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
+    with sqlite3.connect(settings.budget_path) as db:
+        db.execute("update hosts set open_until = ?, last_refusal = 'forbidden', last_refusal_at = ?",
+                   (time.time() + 600, time.time()))  # fmt: skip
+    said = cli("doctor", "--source", world.bucket, "--home", tmp_path)
+    assert said.status == 1
+    assert "data.example.org refuses" in said.out
+    assert "--reset-breaker data.example.org" in said.out
+    said = cli("doctor", "--source", world.bucket, "--home", tmp_path, "--reset-breaker", "data.example.org")
+    assert said.status == 0
+    assert cli("doctor", "--home", tmp_path, "--reset-breaker", "elsewhere").status == 1

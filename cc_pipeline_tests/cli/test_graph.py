@@ -1,0 +1,129 @@
+"""Commands that run parts of the graph: what they change, and that they can be repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+def published(world: World, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(world.home / "cc.duckdb"), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: World) -> None:
+    title = (
+        "SELECT content.title FROM page_metadata WHERE warc_filename = "
+        f"'{world.damaged.warc_filename}' AND warc_record_offset = {world.damaged.warc_record_offset}"
+    )
+    assert published(world, "SELECT count(*) FROM ledger WHERE outcome = 'quarantined'") == [(1,)]
+    assert published(world, title) in ([], [(None,)])
+    said = cli("replay", "-c", NEW, "-d", "example.com", "--home", world.home)
+    assert said.status == 0, said.err
+    captures = len(world.truth.of(NEW, subset="warc", domain="example.com"))
+    wanted = [NEW, "example.com", captures - 1, captures, 1, 0, 0, 0]
+    assert said.out.splitlines()[-1].split() == [str(value) for value in wanted]
+    assert published(world, "SELECT count(*) FROM ledger WHERE outcome <> 'fetched'") == [(0,)]
+    assert published(world, title) == [(world.damaged.title,)]
+
+
+def test_replay_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: World) -> None:
+    said = cli("replay", "-c", OLD, "-d", "example.com", "--home", world.home)
+    assert said.status == 1
+    assert f"cc-pipeline run --crawl {OLD}" in said.err
+
+
+def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli, world: World) -> None:
+    def look() -> set[str]:
+        arguments = ("--via", "parquet", "--format", "csv", "--columns", "url,warc_record_offset")
+        return set(cli("lookup", "example.com", "-c", OLD, *arguments, "--home", world.home).out.splitlines())
+
+    def bare() -> list[int]:
+        said = cli("catalog", "coverage", "-c", OLD, "--format", "jsonl", "--home", world.home)
+        return [json.loads(line)["without_statistics"] for line in said.out.splitlines()]
+
+    def advised() -> bool:
+        said = cli("plan", "example.com", "-c", OLD, "--via", "parquet", "--home", world.home)
+        return f"no key statistics and may match: repair them once: cc-pipeline repair --crawl {OLD}" in said.err
+
+    before = look()
+    assert sum(bare()) > 0
+    assert advised()
+    said = cli("repair", "-c", OLD, "--home", world.home)
+    assert said.status == 0, said.err
+    assert sum(bare()) == 0
+    assert not advised()
+    assert look() == before
+
+
+def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: World, tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    arguments = ("copy", "example.com", "host:www.example.com", "-c", ARC, "--to", place, "--home", world.home)
+    said = cli(*arguments, "--convert", "warc", "--part-mb", "1", "--parallel", "2")
+    assert said.status == 0, said.err
+    truth = world.truth.of(ARC, domain="example.com")
+    files = sorted(place.rglob("*.warc.gz"))
+    assert not list(place.rglob("*.arc.gz"))
+    found = []
+    for file in files:
+        with file.open("rb") as stream:
+            records = [record for record in ArchiveIterator(stream) if record.rec_type != "warcinfo"]
+            found += [record.rec_headers["WARC-Source-Range"] for record in records]
+    ranges = {f"bytes={c.warc_record_offset}-{c.warc_record_offset + c.warc_record_length - 1}": c.url for c in truth}
+    assert len(found) == len(truth)
+    assert set(found) == set(ranges)
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    again = cli(*arguments, "--convert", "warc", "--part-mb", "1")
+    assert again.out.splitlines()[-1].split() == [ARC, str(len(truth)), str(len(files)), str(len(files)), "0", "0"]
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+
+
+def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:
+    said = cli("url-index", "build", "-c", NEW, "--home", world.home)
+    assert said.status == 0, said.err
+    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    said = cli(
+        "url-index", "search", "example.com", "-c", NEW, "--limit", "0", "--format", "jsonl", "--home", world.home
+    )
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == {
+        (c.warc_filename, c.warc_record_offset) for c in truth
+    }
+    assert "all of it is right" in cli("url-index", "verify", "-c", NEW, "--home", world.home).err
+    tree = world.home / "url-index" / NEW / "url-index.pbtree"
+    sound = tree.read_bytes()
+    tree.write_bytes(sound.replace(b"com.example", b"zom.example", 1))
+    said = cli("url-index", "verify", "-c", NEW, "--home", world.home)
+    tree.write_bytes(sound)
+    assert said.status == 1
+    assert f"cc-pipeline url-index build --crawl {NEW}" in said.err
+
+
+def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = ("--source", world.bucket, "--home", tmp_path / "home")
+    said = cli("url-index", "build", "-c", ARC, *home)
+    assert said.status == 1
+    assert "--arcs" in said.err
+    files = sorted({c.warc_filename for c in world.truth.of(ARC)})
+    listed = tmp_path / "arcs.txt"
+    listed.write_text("\n".join(files))
+    said = cli("url-index", "build", "-c", ARC, "--arcs", listed, *home)
+    assert said.status == 0, said.err
+    assert f"{len(files)} ARC files listed" in said.err
+    assert str(len(world.truth.of(ARC))) in said.out.splitlines()[-1].split()
+
+
+def test_harvest_is_resumed_not_repeated(cli: Cli, world: World) -> None:
+    said = cli("harvest", "-c", OLD, "--home", world.home)
+    assert said.status == 0, said.err
+    rows = [line.split() for line in said.out.splitlines() if line.startswith(OLD)]
+    assert {row[1] for row in rows} == {"warc", "crawldiagnostics", "robotstxt"}
+    assert all(row[2] == row[3] and row[4] == row[5] == "0" for row in rows)

@@ -1,0 +1,169 @@
+"""``plan``, ``lookup`` and ``check`` against what the generator says is there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.minicrawl import Capture
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+Place = tuple[str, int, int]
+
+
+def places(rows: list[dict[str, str]]) -> set[Place]:
+    columns = ("warc_filename", "warc_record_offset", "warc_record_length")
+    return {(row[columns[0]], int(row[columns[1]]), int(row[columns[2]])) for row in rows}
+
+
+def expected(captures: tuple[Capture, ...]) -> set[Place]:
+    return {(c.warc_filename, c.warc_record_offset, c.warc_record_length) for c in captures}
+
+
+@pytest.mark.parametrize(("crawl", "via"), [(NEW, "parquet"), (NEW, "zipnum"), (OLD, "auto"), (ARC, "btree")])
+def test_every_index_gives_the_captures_as_json_lines(cli: Cli, world: World, crawl: str, via: str) -> None:
+    said = cli("lookup", "example.com", "-c", crawl, "--via", via, "--format", "jsonl", "--home", world.home)
+    assert said.status == 0, said.err
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    truth = world.truth.of(crawl, subset="warc", domain="example.com")
+    assert len(rows) == len(truth) > 0
+    assert places(rows) == expected(truth)
+    assert {row["target"] for row in rows} == {"example.com"}
+    assert f"{crawl}: {len(truth)} captures" in said.err
+
+
+def test_csv_has_the_columns_asked_for_and_nothing_else(cli: Cli, world: World) -> None:
+    said = cli(
+        "lookup",
+        "example.com",
+        "-c",
+        NEW,
+        "--format",
+        "csv",
+        "--columns",
+        "url,fetch_time,domain",
+        "--home",
+        world.home,
+    )
+    rows = list(csv.DictReader(io.StringIO(said.out)))
+    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    assert sorted((row["url"], row["fetch_time"]) for row in rows) == sorted(
+        (c.url, c.fetch_time.strftime("%Y-%m-%dT%H:%M:%SZ")) for c in truth
+    )
+    assert {tuple(row) for row in rows} == {("url", "fetch_time", "domain")}
+    assert {row["domain"] for row in rows} == {"example.com"}
+
+
+def test_few_columns_read_fewer_bytes_and_find_the_same(cli: Cli, world: World) -> None:
+    arguments = ("lookup", "example.com", "-c", OLD, "--via", "parquet", "--format", "csv", "--home", world.home)
+    whole, part = cli(*arguments), cli(*arguments, "--columns", "url")
+    assert len(part.out.splitlines()) == len(list(csv.reader(io.StringIO(whole.out))))
+    assert kilobytes(part.err) < kilobytes(whole.err)
+
+
+def kilobytes(err: str) -> float:
+    number, unit = err.split(" requests, ")[1].split(",", maxsplit=1)[0].split(" ")
+    return float(number) * {"B": 0.001, "KB": 1.0, "MB": 1000.0}[unit]
+
+
+def test_a_parquet_file_is_named_by_its_suffix_and_whole(cli: Cli, world: World, tmp_path: Path) -> None:
+    out = tmp_path / "found.parquet"
+    said = cli("lookup", "example.com", "tld:org", "-c", NEW, "-c", ARC, "--out", out, "--home", world.home)
+    assert said.status == 0, said.err
+    assert said.out == ""
+    table = pq.read_table(out)
+    assert set(table["target"].to_pylist()) == {"example.com", "tld_org"}
+    assert set(table["crawl"].to_pylist()) == {NEW, ARC}
+    assert [path.name for path in tmp_path.iterdir()] == ["found.parquet"]
+
+
+def test_parquet_goes_down_a_pipe(world: World) -> None:
+    command = [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "lookup", "example.com", "-c", NEW]
+    done = subprocess.run([*command, "--format", "parquet", "--home", str(world.home)], capture_output=True, check=True)
+    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    assert pq.read_table(io.BytesIO(done.stdout)).num_rows == len(truth)
+
+
+def test_a_table_in_a_pipe_is_one_line_a_capture_without_boxes(cli: Cli, world: World) -> None:
+    said = cli("lookup", "example.com", "-c", NEW, "--limit", "5", "--home", world.home)
+    lines = said.out.splitlines()
+    assert len(lines) == 6
+    assert lines[0].split()[:2] == ["url", "fetch_time"]
+    assert not set(said.out) & set("│━┃─")
+    assert "--limit 5" in said.err
+
+
+def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, world: World) -> None:
+    arguments = ("lookup", "example.com", "--status", "404", "--format", "jsonl", "--home", world.home)
+    said = cli(*arguments, "-c", NEW, "--subset", "crawldiagnostics")
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    truth = [c for c in world.truth.of(NEW, subset="crawldiagnostics", domain="example.com") if c.fetch_status == 404]
+    assert places(rows) == expected(tuple(truth))
+    assert "to apply after the fetch: status" in cli(*arguments, "-c", ARC).err
+
+
+def test_a_look_up_that_fails_leaves_no_file(cli: Cli, world: World, tmp_path: Path) -> None:
+    out = tmp_path / "found.csv"
+    said = cli("lookup", "example.com", "-c", ARC, "--via", "zipnum", "--out", out, "--home", world.home)
+    assert said.status == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:
+    place = ("--source", world.bucket, "--home", tmp_path)
+    said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", *place)
+    assert said.status == 1
+    assert f"cc-pipeline harvest --crawl {NEW}" in said.err
+    # ZipNum needs no harvest
+    said = cli("lookup", "example.com", "-c", NEW, "--format", "jsonl", *place)
+    assert len(said.out.splitlines()) == len(world.truth.of(NEW, subset="warc", domain="example.com"))
+    said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
+    assert said.status == 0, said.err
+    assert "index: parquet" in said.err
+
+
+def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World) -> None:
+    said = cli("plan", "example.com", "-c", NEW, "-c", OLD, "--format", "jsonl", "--home", world.home)
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    by_step = {(row["crawl"], row["step"]): row for row in rows}
+    # the fetch is known where a run has located the captures
+    assert set(by_step) == {(NEW, "look-up"), (NEW, "fetch"), (OLD, "look-up")}
+    assert by_step[NEW, "look-up"]["because"].startswith("parquet")
+    assert by_step[NEW, "look-up"]["bytes likely"] <= by_step[NEW, "look-up"]["bytes at most"]
+    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    fetch = by_step[NEW, "fetch"]
+    assert fetch["because"].startswith(f"{len(truth)} captures")
+    assert fetch["files"] == len({c.warc_filename for c in truth})
+    assert fetch["bytes at most"] >= sum(c.warc_record_length for c in truth)
+    assert "add --locate" in said.err
+
+
+def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
+    said = cli("plan", "example.com", "-c", OLD, "--locate", "--format", "jsonl", "--home", world.home)
+    fetch = json.loads(said.out.splitlines()[1])
+    truth = world.truth.of(OLD, subset="warc", domain="example.com")
+    assert fetch["because"].startswith(f"{len(truth)} captures of {sum(c.warc_record_length for c in truth):,} bytes")
+
+
+def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World) -> None:
+    said = cli("check", "rev:com.example.www, com.example", "-c", NEW, "--format", "jsonl", "--home", world.home)
+    rows = {row["target"]: row for row in map(json.loads, said.out.splitlines())}
+    meant = parse_target("rev:com.example")
+    truth = [c for c in world.truth.of(NEW, subset="warc") if meant.matches(c.url)]
+    whole = rows["rev:com.example"]
+    assert whole == rows["all of them"] | {"target": "rev:com.example"}
+    assert whole["captures"] == len(truth)
+    assert whole["pages"] == len({c.url_surtkey for c in truth})
+    assert whole["files"] == len({c.warc_filename for c in truth})
+    assert whole["bytes"] == sum(c.warc_record_length for c in truth)
+    assert 0 < rows["rev:com.example.www"]["captures"] < whole["captures"]

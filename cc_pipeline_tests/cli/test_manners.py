@@ -1,0 +1,100 @@
+"""What every command owes: help with examples, a page in the docs, and one line for a mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from cc_pipeline.cli.app import app
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]  # a group at run time
+        inner = getattr(command, "commands", None)
+        found += [(name, each) for each in inner] if inner else [] if command.hidden else [(name,)]
+    return found
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_help_says_what_a_command_does(cli: Cli, command: tuple[str, ...]) -> None:
+    said = cli(*command, "--help")
+    assert said.status == 0
+    assert f"cc-pipeline {' '.join(command)}" in said.out
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
+    assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
+
+
+NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "replay", "repair", "doctor",
+                  "catalog coverage", "catalog query", "catalog sql",
+                  "url-index build", "url-index search", "url-index verify")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", NEEDS_EXAMPLES)
+def test_help_has_examples(cli: Cli, command: str) -> None:
+    assert "Examples" in cli(*command.split(), "--help").out
+
+
+BAD_INPUT = {
+    "no such crawl": ("lookup", "example.com", "-c", "CC-MAIN-2031-01"),
+    "no crawl id": ("lookup", "example.com", "-c", "../../etc"),
+    "no target": ("lookup", "exa mple", "-c", NEW),
+    "a public suffix": ("check", "co.uk", "-c", NEW),
+    "an unknown format": ("lookup", "example.com", "-c", NEW, "--format", "xml"),
+    "an unknown column": ("lookup", "example.com", "-c", NEW, "--columns", "urls"),
+    "an unknown index": ("lookup", "example.com", "-c", NEW, "--via", "guess"),
+    "an index that is not there": ("lookup", "example.com", "-c", ARC, "--via", "zipnum"),
+    "a time that is none": ("lookup", "example.com", "-c", NEW, "--from", "yesterday"),
+    "times the wrong way round": ("lookup", "example.com", "-c", NEW, "--from", "2024", "--to", "2023"),
+    "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
+    "an unknown conversion": ("copy", "example.com", "-c", NEW, "--to", "x", "--convert", "zip"),
+    "a place that cannot be written to": ("copy", "example.com", "-c", NEW, "--to", "https://example.com/x"),
+    "ARC files of a WARC crawl": ("url-index", "build", "-c", NEW, "--arcs", "list.txt"),
+    "a list that is not there": ("url-index", "build", "-c", ARC, "--arcs", "no/list.txt"),
+    "nothing to verify": ("url-index", "verify", "-c", ARC),
+    "neither crawls nor all": ("harvest",),
+    "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
+    "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: tuple[str, ...]) -> None:
+    said = cli(*arguments, "--home", world.home)
+    assert said.status == 1
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err
+    assert len(said.err.splitlines()) <= 4
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("lookup",), ("lookup", "example.com"), ("copy", "example.com", "-c", NEW), ("nonsense",), ("catalog", "nonsense"),
+     ("lookup", "x.com", "-c", NEW, "--limit", "many"), ("copy", "x.com", "-c", NEW, "--to", "x", "--parallel", "0")],
+    ids=" ".join,
+)  # fmt: skip
+def test_wrong_usage_is_status_2(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert cli(*arguments).status == 2
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from cc_pipeline.cli.app import app\n"
+        "heavy = {'dagster', 'duckdb', 'pyarrow', 'deltalake', 'aiohttp', 'botocore', 'numpy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
