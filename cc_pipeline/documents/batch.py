@@ -119,13 +119,14 @@ class _Pool:
         task = self._tasks.pop(worker)
         position = worker.position
         worker.end()
-        if position >= 0:
+        if position >= 0 and position not in task.broken:
             task.broken[position] = cause
         else:
             task.fruitless += 1
             if task.fruitless >= _FRUITLESS_STARTS:
                 raise EnvironmentFault(
-                    f"parser processes end before their first page ({cause})", "Check the memory left and the limits"
+                    f"parser processes end before they parse anything ({cause})",
+                    "Check the memory left for them and the limits",
                 )
         fresh = Worker(self._options, self._read)
         self._workers[self._workers.index(worker)] = fresh

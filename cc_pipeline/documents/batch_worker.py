@@ -36,16 +36,17 @@ def rows_of(
     pages: list[ParsedPage] = []
     inputs: list[Input] = []
     for place, item in enumerate(items):
+        if position is not None:
+            position.value = place
         page = read(item)
         inputs.append(page)
         if isinstance(page, ParsedPage):
             pages.append(page)
             continue
         if place in broken:
-            pages.append(failed_page(page, "ParseFailed", broken[place]))
+            # nothing of it is looked at again
+            pages.append(failed_page(replace(page, http_status=None), "ParseFailed", broken[place]))
             continue
-        if position is not None:
-            position.value = place
         try:
             pages.append(parse_page(page, options))
         except DataFault as fault:
@@ -89,6 +90,7 @@ class Worker:
     def __init__(self, options: ParseOptions, read: Read) -> None:
         self._position = RawValue("q", -1)
         self._seen: tuple[int, float] = (-1, time.monotonic())
+        _CONTEXT.set_forkserver_preload([__name__])  # imported once, not in every worker
         self.connection, theirs = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(
             target=_serve, args=(theirs, self._position, options, read), name="parser", daemon=True

@@ -43,15 +43,6 @@ class HtmlDocument:
     body_text: str = ""
     flags: set[str] = field(default_factory=set)
 
-    def meta(self, *names: str) -> str | None:
-        """The first non-empty content of a meta tag with one of these keys (lower case), in their order."""
-        for name in names:
-            for tag in self.meta_tags:
-                key = tag["name"]
-                if isinstance(key, str) and key.lower() == name and tag["content"]:
-                    return str(tag["content"])
-        return None
-
 
 def parse_html(
     text: str,

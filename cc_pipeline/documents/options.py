@@ -16,7 +16,7 @@ class Limits:
     """
 
     payload_bytes: int = 16 * 1024 * 1024
-    depth: int = 4_000
+    depth: int = 10_000
     links: int = 20_000
     attributes: int = 256
     attribute_chars: int = 16 * 1024

@@ -9,15 +9,16 @@ from cc_pipeline.documents.charset import Decoded, decode
 from cc_pipeline.documents.feed_rows import feed_rows
 from cc_pipeline.documents.feeds import parse_feed
 from cc_pipeline.documents.headers import header
-from cc_pipeline.documents.html import HtmlDocument, parse_html
+from cc_pipeline.documents.html import parse_html
 from cc_pipeline.documents.language import detect_languages
 from cc_pipeline.documents.legacy_json import metadata_json
 from cc_pipeline.documents.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.mime import Kind, choose_kind, split_content_type
 from cc_pipeline.documents.options import ParseOptions
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage
+from cc_pipeline.documents.page_facts import page_facts
 from cc_pipeline.documents.simhash import text_simhash
-from cc_pipeline.documents.structured import canonical_url, json_ld, open_graph
+from cc_pipeline.documents.structured import canonical_url, json_ld, meta_description, open_graph
 from cc_pipeline.documents.text import extractor_name, full_text, main_content
 from cc_pipeline.documents.urls import resolver
 from cc_pipeline.errors import DataFault
@@ -87,7 +88,8 @@ def _parse_kind(
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
             row["parsed_as"], row["content"] = "feed", rows.content
-            text = _text_row(page, rows.text, rows.content["title"], rows.content["description"], options)
+            text = _text_row(page, rows.text, options)
+            text |= {name: rows.content[name] for name in ("title", "description", "published")}
             return text, rows.links, rows.items
         if kind == "feed":
             flags.add("feed_unreadable")
@@ -103,33 +105,24 @@ def _html(
     document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    description = document.meta("description")
-    body = full_text(document.title, description, document.body_text)
-    text = _text_row(page, body, _best_title(document), description or document.meta("og:description"), options)
+    structured = json_ld(document.json_ld, limits, document.flags)
+    facts = page_facts(document.title, document.meta_tags, structured.values)
+    body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
+    text = _text_row(page, body, options) | facts._asdict()
     if options.main_content != "none":
         text["main_content"] = main_content(decoded.text, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
-    text["site_name"] = document.meta("og:site_name", "application-name")
-    text["author"] = document.meta("author", "article:author", "dc.creator", "parsely-author")
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["canonical_url"] = canonical_url(document)
     text["open_graph"] = open_graph(document.meta_tags) or None
-    documents, types = json_ld(document.json_ld, limits, document.flags)
-    text["json_ld"], text["json_ld_types"] = documents or None, types or None
+    text["json_ld"], text["json_ld_types"] = structured.documents or None, structured.types or None
     flags |= document.flags
     return text, tuple(document.links)
 
 
-def _text_row(
-    page: PageInput, text: str, title: str | None, description: str | None, options: ParseOptions
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"text": text, "title": title, "description": description}
+def _text_row(page: PageInput, text: str, options: ParseOptions) -> dict[str, Any]:
+    row: dict[str, Any] = {"text": text}
     if options.language:
         found = detect_languages(text, content_language=header(page.http_headers, "content-language"))
         row["content_languages"], row["language_reliable"] = found.codes, found.reliable
     return row
-
-
-def _best_title(document: HtmlDocument) -> str | None:
-    title = " ".join(document.title.split()) if document.title else None
-    return title or document.meta("og:title", "twitter:title")

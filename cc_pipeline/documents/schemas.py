@@ -149,6 +149,7 @@ _TEXT_FIELDS: tuple[pa.Field, ...] = (
     pa.field("description", pa.string()),
     pa.field("site_name", pa.string()),
     pa.field("author", pa.string()),
+    pa.field("published", TIMESTAMP),
     pa.field("html_lang", pa.string()),
     pa.field("content_languages", pa.string()),
     pa.field("language_reliable", pa.bool_()),

@@ -33,7 +33,7 @@ PAGES: dict[str, ParsedPage] = {
     "no status line": parse_page(page("x", http_status=None)),
     "quarantined": failed_page(page(), "Quarantined", "digest_mismatch: differs"),
     "missing": failed_page(page(http_status=None), "Missing", "not_found: 404"),
-    "breaks a parser": failed_page(page("x"), "ParseFailed", "elements nested deeper than 8000"),
+    "breaks a parser": failed_page(page("x"), "ParseFailed", "elements nested deeper than 10000"),
 }
 SUCCESSES = ("200 HTML", "200 feed", "200 other type", "200 empty body", "200 truncated", "robots.txt")
 

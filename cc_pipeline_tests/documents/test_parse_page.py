@@ -168,8 +168,8 @@ def test_limits_cut_and_say_so() -> None:
 
 
 def test_nesting_beyond_the_limit_is_a_fault() -> None:
-    deep = "<div>" * 5_000 + "x" + "</div>" * 5_000
-    with pytest.raises(DataFault, match="nested deeper than 4000"):
+    deep = "<div>" * 12_000 + "x" + "</div>" * 12_000
+    with pytest.raises(DataFault, match="nested deeper than 10000"):
         parse_page(page(deep))
 
 
@@ -199,3 +199,20 @@ def test_xml_that_is_no_feed_has_no_content() -> None:
     assert "content" not in row
     assert row["flags"] is None
     assert parse_page(page("<sitemap/>", mime="application/rss+xml")).metadata["flags"] == ["feed_unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        ('<!--\n{"a": 1}\n-->', '{"a":1}'),
+        ('//<![CDATA[\n{"a": "x // y", "b": [1, 2,],}\n//]]>', '{"a":"x // y","b":[1,2]}'),
+        ('/* c */ {"a": "/* kept */"};', '{"a":"/* kept */"}'),
+        ("null", None),
+        ("not json", None),
+        ('"' * 3 + "/*" * 20_000, None),
+    ],
+)
+def test_json_ld_as_pages_write_it(script: str, value: str | None) -> None:
+    parsed = parse_page(page(f'<script type="application/ld+json">{script}</script>'))
+    assert parsed.text is not None
+    assert parsed.text["json_ld"] == ([value] if value else None)

@@ -6,7 +6,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.simhash import fingerprint, text_simhash
@@ -23,6 +23,7 @@ def plainly(text: str) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+@settings(deadline=None)
 @given(
     st.one_of(
         st.text(max_size=300),
