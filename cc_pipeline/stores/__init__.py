@@ -1,10 +1,9 @@
 """Opening a place: a local folder, an HTTP address, an S3 bucket; raw answers with nothing hidden."""
 
-from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span, Store
+from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3 import S3Options
-from cc_pipeline.stores.web import Timeouts
 
 __all__ = [
     "DEFAULT_USER_AGENT",

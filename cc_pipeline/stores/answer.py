@@ -56,6 +56,17 @@ class Listed:
     etag: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. ``silence`` is the longest wait for the next byte; the whole answer may take ``total`` plus the
+    time its length needs at ``slowest`` bytes per second, so that a dripping answer ends."""
+
+    connect: float = 10.0
+    silence: float = 30.0
+    total: float = 60.0
+    slowest: float = 20_000.0
+
+
 class NoAnswer(CcPipelineError):
     """The conversation broke before an answer was complete. ``received`` counts the body bytes that did arrive."""
 

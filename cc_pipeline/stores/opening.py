@@ -8,10 +8,10 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.stores.answer import Store
+from cc_pipeline.stores.answer import Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.s3 import S3Options, S3Store
-from cc_pipeline.stores.web import Conversation, HttpStore, Timeouts
+from cc_pipeline.stores.web import Conversation, HttpStore
 
 #: Names the project to the people who run the bucket; front doors add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"

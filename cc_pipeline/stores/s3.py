@@ -15,7 +15,6 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError
 from defusedxml import ElementTree
-from yarl import URL
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span
@@ -105,9 +104,9 @@ class S3Store:
                 sent = self._sign(method, url, sent, data)
             except BotoCoreError as error:
                 raise NoAnswer("unreachable", f"S3 credentials could not be renewed: {error}") from error
-        return await self._conversation.ask(
-            method, URL(url, encoded=True), sent, hoped_for=hoped_for, bound=bound, data=data, size=size
-        )
+        if method == "GET":
+            return await self._conversation.get(url, sent, hoped_for=hoped_for, bound=bound)
+        return await self._conversation.ask(method, url, sent, hoped_for=hoped_for, bound=bound, data=data, size=size)
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
         if span is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit
@@ -13,31 +13,27 @@ import aiohttp
 from yarl import URL
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
+from cc_pipeline.stores.lines import Lines
+
+__all__ = ["Conversation", "HttpStore", "Timeouts"]
 
 _OK = 200
 _PARTIAL = 206
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds. ``silence`` is the longest wait for the next byte; the whole answer may take ``total`` plus the
-    time its length needs at ``slowest`` bytes per second, so that a dripping answer ends."""
-
-    connect: float = 10.0
-    silence: float = 30.0
-    total: float = 60.0
-    slowest: float = 20_000.0
-
-
 class Conversation:
-    """An aiohttp session opened on first use (inside the loop that will run it), and requests made on it."""
+    """Requests over HTTP. Connections are opened on first use, inside the loop that will run them.
+
+    Plain GETs go over ``Lines``; everything else, and everything through a proxy, over an aiohttp session.
+    """
 
     def __init__(self, user_agent: str, timeouts: Timeouts, proxy: str | None = None) -> None:
         self._timeouts = timeouts
         self._proxy = proxy
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         self._session: aiohttp.ClientSession | None = None
+        self._lines: dict[str, tuple[Lines, bytes]] = {}
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -53,10 +49,32 @@ class Conversation:
             )
         return self._session
 
+    async def get(self, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int) -> Answer:
+        """One GET of an escaped address, cut and refused as ``ask`` says."""
+        end = url.find("/", url.index("://") + 3)
+        origin, path = url[:end], url[end:]
+        if self._proxy is not None or "@" in origin:
+            return await self.ask("GET", url, headers, hoped_for=hoped_for, bound=bound)
+        known = self._lines.get(origin)
+        if known is None:
+            known = self._lines[origin] = self._new_lines(origin)
+        lines, common = known
+        own = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path.encode("ascii"), common, own.encode("latin-1"))
+        return await lines.get(request, hoped_for, bound)
+
+    def _new_lines(self, origin: str) -> tuple[Lines, bytes]:
+        parts = urlsplit(origin)
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        tls = ssl.create_default_context() if secure else None
+        common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
+        return Lines(parts.hostname or "", port, tls, self._timeouts), common.encode("latin-1")
+
     async def ask(
         self,
         method: str,
-        url: URL,
+        url: str,
         headers: Mapping[str, str],
         *,
         hoped_for: int,
@@ -66,7 +84,7 @@ class Conversation:
     ) -> Answer:
         """One request. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up to 4 KiB.
 
-        ``size`` is the length of ``data`` in bytes; it only lengthens the deadline.
+        ``url`` is escaped. ``size`` is the length of ``data`` in bytes; it only lengthens the deadline.
         Raises ``NoAnswer`` when the conversation breaks.
         """
         try:
@@ -85,14 +103,14 @@ class Conversation:
     async def _ask(
         self,
         method: str,
-        url: URL,
+        url: str,
         headers: Mapping[str, str],
         hoped_for: int,
         bound: int,
         data: bytes | IO[bytes] | None,
     ) -> Answer:
         async with self._open().request(
-            method, url, headers=headers, allow_redirects=False, proxy=self._proxy, data=data
+            method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self._proxy, data=data
         ) as response:
             most = bound if response.status == hoped_for else ERROR_BODY_BYTES
             declared = response.content_length
@@ -103,6 +121,9 @@ class Conversation:
             return Answer(response.status, response.headers, body)
 
     async def close(self) -> None:
+        for lines, _ in self._lines.values():
+            lines.close()
+        self._lines.clear()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -134,13 +155,14 @@ class HttpStore:
         return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
-        url = URL(self.url(key), encoded=True)
         if span is None:
-            return await self._conversation.ask("GET", url, {}, hoped_for=_OK, bound=limit)
-        return await self._conversation.ask("GET", url, {"Range": span.header}, hoped_for=_PARTIAL, bound=span.length)
+            return await self._conversation.get(self.url(key), {}, hoped_for=_OK, bound=limit)
+        return await self._conversation.get(
+            self.url(key), {"Range": span.header}, hoped_for=_PARTIAL, bound=span.length
+        )
 
     async def head(self, key: str) -> Answer:
-        return await self._conversation.ask("HEAD", URL(self.url(key), encoded=True), {}, hoped_for=_OK, bound=0)
+        return await self._conversation.ask("HEAD", self.url(key), {}, hoped_for=_OK, bound=0)
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")

@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from cc_pipeline.stores.answer import Answer, Listed, Span
+from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3 import S3Options
-from cc_pipeline.stores.web import Timeouts
 from cc_pipeline.transport.asking import Asker
 from cc_pipeline.transport.budget import BreakerPolicy, Budget
 from cc_pipeline.transport.faults import (

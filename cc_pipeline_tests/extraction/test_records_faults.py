@@ -16,7 +16,7 @@ from cc_pipeline.extraction.fetch_plan import Coalescing
 from cc_pipeline.extraction.record_schema import REASONS
 from cc_pipeline.extraction.record_shelf import RecordShelf
 from cc_pipeline.extraction.records import RecordOptions, RecordsResult, fetch_records, settle
-from cc_pipeline.stores.web import Timeouts
+from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline_tests.extraction.planned import captures_table, html_record

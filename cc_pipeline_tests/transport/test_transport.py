@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.stores.web import Timeouts
+from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule

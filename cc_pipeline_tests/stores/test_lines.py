@@ -1,0 +1,254 @@
+"""The lean client against servers that say odd things, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, Timeouts
+from cc_pipeline.stores.chunks import Dechunker
+from cc_pipeline.stores.web import Conversation
+
+QUICK = Timeouts(connect=1, silence=0.2, total=0.6, slowest=1_000_000)
+Script = Callable[[int, int], list[bytes | float | None]]
+
+
+class Server:
+    """Answers each request with what its script gives for (connection, request).
+
+    Bytes are sent, numbers are seconds to wait, ``None`` closes the connection.
+    """
+
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
+        self.script = script
+        self.tls = tls
+        self.connections = 0
+        self.heads: list[bytes] = []
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection, self.connections = self.connections, self.connections + 1
+        try:
+            for number in range(100):
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                for piece in self.script(connection, number):
+                    if piece is None:
+                        return
+                    if isinstance(piece, float):
+                        await asyncio.sleep(piece)
+                    else:
+                        writer.write(piece)
+                        await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[tuple[str, Conversation]]:
+        server = await asyncio.start_server(self.talk, "127.0.0.1", 0, ssl=self.tls)
+        port = server.sockets[0].getsockname()[1]
+        conversation = Conversation("tester/1", QUICK)
+        try:
+            yield f"{'https' if self.tls else 'http'}://127.0.0.1:{port}", conversation
+        finally:
+            await conversation.close()
+            server.close()
+
+
+def answer_of(*pieces: bytes | float | None, bound: int = 10, hoped_for: int = 200) -> Answer:
+    async def work() -> Answer:
+        async with Server(lambda connection, number: list(pieces)).run() as (url, conversation):
+            return await conversation.get(f"{url}/x", {}, hoped_for=hoped_for, bound=bound)
+
+    return asyncio.run(work())
+
+
+HEAD = b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: "e"\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (HEAD + b"hello",),
+        tuple(bytes([byte]) for byte in HEAD + b"hello"),
+        (HEAD[:20], 0.01, HEAD[20:] + b"he", 0.01, b"llo"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"hello",),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0.01, HEAD + b"hello"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhel", 0.01, b"lo", None),
+        (b"HTTP/1.0 200 OK\r\n\r\nhello", None),
+        (b"HTTP/1.1 200\r\ncontent-length:5\r\n\r\nhello",),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3", b"\r\nllo\r\n0\r\nA: b\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 99\r\n\r\n5\r\nhello\r\n0\r\n\r\n",),
+    ],
+)
+def test_answers_in_all_their_forms(pieces: tuple[bytes | float | None, ...]) -> None:
+    answer = answer_of(*pieces)
+    assert (answer.status, answer.body) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "kind"),
+    [
+        ((None,), "connection_reset"),
+        ((b"HTTP/1.1 200 OK\r\nContent-", None), "connection_reset"),
+        ((b"SSH-2.0-OpenSSH\r\n\r\n\r\n\r\n",), "connection_reset"),
+        ((b"HTTP/1.1 abc\r\n\r\n",), "connection_reset"),
+        ((b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000,), "connection_reset"),
+        ((HEAD + b"hel", None), "short_body"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", None), "short_body"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello",), "connection_reset"),
+        ((HEAD + b"hel", 0.5), "timeout"),
+        ((0.5,), "timeout"),
+        (tuple(piece for n in range(20) for piece in (b"HTTP/1.1 200 OK\r\n"[n : n + 1], 0.15)), "timeout"),
+    ],
+)
+def test_broken_conversations_are_named(pieces: tuple[bytes | float | None, ...], kind: str) -> None:
+    with pytest.raises(NoAnswer) as raised:
+        answer_of(*pieces)
+    assert raised.value.kind == kind
+
+
+def test_bodies_are_cut_at_their_bound() -> None:
+    long = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000)
+    assert len(answer_of(long, bound=10).body) == 11
+    assert len(answer_of(long, bound=10, hoped_for=206).body) == ERROR_BODY_BYTES + 1
+    assert len(answer_of(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(1_000_000), None, bound=10).body) == 11
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n" + bytes(0xFFFFF)
+    assert len(answer_of(chunked, bound=10).body) == 11
+
+
+def ask_in_turn(script: Script, times: int) -> tuple[list[Answer | NoAnswer], Server]:
+    server = Server(script)
+
+    async def work() -> list[Answer | NoAnswer]:
+        answers: list[Answer | NoAnswer] = []
+        async with server.run() as (url, conversation):
+            for _ in range(times):
+                try:
+                    answers.append(await conversation.get(f"{url}/x", {}, hoped_for=200, bound=10))
+                except NoAnswer as error:
+                    answers.append(error)
+                await asyncio.sleep(0.02)
+        return answers
+
+    return asyncio.run(work()), server
+
+
+def bodies(answers: list[Answer | NoAnswer]) -> list[bytes]:
+    return [answer.body if isinstance(answer, Answer) else answer.kind.encode() for answer in answers]
+
+
+def test_connections_are_used_again() -> None:
+    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"], 5)
+    assert bodies(answers) == [b"hello"] * 5
+    assert server.connections == 1
+    assert server.heads[0].startswith(b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"User-Agent: tester/1\r\n" in server.heads[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [HEAD + b"hello and more than announced"],
+        [HEAD + b"hello", 0.005, b"later surplus"],
+        [HEAD.replace(b"ETag", b"Connection: close\r\nETag") + b"hello"],
+        [b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello"],
+        [HEAD + b"hello", None],
+    ],
+)
+def test_a_connection_that_cannot_be_trusted_is_not_used_again(answer: list[bytes | float | None]) -> None:
+    answers, server = ask_in_turn(lambda connection, number: answer, 3)
+    assert bodies(answers) == [b"hello"] * 3
+    assert server.connections == 3
+
+
+def test_a_connection_given_up_while_idle_is_replaced_without_a_word() -> None:
+    def script(connection: int, number: int) -> list[bytes | float | None]:
+        # the first connection takes a second request and says nothing
+        return [HEAD + b"hello"] if number == 0 else [None]
+
+    answers, server = ask_in_turn(script, 3)
+    assert bodies(answers) == [b"hello"] * 3
+    assert server.connections == 3
+
+
+def test_a_cancelled_request_leaves_no_answer_to_the_next() -> None:
+    server = Server(lambda connection, number: [0.1, HEAD + (b"first", b"other")[connection]])
+
+    async def work() -> bytes:
+        async with server.run() as (url, conversation):
+            first = asyncio.create_task(conversation.get(f"{url}/1", {}, hoped_for=200, bound=10))
+            await asyncio.sleep(0.05)
+            first.cancel()
+            return (await conversation.get(f"{url}/2", {}, hoped_for=200, bound=10)).body
+
+    assert asyncio.run(work()) == b"other"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", str(path) + ".crt"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"openssl cannot make a certificate here: {error}")
+    path.write_bytes(path.read_bytes() + Path(str(path) + ".crt").read_bytes())
+    return path
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool) -> None:
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate) + ".crt")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    async def work() -> Answer:
+        server = Server(lambda connection, number: [HEAD + b"hello"], context)
+        async with server.run() as (url, conversation):
+            return await conversation.get(f"{url}/x", {}, hoped_for=200, bound=10)
+
+    if trusted:
+        assert asyncio.run(work()).body == b"hello"
+        return
+    with pytest.raises(NoAnswer) as raised:
+        asyncio.run(work())
+    assert raised.value.kind == "unreachable"
+    assert "certificate" in raised.value.detail.lower()
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), max_size=8), st.data())
+def test_chunks_come_out_however_they_are_cut(chunks: list[bytes], data: st.DataObject) -> None:
+    coded = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\nTrailer: x\r\n\r\n"
+    dechunker = Dechunker()
+    out = b""
+    ended = False
+    while coded and not ended:
+        size = data.draw(st.integers(1, len(coded)))
+        part, ended = dechunker.feed(coded[:size])
+        out += part
+        coded = coded[size:]
+    assert out == b"".join(chunks)
+    assert ended
+    assert not dechunker.broken
+
+
+@given(st.lists(st.binary(max_size=40), max_size=10))
+def test_no_bytes_break_the_dechunker(pieces: list[bytes]) -> None:
+    dechunker = Dechunker()
+    for piece in pieces:
+        out, ended = dechunker.feed(piece)
+        assert len(out) <= sum(map(len, pieces))
+        if ended or dechunker.broken:
+            return
