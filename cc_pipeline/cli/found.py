@@ -74,4 +74,4 @@ def _gaps(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[
 
 
 def _note(text: str) -> None:
-    console.print(f"note: {text}", highlight=False, markup=False, style="yellow")
+    console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")

@@ -1,0 +1,90 @@
+"""The graph as people use it: the command line in this process, and runs over keys made in the UI."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.cli.app import main
+from cc_pipeline.cli.screen import console, console_err
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline_tests.defs.published import published_rows
+
+
+def settings_of(source: Path | str, home: Path) -> Settings:
+    """Settings with nothing from this machine's environment in them."""
+    return load_settings({}, source=str(source), home=str(home))
+
+
+def cc_pipeline(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """Exit status, output and error output of ``cc-pipeline ARGUMENTS``, each as one line."""
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", ["cc-pipeline", *arguments])
+        for screen in (console, console_err):
+            patch.setattr(screen, "_width", 10_000)
+        with pytest.raises(SystemExit) as ended:
+            main()
+            sys.exit(0)
+    said = capsys.readouterr()
+    code = ended.value.code
+    return (code if isinstance(code, int) else 0), " ".join(said.out.split()), " ".join(said.err.split())
+
+
+def execute(
+    settings: Settings, job: str, *, key: str | None = None, tags: dict[str, str] | None = None
+) -> dg.ExecuteInProcessResult:
+    """A run of ``job`` as the daemon would do it, for a key nobody has checked."""
+    with open_instance(settings) as instance:
+        return (
+            dg.Definitions.merge(defs(), dg.Definitions())
+            .resolve_job_def(job)
+            .execute_in_process(
+                instance=instance,
+                partition_key=key,
+                tags=tags,
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                resources={"pipeline": Pipeline(source=settings.source, home=str(settings.home))},
+                raise_on_error=False,
+            )
+        )
+
+
+def add_keys(settings: Settings, dimension: str, keys: Sequence[str]) -> None:
+    """Makes dynamic partitions as the UI does: no check but Dagster's own."""
+    with open_instance(settings) as instance:
+        instance.add_dynamic_partitions(dimension, list(keys))
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """What the step that failed raised."""
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            cause = error.cause if error is not None and error.cause is not None else error
+            return cause.message.strip() if cause is not None else ""
+    return ""
+
+
+def everything_in(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every path below ``folder`` with size and time of change."""
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_size, path.lstat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if not path.is_dir()
+    }
+
+
+def state_of(home: Path) -> tuple[object, ...]:
+    """What earlier results are: the published rows and the stored records."""
+    stored = sorted(str(path) for path in (home / "lake" / "records").rglob("*") if path.is_file())
+    return published_rows(home), stored
