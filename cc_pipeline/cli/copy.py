@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.graph import all_runs
+from cc_pipeline.cli.graph import all_runs, step
 from cc_pipeline.cli.plain import notice, write_rows
 from cc_pipeline.cli.ready import Asked, asked, needs_harvest
-from cc_pipeline.cli.run import environment, step
+from cc_pipeline.cli.run import environment
 from cc_pipeline.cli.screen import human_bytes, progress_bars
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, normalise_root

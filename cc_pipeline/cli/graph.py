@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Annotated
 
@@ -11,7 +13,8 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.plain import notice, write_rows
 from cc_pipeline.cli.ready import asked
-from cc_pipeline.cli.run import environment, resolve_crawls, step
+from cc_pipeline.cli.run import environment, resolve_crawls
+from cc_pipeline.cli.run import step as told_step
 from cc_pipeline.cli.screen import progress_bars
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
@@ -49,6 +52,12 @@ def harvest(
     chosen = _published(settings) if every else resolve_crawls(settings, crawl or [])
     harvest_crawls(settings, chosen)
     show_coverage(settings, chosen)
+
+
+def step(name: str, work: object) -> None:
+    """As ``run.step``, told on standard error: standard output is for what a command answers."""
+    with redirect_stdout(sys.stderr):
+        told_step(name, work)
 
 
 def harvest_crawls(settings: Settings, crawls: Sequence[str]) -> None:

@@ -207,9 +207,10 @@ def _captures(
 
     settings = question.settings
     started = time.monotonic()
+    # a harvest has bars of its own
     with (
-        progress_bars(),
         sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest) as sources,
+        progress_bars(),
     ):
         found = locate(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
     tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]

@@ -55,9 +55,9 @@ def build(
 
       cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
-    from cc_pipeline.cli.graph import harvest_crawls
+    from cc_pipeline.cli.graph import harvest_crawls, step
     from cc_pipeline.cli.ready import needs_harvest
-    from cc_pipeline.cli.run import environment, step
+    from cc_pipeline.cli.run import environment
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.defs.opt_in import OptInLauncher
     from cc_pipeline.extraction.stage_url_index import keep_arc_list

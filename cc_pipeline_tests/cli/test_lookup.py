@@ -130,6 +130,7 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
     assert said.status == 0, said.err
     assert "index: parquet" in said.err
+    assert all(json.loads(line)["located_by"] == "parquet" for line in said.out.splitlines())
 
 
 def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World) -> None:
