@@ -29,6 +29,7 @@ SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 DEFAULT_ROTATION = 512 << 20
 _LARGEST_JOURNAL = 1 << 30
 _BLINK = 3600.0
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class OpenSegment:
@@ -207,7 +208,7 @@ def _sound_rows(data_path: Path, journal_path: Path) -> list[Row]:
 
 
 def _line(row: Row) -> bytes:
-    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+    return _encode(row).encode() + b"\n"
 
 
 def _rows(journal: bytes) -> Iterator[Row]:

@@ -293,7 +293,9 @@ class _Run:
             self._store(row, verdict, data, writer, got.attempts + attempt - 1)
 
     def _same_object(self, got: RangeBytes) -> bool:
-        known = self.etags.setdefault(got.key, Counter())
+        known = self.etags.get(got.key)
+        if known is None:
+            known = self.etags[got.key] = Counter()
         known[got.etag] += 1
         return len(known) == 1 or known[got.etag] > max(n for etag, n in known.items() if etag != got.etag)
 
