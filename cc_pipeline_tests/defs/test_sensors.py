@@ -1,0 +1,241 @@
+"""The sensors on an instance that forgets: what each tick registers, asks for, skips, and refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import cc_pipeline.defs.sensors as sensors
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.sensors import new_crawls, watch_list
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.stages import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "SOURCE", "COLLINFO", "CRAWLS", "SUBSETS", "VIA"):
+        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+class Ticks:
+    """One sensor ticked again and again, as the daemon does: requests are carried out, the cursor is kept."""
+
+    def __init__(self, sensor: dg.SensorDefinition, instance: dg.DagsterInstance, pipeline: Pipeline) -> None:
+        self._sensor, self._instance, self._pipeline = sensor, instance, pipeline
+        self.cursor: str | None = None
+
+    def tick(self) -> dg.SensorResult | dg.SkipReason:
+        context = dg.build_sensor_context(
+            instance=self._instance, cursor=self.cursor, resources={"pipeline": self._pipeline}
+        )
+        answer = self._sensor(context)
+        assert isinstance(answer, dg.SensorResult | dg.SkipReason)
+        if isinstance(answer, dg.SensorResult):
+            for request in answer.dynamic_partitions_requests or ():
+                assert isinstance(request, dg.AddDynamicPartitionsRequest)
+                self._instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+            self.cursor = answer.cursor or self.cursor
+        return answer
+
+
+def asked(answer: dg.SensorResult | dg.SkipReason) -> list[str | None]:
+    assert isinstance(answer, dg.SensorResult), answer
+    return [request.partition_key for request in answer.run_requests or ()]
+
+
+def reason(answer: dg.SensorResult | dg.SkipReason) -> str:
+    assert isinstance(answer, dg.SkipReason), answer
+    return answer.skip_message or ""
+
+
+def pipeline_of(source: Path | str, home: Path) -> Pipeline:
+    return Pipeline(source=str(source), home=str(home))
+
+
+def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing_to_do(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    assert asked(ticks.tick()) == [NEW]
+    assert instance.get_dynamic_partitions("crawl") == [ARC, OLD, NEW], "oldest first, as they came"
+    assert reason(ticks.tick()) == "no new crawl"
+
+
+@pytest.mark.parametrize(
+    ("selection", "wanted"),
+    [("all", [NEW, OLD, ARC]), (f"{OLD},{ARC}", [OLD, ARC]), ("newest," + OLD, [NEW, OLD]), ("CC-MAIN-1999-01", [])],
+)
+def test_only_the_configured_selection_runs(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch,
+    selection: str, wanted: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", selection)
+    assert asked(Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path)).tick()) == wanted
+    assert set(instance.get_dynamic_partitions("crawl")) == {ARC, OLD, NEW}
+
+
+def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    ticks = Ticks(new_crawls, instance, pipeline_of(root, tmp_path / "home"))
+    assert asked(ticks.tick()) == [NEW]
+    announce(root)
+    assert asked(ticks.tick()) == []
+    assert instance.get_dynamic_partitions("crawl")[-1] == ANNOUNCED
+    assert reason(ticks.tick()) == f"no new crawl; waiting for {ANNOUNCED}"
+    published = root / "crawl-data" / ANNOUNCED / "cc-index-table.paths.gz"
+    published.parent.mkdir(parents=True)
+    published.write_bytes(b"\x1f\x8b")
+    answer = ticks.tick()
+    assert asked(answer) == [ANNOUNCED]
+    assert reason(ticks.tick()) == "no new crawl"
+    assert json.loads(ticks.cursor or "") == {"requested": [NEW, ANNOUNCED]}
+
+
+def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
+    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    assert asked(ticks.tick()) == [NEW]
+    assert set(instance.get_dynamic_partitions("crawl")) == {OLD, NEW}, "the newest first"
+    assert asked(ticks.tick()) == []
+    assert set(instance.get_dynamic_partitions("crawl")) == {ARC, OLD, NEW}
+    assert reason(ticks.tick()) == "no new crawl"
+
+
+@pytest.mark.parametrize("kind", ["500", "403", "reset"])
+def test_a_list_that_does_not_come_fails_the_tick_and_leaves_the_cursor(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, kind: str
+) -> None:
+    with FaultServer(bucket[0]) as server:
+        ticks = Ticks(new_crawls, instance, pipeline_of(server.url, tmp_path))
+        ticks.tick()
+        cursor, keys = ticks.cursor, instance.get_dynamic_partitions("crawl")
+        server.set_rules([Rule(kind, key="collinfo.json", times=None)])
+        asked_before = len(server.hits)
+        with pytest.raises(EnvironmentFault, match=r"the list of crawls .* cannot be had"):
+            ticks.tick()
+        assert len(server.hits) - asked_before <= 4, "polite also when refused"
+        assert (ticks.cursor, instance.get_dynamic_partitions("crawl")) == (cursor, keys)
+        server.set_rules([])
+        assert reason(ticks.tick()) == "no new crawl"
+
+
+def test_a_list_that_cannot_be_read_fails_the_tick_and_leaves_the_cursor(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    ticks = Ticks(new_crawls, instance, pipeline_of(root, tmp_path / "home"))
+    ticks.tick()
+    cursor = ticks.cursor
+    replace_file(root / "collinfo.json", b"<html>")
+    with pytest.raises(EnvironmentFault, match="is not JSON"):
+        ticks.tick()
+    assert ticks.cursor == cursor
+
+
+def test_a_tick_asks_for_little(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    with FaultServer(bucket[0]) as server:
+        ticks = Ticks(new_crawls, instance, pipeline_of(server.url, tmp_path))
+        ticks.tick()
+        keys = [hit.key for hit in server.hits]
+        assert keys == ["collinfo.json"] * (len(keys) - 1) + [f"crawl-data/{NEW}/cc-index-table.paths.gz"]
+        assert len(keys) <= 3
+        server.hits.clear()
+        ticks.tick()
+        assert [hit.key for hit in server.hits] == ["collinfo.json"]
+
+
+def test_the_public_list_is_asked_for_once_a_day(
+    tmp_path: Path, bucket: Bucket, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / "cache").mkdir(parents=True)
+    (home / "cache" / "collinfo.json").write_bytes((bucket[0] / "collinfo.json").read_bytes())
+    monkeypatch.setattr(sensors, "is_published", lambda workspace, crawl: True)
+    # the default source: a fresh copy is at hand, so nothing is sent
+    assert asked(Ticks(new_crawls, instance, Pipeline(home=str(home))).tick()) == [NEW]
+
+
+class TestWatchList:
+    """``domains.txt`` becomes partitions of the ``domain`` dimension."""
+
+    def test_targets_become_partitions_once(self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+        pipeline = pipeline_of(bucket[0], tmp_path)
+        ticks = Ticks(watch_list, instance, pipeline)
+        assert reason(ticks.tick()) == "every target of the watch list is a partition already"
+        (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
+        ticks.tick()
+        slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
+        assert instance.get_dynamic_partitions("domain") == slugs
+        assert reason(ticks.tick()) == "every target of the watch list is a partition already"
+        known = definitions(bucket[0], tmp_path, slugs)
+        assert known["set-press"] == "set:press = example.com, example.org"
+
+    def test_a_set_keeps_its_key_and_its_new_members_are_written_down(
+        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        ticks = Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path))
+        (tmp_path / "domains.txt").write_text("set:press = example.com\n")
+        ticks.tick()
+        (tmp_path / "domains.txt").write_text("set:press = example.com, example.org\n")
+        ticks.tick()
+        assert instance.get_dynamic_partitions("domain") == ["set-press"]
+        assert definitions(bucket[0], tmp_path, ["set-press"])["set-press"] == "set:press = example.com, example.org"
+
+    def test_a_bad_line_fails_the_tick_and_registers_nothing(
+        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        (tmp_path / "domains.txt").write_text("example.com\n../x\n")
+        with pytest.raises(UserInputError, match=r"domains\.txt, line 2: '\.\.'"):
+            Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path)).tick()
+        assert instance.get_dynamic_partitions("domain") == []
+
+    def test_new_targets_are_capped_each_tick(
+        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
+        (tmp_path / "domains.txt").write_text("".join(f"site-{n}.example.org\n" for n in range(5)))
+        ticks = Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path))
+        counts = []
+        for _ in range(3):
+            ticks.tick()
+            counts.append(len(instance.get_dynamic_partitions("domain")))
+        assert counts == [2, 4, 5]
+
+    def test_more_partitions_than_dagster_copes_with_are_refused_with_a_way_out(
+        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sensors, "MAX_PARTITIONS", 5)
+        instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
+        ticks = Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path))
+        (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
+        assert "3 crawls × 2 targets would pass 5 partitions" in reason(ticks.tick())
+        assert "into a set" in reason(ticks.tick())
+        assert instance.get_dynamic_partitions("domain") == []
+
+
+def definitions(source: Path, home: Path, slugs: list[str]) -> dict[str, str]:
+    workspace = Workspace(load_settings({}, source=str(source), home=str(home)))
+    rows = workspace.lake.read("targets").to_pylist()
+    assert sorted(row["slug"] for row in rows) == sorted(slugs)
+    return {row["slug"]: row["definition"] for row in rows}
