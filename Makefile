@@ -16,7 +16,7 @@ demo: setup      ## a mini crawl, the whole graph through Dagster, and what it f
 	@$(VENV)/cc-pipeline demo
 
 test: setup      ## the test suite
-	$(VENV)/python -m pytest -n auto
+	$(VENV)/python -m pytest -n auto --dist loadgroup
 
 dev: setup       ## the Dagster UI (webserver and daemon) on the same state
 	@$(VENV)/cc-pipeline ui

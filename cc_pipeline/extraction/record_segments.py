@@ -46,24 +46,22 @@ class OpenSegment:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(unnamed, self._journal_path)
             self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self.size = 0
+        self.size = self._journal_size = 0
         self._append(head)
 
     def _append(self, data: bytes) -> None:
-        view = memoryview(data)
         with disk_trouble(self._path):
-            while view:
-                view = view[os.write(self._data, view) :]
+            _write_all(self._data, data, self.size)
         self.size += len(data)
 
     def add(self, data: bytes, row: Row, file: str) -> None:
         """Appends ``data``, completes ``row`` with where it lies, and journals it."""
         row["stored_file"], row["stored_offset"], row["stored_length"] = file, self.size, len(data)
         self._append(data)
-        line = memoryview(_line(row))
+        line = _line(row)
         with disk_trouble(self._journal_path):
-            while line:
-                line = line[os.write(self._journal, line) :]
+            _write_all(self._journal, line, self._journal_size)
+        self._journal_size += len(line)
 
     def close(self, shelf: RecordShelf, folder: str) -> None:
         """Makes the segment durable and moves it to its place."""
@@ -187,6 +185,17 @@ def _recover(shelf: RecordShelf, folder: str, journal_path: Path) -> None:
         journal_path.unlink()
         return
     shelf.publish(journal_path, f"{folder}/{name}{JOURNAL_SUFFIX}")
+
+
+def _write_all(descriptor: int, data: bytes, size: int) -> None:
+    """Appends to a file of ``size`` bytes; a write that fails half-way (a full disk) leaves nothing of itself."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def _sound_rows(data_path: Path, journal_path: Path) -> list[Row]:

@@ -21,7 +21,7 @@ from cc_pipeline.extraction.look_up import row_groups_digest_name
 from cc_pipeline.extraction.repair import repair_row_groups
 from cc_pipeline.extraction.report import StageReport
 from cc_pipeline.extraction.workspace import Workspace
-from cc_pipeline.index.catalog_build import build_catalog
+from cc_pipeline.index.catalog_build import FORMAT, build_catalog
 from cc_pipeline.index.footer_store import FooterStore
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.transport.faults import RangeFault
@@ -158,6 +158,7 @@ def rebuild_catalog(workspace: Workspace) -> bool:
     built_from = path.with_suffix(".versions.json")
     with _host_lock(workspace):
         tables = {name: lake.pin(name).version for name in ("index_files", "row_groups", "column_chunks", "coverage")}
+        tables["format"] = FORMAT
         if path.exists() and built_from.exists() and json.loads(built_from.read_text("utf-8")) == tables:
             return False
         build_catalog(

@@ -6,6 +6,7 @@ told by the digests that differ (see stage_publish).
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import time
@@ -160,6 +161,7 @@ def _name(crawl: str, slug: str) -> str:
 def _digests(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
     fetched = workspace.lake.digests("records", [fetch_digest_name(crawl, slug) for slug in slugs])
     options = parse_options(workspace)
+    outcomes = _outcomes(workspace, crawl, slugs)
     digests: dict[str, str] = {}
     for slug in slugs:
         digest = fetched[fetch_digest_name(crawl, slug)]
@@ -170,9 +172,20 @@ def _digests(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str
             "parser": PARSER_VERSION,
             "main_content": options.main_content,
             "fetched": digest,
+            "outcomes": outcomes[slug],
         }
         digests[slug] = input_digest(made_from)
     return digests
+
+
+def _outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
+    """What became of each target's captures: a replay changes that and not what was asked for."""
+    columns = ["target", "warc_filename", "warc_record_offset", "outcome"]
+    rows = workspace.lake.read("records", {"crawl": crawl, "target": list(slugs)}, columns)
+    digests = {slug: hashlib.sha256() for slug in slugs}
+    for row in rows.sort_by([(name, "ascending") for name in columns]).to_pylist():
+        digests[row["target"]].update(repr(list(row.values())).encode())
+    return {slug: digest.hexdigest()[:16] for slug, digest in digests.items()}
 
 
 def _per_target(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, int | float | str]]:

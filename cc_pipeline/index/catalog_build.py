@@ -33,7 +33,8 @@ TableSource: TypeAlias = pa.Table | pa.RecordBatchReader | ds.Dataset | Sequence
 BLOCK_ROWS: Final = 2048
 #: DuckDB's own row groups: small ones let it skip most of the table for one domain.
 _STORAGE_ROWS: Final = 8192
-FORMAT: Final = 1
+#: Raised when an older file would be read wrongly.
+FORMAT: Final = 2
 
 _MANIFEST: Final = pa.schema([("crawl", pa.string()), ("subset", pa.string()), ("path", pa.string())])
 _REASONS: Final = pa.schema([("crawl", pa.string()), ("reason", pa.string())])

@@ -27,7 +27,12 @@ RECORDS = [
     builders.arc(b"20120208\nexample.com. 1 IN A 192.0.2.1", url="dns:example.com", mime="text/dns"),
 ]
 YEAR_2012 = [builders.arc(HEAD + RANDOM.randbytes(size) + b"\n", end=b"") for size in (0, 100, 2000)]
-BASES = [b"".join(RECORDS), builders.members(RECORDS), gzip.compress(b"".join(RECORDS)), builders.members(YEAR_2012)]
+BASES = [
+    b"".join(RECORDS),
+    builders.members(RECORDS),
+    gzip.compress(b"".join(RECORDS), mtime=0),
+    builders.members(YEAR_2012),
+]
 
 
 def check(found: ArchivedRecord | DataFault) -> None:
@@ -49,14 +54,14 @@ def test_mutated_files(data: bytes) -> None:
 
 @fuzz(60, data=edits([*RECORDS, *YEAR_2012]))
 def test_mutated_records(data: bytes) -> None:
-    for member in (data, gzip.compress(data, 1)):
+    for member in (data, gzip.compress(data, 1, mtime=0)):
         with suppress(DataFault):
             check(arc.read_record(member, "s", 0, LIMIT))
 
 
 @fuzz(60, data=st.binary(max_size=400))
 def test_noise(data: bytes) -> None:
-    for content in (data, gzip.compress(data), b"http://a/ 1.2.3.4 20120101000000 text/html " + data):
+    for content in (data, gzip.compress(data, mtime=0), b"http://a/ 1.2.3.4 20120101000000 text/html " + data):
         for one in arc.iter_records(content, "s", LIMIT):
             check(one)
 

@@ -40,7 +40,7 @@ def with_options(
 
 @given(st.binary(max_size=3000), st.binary(max_size=50), st.integers(1, 9))
 def test_a_member_gives_its_content_and_where_it_ends(content: bytes, behind: bytes, level: int) -> None:
-    packed = gzip.compress(content, level)
+    packed = gzip.compress(content, level, mtime=0)
     assert inflate_member(packed + behind, "s", 5) == InflatedMember(5, len(packed), content)
 
 
@@ -54,7 +54,7 @@ def test_optional_header_fields(options: dict[str, bytes]) -> None:
 
 
 def test_an_empty_member_is_a_member() -> None:
-    assert inflate_member(gzip.compress(b""), "s", 0).content == b""
+    assert inflate_member(gzip.compress(b"", mtime=0), "s", 0).content == b""
 
 
 @given(st.data())
@@ -90,7 +90,7 @@ def test_what_is_there_instead_is_said(data: bytes, words: str) -> None:
 
 
 def test_the_bound_holds() -> None:
-    packed = gzip.compress(bytes(10_001))
+    packed = gzip.compress(bytes(10_001), mtime=0)
     assert len(inflate_member(packed, "s", 0, limit=10_001).content) == 10_001
     with pytest.raises(DataFault, match="inflates beyond 10000 bytes"):
         inflate_member(packed, "s", 0, limit=10_000)
@@ -101,7 +101,7 @@ def test_a_bomb_takes_no_more_memory_than_the_bound(tmp_path: Path) -> None:
     engine = zlib.compressobj(9, wbits=31)
     bomb = b"".join(engine.compress(bytes(1 << 20)) for _ in range(256)) + engine.flush()
     path = tmp_path / "bomb.gz"
-    path.write_bytes(bomb + gzip.compress(b"WARC/1.0\r\nContent-Length: 0\r\n\r\n\r\n\r\n"))
+    path.write_bytes(bomb + gzip.compress(b"WARC/1.0\r\nContent-Length: 0\r\n\r\n\r\n\r\n", mtime=0))
     program = """
 import resource, sys
 from pathlib import Path
@@ -127,7 +127,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_members_of_a_file_in_order_and_empty_ones_too() -> None:
-    parts = [gzip.compress(text) for text in (b"one", b"", b"three")]
+    parts = [gzip.compress(text, mtime=0) for text in (b"one", b"", b"three")]
     found = list(iter_members(b"".join(parts), "s"))
     assert [one.content for one in found if isinstance(one, InflatedMember)] == [b"one", b"", b"three"]
     assert [one.offset for one in found] == [0, len(parts[0]), len(parts[0]) + len(parts[1])]
@@ -136,7 +136,7 @@ def test_members_of_a_file_in_order_and_empty_ones_too() -> None:
 @pytest.mark.parametrize("seekable", [True, False])
 def test_one_bad_member_costs_one_member(seekable: bool) -> None:
     contents = [NOISE[place : place + 3000] for place in range(0, 30_000, 3000)]
-    parts = [bytearray(gzip.compress(content)) for content in contents]
+    parts = [bytearray(gzip.compress(content, mtime=0)) for content in contents]
     parts[4][1500] ^= 0xFF
     data = b"".join(parts)
     stream = io.BytesIO(data)
@@ -147,7 +147,7 @@ def test_one_bad_member_costs_one_member(seekable: bool) -> None:
 
 
 def test_bytes_between_members_are_a_fault() -> None:
-    first, second = gzip.compress(b"one"), gzip.compress(b"two")
+    first, second = gzip.compress(b"one", mtime=0), gzip.compress(b"two", mtime=0)
     found = list(iter_members(first + b"garbage" + second + b"more", "s"))
     kinds = [one.content if isinstance(one, InflatedMember) else one.offset for one in found]
     assert kinds == [b"one", len(first), b"two", len(first) + 7 + len(second)]

@@ -45,8 +45,8 @@ class Slow(io.RawIOBase):
 WHOLE = {
     "by record": builders.members(RECORDS),
     "uncompressed": b"".join(RECORDS),
-    "one member": gzip.compress(b"".join(RECORDS)),
-    "members of five": b"".join(gzip.compress(b"".join(RECORDS[at : at + 5])) for at in range(0, 20, 5)),
+    "one member": gzip.compress(b"".join(RECORDS), mtime=0),
+    "members of five": b"".join(gzip.compress(b"".join(RECORDS[at : at + 5]), mtime=0) for at in range(0, 20, 5)),
 }
 
 
@@ -130,7 +130,7 @@ def test_garbage_between_and_behind_members() -> None:
 
 
 def test_empty_members_are_passed_over_but_nothing_else_is_no_file() -> None:
-    empty = gzip.compress(b"")
+    empty = gzip.compress(b"", mtime=0)
     assert urls(empty + builders.member(RECORDS[0]) + empty) == (URLS[:1], [])
     assert urls(empty * 3) == ([], [0])
     assert urls(b"") == ([], [0])
@@ -141,7 +141,7 @@ def test_empty_members_are_passed_over_but_nothing_else_is_no_file() -> None:
 def test_a_record_that_is_none_is_passed_over(packed: bool) -> None:
     bad = b"WARC/1.0\r\nWARC-Type: response\r\n\r\n\r\n\r\n"
     data = b"".join((RECORDS[0], bad, RECORDS[1]))
-    found = list(warc.iter_records(gzip.compress(data) if packed else data, "s"))
+    found = list(warc.iter_records(gzip.compress(data, mtime=0) if packed else data, "s"))
     assert [record.url for record in records_of(found)] == URLS[:2]
     (fault,) = faults_of(found)
     assert "no Content-Length" in fault.reason
@@ -155,7 +155,7 @@ def test_a_length_that_lies_costs_only_its_own_record(error: int, packed: bool) 
     honest = len(builders.HTTP_OK) + len(body)
     lie = builders.response(body, url="http://example.com/lie", length=honest + error)
     data = b"".join((*RECORDS[:3], lie, *RECORDS[3:6]))
-    found = list(warc.iter_records(gzip.compress(data) if packed else data, "s"))
+    found = list(warc.iter_records(gzip.compress(data, mtime=0) if packed else data, "s"))
     true = [record for record in records_of(found) if record.url != "http://example.com/lie"]
     assert [record.url for record in true] == URLS[:6]
     assert all(record.payload == BODIES[number] and not record.flags for number, record in enumerate(true))
@@ -177,14 +177,14 @@ def test_a_record_larger_than_the_bound_is_passed_over_without_looking_inside() 
 def test_a_record_that_runs_past_the_bound_and_the_file_does_not_swallow_the_rest() -> None:
     lie = builders.response(BODIES[3], url="http://example.com/lie", length=10**9)
     data = b"".join((RECORDS[0], lie, RECORDS[1]))
-    for source in (data, Slow(data), gzip.compress(data)):
+    for source in (data, Slow(data), gzip.compress(data, mtime=0)):
         found = list(warc.iter_records(source, "s", limit=50_000))
         assert [record.url for record in records_of(found)] == URLS[:2]
         assert len(faults_of(found)) == 1
 
 
 def test_faults_name_the_place_inside_a_shared_member() -> None:
-    data = gzip.compress(RECORDS[0] + b"junk and no record" + RECORDS[1])
+    data = gzip.compress(RECORDS[0] + b"junk and no record" + RECORDS[1], mtime=0)
     (fault,) = faults_of(warc.iter_records(b"\x1f\x8b\x08bad" + data, "s"))[1:]
     assert fault.offset == 6
     assert fault.reason.endswith(f"{len(RECORDS[0])} bytes into the gzip member")

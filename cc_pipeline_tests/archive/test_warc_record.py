@@ -240,7 +240,7 @@ def test_bytes_behind_are_flagged() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(record: bytes, words: str) -> None:
-    for data in (record, gzip.compress(record)):
+    for data in (record, gzip.compress(record, mtime=0)):
         with pytest.raises(DataFault, match=words):
             warc.read_record(data, "s", 0)
 
@@ -248,6 +248,6 @@ def test_what_cannot_be_read_is_refused(record: bytes, words: str) -> None:
 @pytest.mark.parametrize("content", [b"", b"\r\n\r\n", b"<html>an error page</html>", b"\x00" * 100])
 def test_a_member_without_a_record_is_refused(content: bytes) -> None:
     with pytest.raises(DataFault):
-        warc.read_record(gzip.compress(content), "s", 0)
+        warc.read_record(gzip.compress(content, mtime=0), "s", 0)
     with pytest.raises(DataFault):
         warc.read_record(content, "s", 0)

@@ -40,10 +40,13 @@ def test_path_lists() -> None:
     assert len(PATH_LISTS) == 8 and "segment" in PATH_LISTS
     assert cluster_key("CC-MAIN-2024-22") == "cc-index/collections/CC-MAIN-2024-22/indexes/cluster.idx"
     text = f"{INDEX_PATH}\n\n common-crawl/crawl-data/CC-MAIN-2013-20/segments/1/ \r\n"
-    assert parse_path_list(gzip.compress(text.encode())) == (INDEX_PATH, "crawl-data/CC-MAIN-2013-20/segments/1/")
-    two_members = gzip.compress(b"a\nb") + gzip.compress(b"c\n") + b"\0" * 512
+    assert parse_path_list(gzip.compress(text.encode(), mtime=0)) == (
+        INDEX_PATH,
+        "crawl-data/CC-MAIN-2013-20/segments/1/",
+    )
+    two_members = gzip.compress(b"a\nb", mtime=0) + gzip.compress(b"c\n", mtime=0) + b"\0" * 512
     assert parse_path_list(two_members) == ("a", "bc")
-    assert parse_path_list(gzip.compress(b"")) == ()
+    assert parse_path_list(gzip.compress(b"", mtime=0)) == ()
 
 
 @pytest.mark.parametrize(
@@ -51,13 +54,13 @@ def test_path_lists() -> None:
     [
         (b"", "empty"),
         (b"<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>", "not gzip"),
-        (gzip.compress(b"a\nb\n" * 100)[:-9], "too early"),
-        (gzip.compress(b"a\n") + b"rubbish", "not gzip"),
-        (gzip.compress(b"\0" * 5_000_000), "more than"),
-        (gzip.compress(b"good\n../../etc/passwd\n"), r"'\.\.'"),
-        (gzip.compress(b"https://elsewhere.example/x\n"), "relative"),
-        (gzip.compress("crawl-data/é\n".encode()), "ASCII"),
-        (gzip.compress(b"a//b\n"), "relative"),
+        (gzip.compress(b"a\nb\n" * 100, mtime=0)[:-9], "too early"),
+        (gzip.compress(b"a\n", mtime=0) + b"rubbish", "not gzip"),
+        (gzip.compress(b"\0" * 5_000_000, mtime=0), "more than"),
+        (gzip.compress(b"good\n../../etc/passwd\n", mtime=0), r"'\.\.'"),
+        (gzip.compress(b"https://elsewhere.example/x\n", mtime=0), "relative"),
+        (gzip.compress("crawl-data/é\n".encode(), mtime=0), "ASCII"),
+        (gzip.compress(b"a//b\n", mtime=0), "relative"),
     ],
 )
 def test_a_damaged_list_is_a_data_fault(data: bytes, reason: str) -> None:
@@ -68,7 +71,7 @@ def test_a_damaged_list_is_a_data_fault(data: bytes, reason: str) -> None:
 
 def test_the_offset_of_a_wrong_line() -> None:
     with pytest.raises(DataFault) as fault:
-        parse_path_list(gzip.compress(b"good\n../x\n"))
+        parse_path_list(gzip.compress(b"good\n../x\n", mtime=0))
     assert fault.value.offset == 5
 
 

@@ -10,7 +10,13 @@ from cc_pipeline.extraction.discovery import decide_crawls, missing_partitions, 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
 
 
-def decide(registered: set[str], requested: set[str], selection: tuple[str, ...] = ("newest",), cap: int = 100, unpublished: set[str] | None = None):
+def decide(
+    registered: set[str],
+    requested: set[str],
+    selection: tuple[str, ...] = ("newest",),
+    cap: int = 100,
+    unpublished: set[str] | None = None,
+):
     return decide_crawls(LISTED, registered, requested, selection, lambda c: c not in (unpublished or set()), cap)
 
 

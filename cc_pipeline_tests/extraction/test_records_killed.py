@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
 import os
@@ -24,7 +25,7 @@ from cc_pipeline_tests.extraction.planned import captures_table, html_record
 from cc_pipeline_tests.faultserver import FaultServerProcess
 
 CRAWL = "CC-MAIN-2024-22"
-OPTIONS = RecordOptions(coalescing=Coalescing(gap=0), rotation=40_000)
+OPTIONS = RecordOptions(coalescing=Coalescing(gap=0), rotation=40_000, examiners=2)
 
 
 def make_bucket(folder: Path, count: int) -> pa.Table:
@@ -165,6 +166,7 @@ def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypa
         nonlocal written
         written += len(data)
         if written > 60_000:
+            real_write(descriptor, data[: len(data) // 2])
             raise OSError(28, "No space left on device")
         return real_write(descriptor, data)
 
@@ -173,6 +175,8 @@ def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypa
         fetch(str(tmp_path), lake, captures, "c1")
     assert "Free some space" in raised.value.advice
     monkeypatch.undo()
+    for stored in (lake / "records").rglob("*.warc.gz"):
+        assert gzip.decompress(stored.read_bytes())  # no half member at its end
     result = fetch(str(tmp_path), lake, captures, "c2")
     assert result.outcomes == {"fetched": 60}
     assert 10 < result.adopted < 60

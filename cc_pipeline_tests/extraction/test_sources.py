@@ -251,7 +251,7 @@ def test_the_crawl_is_read_off_key_header_or_warcinfo(workspace: Workspace, tmp_
     damaged.write_bytes(b"no SequenceFile")
     assert identify(workspace, str(damaged), "sequencefile").crawl == "CC-MAIN-2012"
     texts = tmp_path / "a.wet.gz"
-    texts.write_bytes(gzip.compress(warcinfo()))
+    texts.write_bytes(gzip.compress(warcinfo(), mtime=0))
     assert identify(workspace, str(texts), "wet").crawl == "CC-MAIN-2016-50"
     assert identify(workspace, str(texts), "wet", "2017-04").crawl == "CC-MAIN-2017-04"
     silent = tmp_path / "b.wat"

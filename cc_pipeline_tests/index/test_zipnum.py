@@ -166,7 +166,7 @@ def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
     elif damage == "cut":
         shard.write_bytes(content[:-5])
     elif damage == "other":
-        member = gzip.compress(_line("com,other)/") + b"\n", mtime=0)
+        member = gzip.compress(_line("com,other)/", mtime=0) + b"\n", mtime=0)
         shard.write_bytes(member.ljust(len(content), b"\0"))
     elif damage == "unsorted":
         _bucket(tmp_path / "again", [[_line("com,example)/b"), _line("com,example)/a")]])
@@ -174,7 +174,7 @@ def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
             again = tmp_path / "again" / cluster_key(CRAWL).replace("cluster.idx", name)
             again.rename(shard.parent / name)
     else:
-        half = gzip.compress(_line("com,example)/")[:-3], mtime=0)
+        half = gzip.compress(_line("com,example)/", mtime=0)[:-3], mtime=0)
         cluster = tmp_path / cluster_key(CRAWL)
         cluster.write_bytes(b"com,example)/ 2024\tcdx-00000.gz\t0\t%d\t1\n" % len(half))
         shard.write_bytes(half)

@@ -26,7 +26,8 @@ SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target", "value"))
 
 def rows(crawl: str, target: str, values: list[int]) -> pa.Table:
     return pa.Table.from_pylist(
-        [{"crawl": crawl, "target": target, "value": v, "extra": [("k", str(v))], "at": v} for v in values], schema=SCHEMA
+        [{"crawl": crawl, "target": target, "value": v, "extra": [("k", str(v))], "at": v} for v in values],
+        schema=SCHEMA,
     )
 
 

@@ -1,0 +1,321 @@
+"""The backfill: bounded, contiguous, quiet while it runs, and no asking for ever for what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cc_pipeline.defs.schedules as schedules
+from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.failures import RANGE_END, RANGE_START, recent_failures, run_partitions
+from cc_pipeline.defs.partitions import contiguous_ranges
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.schedules import backfill_missing
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.discovery import decide_backfill
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.stages import NEW, OLD, copy_of, harvest, workspace_of
+
+pytestmark = pytest.mark.xdist_group("schedules")
+
+Bucket = tuple[Path, MiniCrawlTruth]
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+DOMAINS = [f"site-{n}.example" for n in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "SOURCE", "COLLINFO", "SUBSETS", "VIA", "BACKFILL_PER_TICK"):
+        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+class Backfill:
+    """The schedule over a home whose index is harvested; ``ran`` stands for runs that the daemon launched."""
+
+    def __init__(self, instance: dg.DagsterInstance, source: Path, home: Path) -> None:
+        self.instance = instance
+        self.pipeline = Pipeline(source=str(source), home=str(home))
+        self.home = home
+        self._ticks = 0
+
+    def watch(self, *definitions: str) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "domains.txt").write_text("".join(f"{text}\n" for text in definitions), "utf-8")
+        self.pipeline.workspace().register_targets([parse_target(text) for text in definitions])
+        self.instance.add_dynamic_partitions("domain", [parse_target(text).slug for text in definitions])
+
+    def materialized(self, asset: str, *keys: str) -> None:
+        for key in keys:
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(asset, partition=key))
+
+    def tick(self) -> list[dg.RunRequest] | dg.SkipReason:
+        self._ticks += 1
+        context = dg.build_schedule_context(
+            instance=self.instance,
+            scheduled_execution_time=datetime(2024, 6, 1, tzinfo=UTC) + timedelta(minutes=30 * self._ticks),
+            resources={"pipeline": self.pipeline},
+        )
+        answer = backfill_missing(context)
+        assert isinstance(answer, list | dg.SkipReason)
+        return answer
+
+    def failed(self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.FAILURE) -> None:
+        tags = dict(request.tags)
+        if request.partition_key:
+            tags["dagster/partition"] = request.partition_key
+        self.instance.add_run(dg.DagsterRun(job_name="extract_domain", tags=tags, status=status))
+
+
+def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, str]]:
+    assert isinstance(answer, list), answer
+    found = []
+    for request in answer:
+        start = request.partition_key or request.tags[RANGE_START]
+        found.append((start, request.tags.get(RANGE_END, start)))
+    return found
+
+
+def reason(answer: list[dg.RunRequest] | dg.SkipReason) -> str:
+    assert isinstance(answer, dg.SkipReason), answer
+    return answer.skip_message or ""
+
+
+@pytest.fixture
+def backfill(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Backfill:
+    made = Backfill(instance, bucket[0], tmp_path / "home")
+    instance.add_dynamic_partitions("crawl", [OLD, NEW])
+    made.watch(*DOMAINS)
+    made.materialized("row_groups", NEW)
+    return made
+
+
+def test_what_is_missing_is_asked_for_in_one_contiguous_range(backfill: Backfill) -> None:
+    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}")]
+
+
+def test_crawls_nobody_harvested_are_left_until_they_are(backfill: Backfill) -> None:
+    assert {start.split("|")[0] for start, _ in shown(backfill.tick())} == {NEW}
+    backfill.materialized("row_groups", OLD)
+    assert [start.split("|")[0] for start, _ in shown(backfill.tick())] == [NEW, OLD], "newest first"
+
+
+def test_what_is_done_is_not_asked_for_and_splits_the_range(backfill: Backfill) -> None:
+    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[2]}", f"{NEW}|{DOMAINS[5]}")
+    assert shown(backfill.tick()) == [
+        (f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[1]}"),
+        (f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[4]}"),
+        (f"{NEW}|{DOMAINS[6]}", f"{NEW}|{DOMAINS[7]}"),
+    ]
+    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
+    assert reason(backfill.tick()) == "no partition is missing"
+
+
+def test_a_tick_asks_for_no_more_than_its_bound(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", "3")
+    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[1]}")
+    assert shown(backfill.tick()) == [
+        (f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[0]}"),
+        (f"{NEW}|{DOMAINS[2]}", f"{NEW}|{DOMAINS[3]}"),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
+def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", wrong)
+    with pytest.raises(UserInputError, match="CC_PIPELINE_BACKFILL_PER_TICK"):
+        backfill.tick()
+
+
+@pytest.mark.parametrize("status", ["QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
+def test_nothing_is_asked_for_while_a_run_is_at_it(backfill: Backfill, status: str) -> None:
+    run = backfill.instance.add_run(
+        dg.DagsterRun(job_name="extract_domain", status=dg.DagsterRunStatus[status], tags={})
+    )
+    assert reason(backfill.tick()) == f"run {run.run_id} is still at it"
+
+
+def test_targets_that_left_the_watch_list_or_are_no_partition_yet_are_not_asked_for(backfill: Backfill) -> None:
+    (backfill.home / "domains.txt").write_text(f"{DOMAINS[3]}\nnew-here.example\n", "utf-8")
+    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[3]}")]
+
+
+def test_requests_of_different_ticks_have_different_run_keys(backfill: Backfill) -> None:
+    first, second = backfill.tick(), backfill.tick()
+    assert isinstance(first, list)
+    assert isinstance(second, list)
+    assert first[0].run_key != second[0].run_key
+
+
+def test_what_failed_in_company_is_tried_alone_few_at_a_time_and_then_left(backfill: Backfill) -> None:
+    [request] = backfill.tick()
+    backfill.failed(request)
+    alone = shown(backfill.tick())
+    assert alone == [(f"{NEW}|{domain}", f"{NEW}|{domain}") for domain in DOMAINS[: schedules._RETRIES_PER_TICK]]
+    # its neighbours come through alone; one does not
+    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS[1:]))
+    for _ in range(2):
+        answer = backfill.tick()
+        assert shown(answer) == [(f"{NEW}|{DOMAINS[0]}",) * 2]
+        assert isinstance(answer, list)
+        backfill.failed(answer[0])
+    for _ in range(2):
+        said = reason(backfill.tick())
+        assert said.startswith(f"1 partitions failed 3 times in 7 days and are left alone: {NEW}|{DOMAINS[0]}.")
+        assert "by hand" in said
+    # a person who ran it by hand settles it
+    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[0]}")
+    assert reason(backfill.tick()) == "no partition is missing"
+
+
+def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill) -> None:
+    for _ in range(3):
+        backfill.failed(dg.RunRequest(partition_key=f"{NEW}|{DOMAINS[0]}"))
+    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[1]}", f"{NEW}|{DOMAINS[-1]}")]
+
+
+def test_canceled_runs_and_other_jobs_do_not_count_as_failures(backfill: Backfill) -> None:
+    for _ in range(3):
+        backfill.failed(dg.RunRequest(partition_key=f"{NEW}|{DOMAINS[0]}"), dg.DagsterRunStatus.CANCELED)
+        backfill.instance.add_run(
+            dg.DagsterRun(
+                job_name="publish",
+                status=dg.DagsterRunStatus.FAILURE,
+                tags={"dagster/partition": f"{NEW}|{DOMAINS[0]}"},
+            )
+        )
+    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}")]
+
+
+def test_failures_are_forgotten_after_a_while(backfill: Backfill) -> None:
+    backfill.failed(dg.RunRequest(partition_key=f"{NEW}|{DOMAINS[0]}"))
+    keys = (backfill.instance, "extract_domain", [OLD, NEW], DOMAINS)
+    assert recent_failures(*keys, timedelta(days=1)) == {(NEW, DOMAINS[0]): 1}
+    assert recent_failures(*keys, timedelta(0)) == {}
+
+
+def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
+    crawls, domains = ["A", "B", "C"], ["x", "y", "z"]
+    over_both = {RANGE_START: "A|y", RANGE_END: "B|z"}
+    assert run_partitions(over_both, crawls, domains) == [("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")]
+    assert run_partitions({"dagster/partition": "C|x"}, crawls, domains) == [("C", "x")]
+    assert run_partitions({RANGE_START: "A|gone", RANGE_END: "A|z"}, crawls, domains) == []
+    assert run_partitions({}, crawls, domains) == []
+
+
+@given(
+    failures=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 5)),
+    limit=st.integers(1, 6),
+    retries=st.integers(0, 4),
+)
+def test_a_tick_is_bounded_and_every_pair_is_fresh_again_or_left(
+    failures: dict[str, int], limit: int, retries: int
+) -> None:
+    missing = [("C", domain) for domain in "abcdefgh"]
+    counts = {("C", domain): count for domain, count in failures.items()}
+    found = decide_backfill(missing, counts, limit=limit, retries=retries, most_failures=3)
+    assert len(found.fresh) + len(found.again) <= limit
+    assert len(found.again) <= retries
+    assert set(found.left) == {pair for pair in missing if counts.get(pair, 0) >= 3}
+    assert all(counts.get(pair, 0) == 0 for pair in found.fresh)
+    assert all(0 < counts[pair] < 3 for pair in found.again)
+    untouched = [pair for pair in missing if not counts.get(pair, 0)]
+    assert list(found.fresh) == untouched[: len(found.fresh)]
+    assert len(found.fresh) == min(len(untouched), limit - len(found.again))
+
+
+def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+    return (
+        dg.Definitions.merge(defs(), dg.Definitions())
+        .resolve_job_def("extract_domain")
+        .execute_in_process(
+            instance=backfill.instance,
+            partition_key=request.partition_key,
+            tags=dict(request.tags),
+            run_config=QUIET,
+            resources={"pipeline": backfill.pipeline},
+            raise_on_error=False,
+        )
+    )
+
+
+def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_again(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    backfill = Backfill(instance, bucket[0], tmp_path / "home")
+    instance.add_dynamic_partitions("crawl", [NEW])
+    backfill.watch("example.com", "no-such.example", "set:press = example-foo.com")
+    harvest(backfill.pipeline.workspace())
+    backfill.materialized("row_groups", NEW)
+    [request] = backfill.tick()
+    assert request.tags[RANGE_START] == f"{NEW}|example.com"
+    result = run_request(backfill, request)
+    assert result.success
+    assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
+    done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
+    assert done == {f"{NEW}|{slug}" for slug in ("example.com", "no-such.example", "set-press")}
+    lake = backfill.pipeline.workspace().lake
+    domains = ("example.com", "example-foo.com")
+    assert lake.read("page_metadata").num_rows == sum(
+        len(bucket[1].of(NEW, subset="warc", domain=domain)) for domain in domains
+    )
+    assert reason(backfill.tick()) == "no partition is missing"
+    # a set keeps its key: what its new members lack is missing all the same
+    backfill.watch("example.com", "set:press = example-foo.com, example.org")
+    [again] = backfill.tick()
+    assert again.partition_key == f"{NEW}|set-press"
+    assert run_request(backfill, again).success
+    assert reason(backfill.tick()) == "no partition is missing"
+    press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
+    assert press == {"example-foo.com", "example.org"}
+
+
+def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_through(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    backfill = Backfill(instance, root, tmp_path / "home")
+    instance.add_dynamic_partitions("crawl", [NEW])
+    backfill.watch("example-foo.com", "example.org", "no-such.example")
+    # the budget gate refuses the largest of them
+    sizes = {
+        domain: sum(c.warc_record_length for c in bucket[1].of(NEW, subset="warc", domain=domain))
+        for domain in ("example-foo.com", "example.org")
+    }
+    big = max(sizes, key=lambda domain: sizes[domain])
+    monkeypatch.setenv("CC_PIPELINE_MAX_BYTES", str(max(sizes.values()) - 1))
+    harvest(workspace_of(root, tmp_path / "home"))
+    backfill.materialized("row_groups", NEW)
+    asked = []
+    for _ in range(6):
+        answer = backfill.tick()
+        if isinstance(answer, dg.SkipReason):
+            break
+        asked.append(shown(answer))
+        for request in answer:
+            run_request(backfill, request)
+    assert asked[0] == [(f"{NEW}|example-foo.com", f"{NEW}|no-such.example")]
+    assert len(asked) == 3
+    assert asked[2] == [(f"{NEW}|{big}",) * 2]
+    assert f"left alone: {NEW}|{big}" in reason(answer)
+    done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
+    assert done == {f"{NEW}|{slug}" for slug in ("example-foo.com", "example.org", "no-such.example") if slug != big}
+
+
+@pytest.mark.parametrize("keys", [["a"], ["a", "b", "c"]])
+def test_ranges_of_one_key_are_plain_partitions(keys: list[str]) -> None:
+    ranges = contiguous_ranges(["a", "b", "c"], keys)
+    [request] = [schedules._request("key", f"C|{first}", f"C|{last}") for first, last in ranges]
+    assert (request.partition_key is None) == (len(keys) > 1)

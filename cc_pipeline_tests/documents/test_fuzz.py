@@ -1,0 +1,169 @@
+"""Mutated pages, feeds and headers: rows or a DataFault, nothing else, and rows always fit the tables.
+
+``CC_PIPELINE_FUZZ_SECONDS`` sets how long (default 3). Seeds are documents of ours and, where it lies beside the
+checkout, the corpus; a failing input is named by the seed of its random numbers, so that it can be made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.documents.legacy_json import metadata_json
+from cc_pipeline.documents.options import Limits, ParseOptions
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.test_feeds import ATOM, RSS
+from cc_pipeline_tests.documents.test_parse_page import HTML
+
+SECONDS = float(os.environ.get("CC_PIPELINE_FUZZ_SECONDS", "3"))
+OPTIONS = ParseOptions(metadata_json=True, limits=Limits(links=200, feed_items=200))
+
+TOKENS = (
+    b'<a href=', b"<base href='", b'<meta charset=', b'<![CDATA[', b']]>', b'<!--', b'-->', b'<script>',
+    b'</script>', b'<noscript>', b'</noscript>', b'<template>', b'</template>', b'<svg>', b'<title>', b'<math>',
+    b'<iframe>', b'<table>', b'<frameset>', b"<!DOCTYPE x [<!ENTITY a 'b'>]>", b'&a;', b'&#xD800;', b'&#0;',
+    b'\x00', b'\xff\xfe', b'\xef\xbb\xbf', b'<style>', b'</style>', b'<select>', b'</p>', b'<form>', b'<rss>',
+    b"<feed xmlns='http://www.w3.org/2005/Atom'>", b'<item>', b'<entry>', b"xml:base='http://[::'", b'<link>',
+    b'http://[', b'//', b'\\', b'\xed\xa0\x80', b'<plaintext>', b'<script type="application/ld+json">',
+    b'{"@type":', b'<html', b'<body', b'</body>', b'</html>', b'<object>', b"'", b'"',
+)  # fmt: skip
+TYPES = (
+    "text/html",
+    "application/xml",
+    "application/rss+xml",
+    "text/plain",
+    "text/html; charset=utf-16",
+    None,
+    ";;",
+    "x",
+)
+
+
+def seeds() -> list[bytes]:
+    """Documents to start from."""
+    found = [text.encode() for text in (HTML, RSS, ATOM)]
+    for pattern in (
+        "html_text_metadata/readability/*/source.html",
+        "feeds/feedparser/*/*/*.xml",
+        "charset/chardet/*/*",
+    ):
+        files = sorted(CORPUS.glob(pattern))
+        found += [path.read_bytes() for path in files[:: max(1, len(files) // 20)]]
+    return [seed[:100_000] for seed in found]
+
+
+def mutated(chance: random.Random, documents: list[bytes]) -> bytes:
+    """A document cut, doubled, spliced and sprinkled with tokens."""
+    data = bytearray(chance.choice(documents))
+    for _ in range(chance.randint(1, 12)):
+        at = chance.randrange(len(data) + 1)
+        to = min(len(data), at + chance.choice((1, 4, 40, 400, 4000)))
+        kind = chance.randrange(6)
+        if kind == 0:
+            del data[at:to]
+        elif kind == 1:
+            data[at:at] = chance.choice(TOKENS) * chance.choice((1, 1, 1, 2, 300))
+        elif kind == 2:
+            data[at:at] = data[at:to] * chance.choice((1, 2, 20))
+        elif kind == 3:
+            data[at:to] = chance.randbytes(min(to - at, 16))
+        elif kind == 4:
+            other = chance.choice(documents)
+            start = chance.randrange(len(other) + 1)
+            data[at:at] = other[start : start + chance.choice((10, 100, 1000))]
+        elif data:
+            data[min(at, len(data) - 1)] ^= 1 << chance.randrange(8)
+        if len(data) > 300_000:
+            del data[300_000:]
+    return bytes(data)
+
+
+def check(payload: bytes, mime: str | None, **more: object) -> None:
+    """Parses and checks what every row promises."""
+    try:
+        parsed = parse_page(page(payload, mime=mime, **more), OPTIONS)
+    except DataFault as fault:
+        assert "nested deeper" in fault.reason, fault
+        return
+    batches = to_record_batches([parsed])
+    assert batches["page_metadata"].num_rows == 1
+    assert json.loads(metadata_json(parsed.metadata, parsed.links, compat="2012"))["disposition"] == "SUCCESS"
+    for batch in batches.values():
+        batch.validate(full=True)
+
+
+def _inputs(start: int) -> Iterator[tuple[int, bytes, str | None]]:
+    documents = seeds()
+    number = start
+    while True:
+        chance = random.Random(number)
+        yield number, mutated(chance, documents), chance.choice(TYPES)
+        number += 1
+
+
+def test_mutated_documents() -> None:
+    end = time.monotonic() + SECONDS
+    for number, payload, mime in _inputs(int(os.environ.get("CC_PIPELINE_FUZZ_START", "0"))):
+        try:
+            check(payload, mime)
+        except Exception as error:
+            raise AssertionError(f"input {number} of type {mime}") from error
+        if time.monotonic() > end:
+            break
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.one_of(st.sampled_from(TOKENS), st.binary(max_size=12)), max_size=60), st.sampled_from(TYPES))
+def test_token_soup(parts: list[bytes], mime: str | None) -> None:
+    check(b"".join(parts), mime)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(st.text(max_size=20), st.text(max_size=40)), max_size=8),
+    st.text(max_size=40),
+    st.one_of(st.none(), st.integers(0, 999)),
+)
+def test_odd_headers_urls_and_statuses(headers: list[tuple[str, str]], url: str, status: int | None) -> None:
+    parsed = parse_page(page("<a href=x>y</a>", url=url, headers=headers, http_status=status), OPTIONS)
+    assert to_record_batches([parsed])["page_metadata"].num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"<template><noscript><template>x</noscript><title>y</title>" * 50,
+        b"<noscript><iframe><noscript><script></noscript></iframe>" * 50,
+        b"<svg><title><style><title>" * 50,
+        b"<frameset><frame src=a><noframes><a href=b>" * 50,
+        b"<table><a href=1><tr><a href=2><td><a href=3>" * 200,
+        b"<a href=1><a href=2>" * 2000,
+        b"<select><script>" * 200,
+        b"<plaintext><a href=x>",
+        b"<" * 100_000,
+        b"&" * 100_000,
+        b"<a " + b"x" * 1_000_000,
+        b"<a " + b" ".join(b"a%d=%d" % (n, n) for n in range(5_000)) + b" href=x>y</a>",
+        b"<!--" * 50_000,
+        b"<?xml " * 20_000,
+        b"<!DOCTYPE " * 20_000,
+        b'<meta charset="' * 10_000,
+        b"<rss>" + b"<![CDATA[" * 20_000,
+        b"<feed>" + b"&amp" * 50_000,
+    ],
+    ids=lambda payload: payload[:24].decode(),
+)
+def test_shapes_that_hurt_parsers(payload: bytes) -> None:
+    for mime in ("text/html", "application/xml"):
+        check(payload, mime)
