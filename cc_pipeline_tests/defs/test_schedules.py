@@ -20,8 +20,9 @@ from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.defs.schedules import backfill_missing
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.discovery import decide_backfill
+from cc_pipeline.extraction.stage_locate import locate_captures
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.stages import NEW, OLD, copy_of, harvest, workspace_of
+from cc_pipeline_tests.stages import NEW, OLD, harvest, workspace_of
 
 pytestmark = pytest.mark.xdist_group("schedules")
 
@@ -63,12 +64,12 @@ class Backfill:
 
     def tick(self) -> list[dg.RunRequest] | dg.SkipReason:
         self._ticks += 1
-        context = dg.build_schedule_context(
-            instance=self.instance,
-            scheduled_execution_time=datetime(2024, 6, 1, tzinfo=UTC) + timedelta(minutes=30 * self._ticks),
-            resources={"pipeline": self.pipeline},
-        )
-        answer = backfill_missing(context)
+        at = datetime(2024, 6, 1, tzinfo=UTC) + timedelta(minutes=30 * self._ticks)
+        resources = {"pipeline": self.pipeline}
+        with dg.build_schedule_context(scheduled_execution_time=at, resources=resources) as context:
+            # Dagster takes only instances on disk here, which cost a second each to make
+            context._instance, context._instance_ref = self.instance, object()
+            answer = backfill_missing(context)
         assert isinstance(answer, list | dg.SkipReason)
         return answer
 
@@ -139,7 +140,7 @@ def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: 
         backfill.tick()
 
 
-@pytest.mark.parametrize("status", ["QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
+@pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
 def test_nothing_is_asked_for_while_a_run_is_at_it(backfill: Backfill, status: str) -> None:
     run = backfill.instance.add_run(
         dg.DagsterRun(job_name="extract_domain", status=dg.DagsterRunStatus[status], tags={})
@@ -285,18 +286,17 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
 def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_through(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    backfill = Backfill(instance, root, tmp_path / "home")
+    backfill = Backfill(instance, bucket[0], tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
     backfill.watch("example-foo.com", "example.org", "no-such.example")
-    # the budget gate refuses the largest of them
-    sizes = {
-        domain: sum(c.warc_record_length for c in bucket[1].of(NEW, subset="warc", domain=domain))
-        for domain in ("example-foo.com", "example.org")
-    }
+    harvest(backfill.pipeline.workspace())
+    # the budget gate refuses the larger one
+    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere")
+    harvest(elsewhere)
+    figures = locate_captures(elsewhere, NEW, ["example-foo.com", "example.org"]).per_target
+    sizes = {domain: int(values["planned bytes"]) for domain, values in figures.items()}
     big = max(sizes, key=lambda domain: sizes[domain])
     monkeypatch.setenv("CC_PIPELINE_MAX_BYTES", str(max(sizes.values()) - 1))
-    harvest(workspace_of(root, tmp_path / "home"))
     backfill.materialized("row_groups", NEW)
     asked = []
     for _ in range(6):
