@@ -49,11 +49,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object of a listing of a place we own: its key, size in bytes and ETag where the place has one."""
+    """One object of a listing of a place we own: its key, size in bytes, ETag where the place has one, and when
+    it was last written (seconds since the epoch, 0 where unknown)."""
 
     key: str
     size: int
     etag: str | None
+    modified: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class LocalStore:
                 key = path.relative_to(self.root).as_posix()
                 if key.startswith(prefix):
                     found = path.stat()
-                    yield Listed(key, found.st_size, _etag(found))
+                    yield Listed(key, found.st_size, _etag(found), found.st_mtime)
 
     async def listing(self, prefix: str) -> AsyncIterator[Listed]:
         for listed in self.listing_now(prefix):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlencode, urlsplit
@@ -146,7 +147,8 @@ class S3Store:
                 if name == "Contents":
                     fields = {child.tag.rpartition("}")[2]: child.text or "" for child in element}
                     key = fields["Key"].removeprefix(self._prefix)
-                    yield Listed(key, int(fields.get("Size", "0")), fields.get("ETag"))
+                    modified = _seconds(fields.get("LastModified", ""))
+                    yield Listed(key, int(fields.get("Size", "0")), fields.get("ETag"), modified)
                 elif name == "NextContinuationToken":
                     token = element.text
             if not token:
@@ -155,3 +157,10 @@ class S3Store:
 
     async def close(self) -> None:
         await self._conversation.close()
+
+
+def _seconds(stated: str) -> float:
+    try:
+        return datetime.fromisoformat(stated).timestamp()
+    except ValueError:
+        return 0.0
