@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.budget import SLOT_LIFE, Budget, Closed
 from cc_pipeline.transport.faults import FaultKind, Finding
 
@@ -97,6 +100,11 @@ class Gate:
 
     async def _tell(self) -> None:
         """Tells the other processes; what comes in meanwhile is told together."""
+        # what cannot be written down here will stop the next request, and say so there
+        with suppress(EnvironmentFault):
+            await self._tell_all()
+
+    async def _tell_all(self) -> None:
         while self._news:
             news, self._news = self._news, deque()
             budget = await self._the_budget()
@@ -195,7 +203,13 @@ class Gate:
         return self._budget
 
     async def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(question, *args, **kwargs))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(question, *args, **kwargs))
+        except (sqlite3.Error, OSError) as error:
+            raise EnvironmentFault(
+                f"the request budget cannot be used: {error}",
+                "Check that the home can be written to; if its budget.sqlite is damaged, delete it",
+            ) from error
 
 
 def _words(closed: Closed) -> str:

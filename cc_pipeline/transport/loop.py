@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import importlib
 import importlib.util
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -14,20 +15,25 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts with the first use and ends with ``stop``. Thread-safe; does not survive ``fork``."""
+    """Starts with the first use and ends with ``stop``. Thread-safe; a forked process needs one of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = 0
 
     def get(self) -> asyncio.AbstractEventLoop:
         loop = self._loop
         if loop is not None:
+            if self._process != os.getpid():
+                # its thread was not copied by the fork: waiting for it would never end
+                raise RuntimeError("this transport belongs to the parent process; open one after the fork")
             return loop
         with self._lock:
             if self._loop is None:
                 self._loop = _new_loop()
+                self._process = os.getpid()
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="cc-pipeline-transport", daemon=True
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -246,3 +247,35 @@ def test_the_user_agent_is_sent(folder: Path) -> None:
     ):
         transport.read("f1.bin", 0, 5)
         assert {hit.agent for hit in server.hits} == {"tester/1 (+me@example.com)"}
+
+
+def test_a_damaged_budget_file_says_what_to_do(folder: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.sqlite"
+    budget.write_bytes(b"this is no database, whatever its name says" * 100)
+    with FaultServer(folder) as server, open_transport(server.url, rate=50.0, budget_path=budget) as transport:
+        with pytest.raises(EnvironmentFault, match="budget cannot be used") as raised:
+            transport.read("f1.bin", 0, 5)
+        assert "delete it" in raised.value.advice
+        with pytest.raises(EnvironmentFault, match="budget cannot be used"):
+            list(transport.read_many([ByteRange("f1.bin", 0, 5)]))
+        assert server.hits == []
+        budget.unlink()
+        assert transport.read("f1.bin", 0, 5).data == DATA[:5]
+
+
+def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> None:
+    with FaultServer(folder) as server, open_transport(server.url) as transport:
+        transport.read("f1.bin", 0, 5)
+        reader, writer = multiprocessing.Pipe(duplex=False)
+
+        def work() -> None:
+            try:
+                transport.read("f1.bin", 0, 5)
+            except RuntimeError as error:
+                writer.send(str(error))
+
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        assert reader.poll(20)
+        assert "after the fork" in reader.recv()
+        child.join()
