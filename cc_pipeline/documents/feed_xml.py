@@ -17,6 +17,7 @@ _XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _CDATA = re.compile(r"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
 #: Elements that start another language inside HTML.
 _FOREIGN_ROOTS = frozenset({"svg", "math"})
+_CODES = 0x110000
 _MAX_EXPANSIONS = 10_000
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
@@ -91,7 +92,8 @@ class _Replacement:
         if name is None:
             return "&amp;" + reference[1:]
         if name.startswith("#"):
-            return reference if reference.endswith(";") else reference + ";"
+            code = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
+            return _escape(chr(code)) if code < _CODES and not _ILLEGAL.match(chr(code)) else "\ufffd"
         if name in _XML_ENTITIES:
             return f"&{name};"
         value = html5.get(name + ";")

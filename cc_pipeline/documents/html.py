@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -81,13 +82,17 @@ class _Found:
 def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, links: bool) -> _Found:
     """One look at the nodes that matter, in document order. Most nodes are links, so links come first."""
     found = _Found()
+    pending = found.links
     for node in tree.css(_SELECTOR):
         tag = node.tag or ""
         key = LINK_ATTRIBUTE.get(tag)
         if key is None:
             _collect_other(node, tag, document, found, limits)
             continue
-        attributes = _attributes(node, limits, document.flags)
+        attributes: dict[str, Any] = node.attributes  # a value may be None, see _bounded
+        values = attributes.values()
+        if None in values or len(values) > limits.attributes or len("".join(values)) > limits.attribute_chars:
+            attributes = _bounded(attributes, limits, document.flags)
         if tag == "script":
             found.scripts.append(node)
             if attributes.get("type", "").strip().lower() == "application/ld+json":
@@ -96,8 +101,8 @@ def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, 
             found.unread.append(node)
         href = attributes.pop(key, None)
         if href and links and href[0] != "#":
-            if len(found.links) < limits.links:
-                found.links.append((node, tag, href, attributes))
+            if len(pending) < limits.links:
+                pending.append((node, tag, href, attributes))
             else:
                 document.flags.add("links_cut")
     return found
@@ -109,7 +114,7 @@ def _collect_other(node: LexborNode, tag: str, document: HtmlDocument, found: _F
             document.title = node.text(deep=True) or None
         (found.scripts if tag == "style" else found.unread).append(node)
         return
-    attributes = _attributes(node, limits, document.flags)
+    attributes = _bounded(node.attributes, limits, document.flags)
     if tag == "meta":
         name = next((attributes[key] for key in META_KEYS if key in attributes), None)
         document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
@@ -130,18 +135,16 @@ def _remove(nodes: list[LexborNode]) -> None:
         node.decompose()
 
 
-def _attributes(node: LexborNode, limits: Limits, flags: set[str]) -> dict[str, str]:
-    found = node.attributes
-    if None in found.values():
-        found = {name: value or "" for name, value in found.items()}
-    attributes = cast("dict[str, str]", found)
-    bound = limits.attribute_chars
-    if len("".join(attributes.values())) > bound or len(attributes) > limits.attributes:
-        kept = {name: value[:bound] for name, value in list(attributes.items())[: limits.attributes]}
-        if kept != attributes:
+def _bounded(attributes: Mapping[str, str | None], limits: Limits, flags: set[str]) -> dict[str, str]:
+    """Attributes with every value a text, in number and length within bounds."""
+    kept = {name: value or "" for name, value in attributes.items()}
+    if len("".join(kept.values())) > limits.attribute_chars or len(kept) > limits.attributes:
+        bound = limits.attribute_chars
+        cut = {name: value[:bound] for name, value in list(kept.items())[: limits.attributes]}
+        if cut != kept:
             flags.add("attributes_cut")
-        return kept
-    return attributes
+        return cut
+    return kept
 
 
 def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
@@ -154,6 +157,7 @@ def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limit
             document.flags.add("base_unusable")
     bound = limits.attribute_chars
     links = document.links
+    domains: dict[str | None, str | None] = {None: None}
     for node, tag, href, attributes in found.links:
         text = ""
         if tag in _WITH_TEXT:
@@ -162,9 +166,10 @@ def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limit
                 document.flags.add("text_cut")
                 text = text[:bound]
         absolute, host = resolve(href)
-        domain = domain_of(host) if host else None
+        if host not in domains:
+            domains[host] = domain_of(host) if host else None
         rel = attributes.get("rel")
-        links.append(Link(tag, href, absolute, text, rel, attributes, host, domain, item_index))
+        links.append(Link(tag, href, absolute, text, rel, attributes, host, domains[host], item_index))
 
 
 def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:

@@ -17,11 +17,11 @@ _SUBTYPE = re.compile(r"[.+-]*(?:x-|vnd\.)*([^+]*)\+*([a-z]*)")
 _BINARY = ("binary", "octet", "file", "image", "audio", "video", "font", "true-type", "x-epoc", "chemical", "plugin")
 _TEXTUAL = ("text", "plain", "message", "multipart")
 _TEXT_SUBTYPES = frozenset({"txt", "text", "plain", "csv", "json", "vcard", "javascript", "ecmascript"})
-_ROOT = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.{0,2000}?\?>|<!--.{0,4000}?-->|<!DOCTYPE\b[^<>\[]{0,500}>)\s*){0,10}"
-    rb"<(?:[a-z0-9_.-]{1,20}:)?(rss|feed|rdf|channel|html)\b",
-    re.IGNORECASE | re.DOTALL,
-)
+_ROOT = re.compile(rb"<(?:[a-z0-9_.-]{1,20}:)?(rss|feed|rdf|channel|html)\b", re.IGNORECASE)
+_SPACE = re.compile(rb"\s*")
+#: What may stand before the root element: how it starts and how it ends.
+_PROLOGUE = ((b"<?", b"?>"), (b"<!--", b"-->"), (b"<!", b">"))
+_PROLOGUE_BYTES = 8192
 
 
 def split_content_type(value: str | None) -> tuple[str | None, str | None]:
@@ -55,8 +55,21 @@ def kind_of(mime: str) -> Kind:
 def root_element(payload: bytes) -> str | None:
     """The root element a document starts with (``rss``, ``feed``, ``rdf``, ``channel``, ``html``), if it shows
     within the first bytes."""
-    found = _ROOT.match(payload[:8192])
-    return found.group(1).decode("ascii").lower() if found else None
+    at = 3 if payload.startswith(b"\xef\xbb\xbf") else 0
+    while at < _PROLOGUE_BYTES:
+        space = _SPACE.match(payload, at)
+        at = space.end() if space else at
+        for start, end in _PROLOGUE:
+            if payload.startswith(start, at):
+                after = payload.find(end, at + len(start), at + _PROLOGUE_BYTES)
+                break
+        else:
+            found = _ROOT.match(payload, at)
+            return found.group(1).decode("ascii").lower() if found else None
+        if after < 0:
+            return None
+        at = after + len(end)
+    return None
 
 
 def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:

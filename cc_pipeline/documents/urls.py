@@ -15,8 +15,6 @@ from publicsuffixlist import PublicSuffixList
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 _PARTS = re.compile(r"([^/?#]*)([^?#]*)(\?[^#]*)?")
-#: An absolute URL that is its own resolution, unless it has dot segments.
-_PLAIN = re.compile(r"https?://([a-z0-9.-]+)(?:[/?#][^\x00-\x20\\]*)?")
 _NOISE = re.compile(r"[\t\r\n]")
 _TRIM = "".join(map(chr, range(0x21)))
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
@@ -40,11 +38,18 @@ def resolver(base: str) -> Callable[[str], Resolved]:
     whole = page + (query or "")
     folder = page[: page.rfind("/") + 1]
     own = _host(authority)
+    hosts: dict[str, str | None] = {}
 
     def resolve(value: str) -> Resolved:
-        plain = _PLAIN.fullmatch(value)
-        if plain is not None and "/." not in value:
-            return value, _host(plain.group(1))
+        # most links need nothing but this
+        if "/." not in value and " " not in value and "\\" not in value and value.isprintable():
+            if value.startswith(("https://", "http://")):
+                there = value.split("/", 3)[2]
+                if there not in hosts:
+                    hosts[there] = host_of(value)
+                return value, hosts[there]
+            if value[:1] == "/" and value[1:2] != "/":
+                return origin + value, own
         value = _clean(value)
         first = value[:1]
         if first in ("/", "\\"):

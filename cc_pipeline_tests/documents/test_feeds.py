@@ -164,6 +164,12 @@ def test_short_declared_entities_and_html_names_are_read() -> None:
     assert feed.title == "Example\u00a0© A & B &bogus;"
 
 
+def test_numeric_references_to_no_character_are_replaced() -> None:
+    feed = parse_feed("<rss><channel><title>a&#xD800;b&#0;c&#x110000;&#65;&#x3c;</title></channel>", Limits())
+    assert feed is not None
+    assert feed.title == "a\ufffdb\ufffdc\ufffdA<"
+
+
 def test_items_over_the_limit_are_cut() -> None:
     feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
     assert feed is not None

@@ -1,0 +1,182 @@
+"""Parsing real pages: speed against BeautifulSoup, main content against gold articles, charsets against detectors.
+
+    python -m benchmarks.bench_documents
+    python -m benchmarks.bench_documents --repeats 3
+
+Needs the shared corpus (``CC_PIPELINE_CORPUS``, see cc_pipeline_tests/corpus.py) and, as rivals, whichever of
+beautifulsoup4, feedparser, chardet, faust-cchardet and charset-normalizer are installed. Speeds are pages per second
+of processor time of one process; ours and the rival take turns over the same pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+from benchmarks.documents_rivals import bs4_page, charset_rivals, feedparser_feed
+from benchmarks.report import Report, spread
+from cc_pipeline.documents.batch import parse_batches
+from cc_pipeline.documents.charset import decode
+from cc_pipeline.documents.feeds import parse_feed
+from cc_pipeline.documents.options import Limits, ParseOptions
+from cc_pipeline.documents.page import PageInput
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.documents.simhash import text_simhash
+from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.text import Extractor, main_content
+from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.documents.gold import f1, gold_articles
+from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
+
+#: Metadata, links and full text; the rest is measured by itself and in ``whole_row``.
+METADATA_LINKS_TEXT = ParseOptions(main_content="none", language=False, text_simhash=False)
+RIVAL_PAGES = 30
+BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Rates of some repeats, things per second of processor time."""
+
+    rates: list[float]
+
+    @property
+    def rate(self) -> float:
+        return median(self.rates)
+
+
+def timed(work: Callable[[Any], object], things: Sequence[Any], repeats: int) -> Timed:
+    """Does ``work`` on all things, ``repeats`` times."""
+    return Timed([_rate(work, things) for _ in range(repeats)])
+
+
+def in_turns(
+    ours: Callable[[Any], object],
+    rival: Callable[[Any], object],
+    things: Sequence[Any],
+    fewer: Sequence[Any],
+    repeats: int,
+) -> tuple[Timed, Timed]:
+    """Both, one after the other each time, so that what else the machine does weighs on both."""
+    pairs = [(_rate(ours, things), _rate(rival, fewer)) for _ in range(repeats)]
+    return Timed([pair[0] for pair in pairs]), Timed([pair[1] for pair in pairs])
+
+
+def _rate(work: Callable[[Any], object], things: Sequence[Any]) -> float:
+    started = time.process_time()
+    for thing in things:
+        work(thing)
+    return len(things) / max(time.process_time() - started, 1e-9)
+
+
+def bench_pages(report: Report, pages: Sequence[PageInput], repeats: int) -> None:
+    """What every page pays for."""
+    ours, rival = in_turns(
+        lambda page: parse_page(page, METADATA_LINKS_TEXT), bs4_page, pages, pages[:RIVAL_PAGES], repeats
+    )
+    note = f"BeautifulSoup with lxml; ours {spread(ours.rates)}"
+    report.figure("metadata_links_text", ours.rate, rival.rate, 15, unit="pages/s", goal_on="ratio", note=note)
+    size = mean(len(page.payload) for page in pages)
+    note = f"{len(pages)} pages of {size / 1000:.0f} KB mean; best {max(ours.rates):.0f}"
+    report.figure("metadata_links_text_rate", ours.rate, None, 500, unit="pages/s", note=note)
+    texts = [decode(page.payload, "utf-8").text for page in pages]
+    hashed = timed(text_simhash, texts, repeats)
+    report.figure("text_simhash", hashed.rate, unit="pages/s", note="the 2012 value, over the whole decoded page")
+    whole = timed(parse_page, pages, repeats)
+    note = "with main content (fast), language, text_simhash"
+    report.figure("whole_row", whole.rate, unit="pages/s", note=f"{note}; {spread(whole.rates)}")
+    parsed = [parse_page(page, METADATA_LINKS_TEXT) for page in pages]
+    batches = [parsed[at : at + BATCH] for at in range(0, len(parsed), BATCH)]
+    arrow = timed(to_record_batches, batches, repeats)
+    report.figure(
+        "rows_to_arrow", arrow.rate * len(pages) / len(batches), unit="pages/s", note=f"{BATCH} pages a batch"
+    )
+
+
+def bench_main_content(report: Report, repeats: int) -> None:
+    """Quality on gold articles and speed on the same pages."""
+    pages = [page for _, page, _ in gold_articles()]
+    goals: tuple[tuple[Extractor, float, float | None], ...] = (("fast", 0.91, 500), ("quality", 0.955, None))
+    for extractor, goal, speed in goals:
+        score, precision, recall = f1(lambda page, which=extractor: main_content(page, which))  # type: ignore[misc]  # a default binds it
+        note = f"precision {precision:.3f}, recall {recall:.3f}, {len(pages)} articles"
+        report.figure(f"main_content_{extractor}_f1", score, None, goal, note=note)
+        rate = timed(lambda page, which=extractor: main_content(page, which), pages, repeats)
+        report.figure(f"main_content_{extractor}_rate", rate.rate, None, speed, unit="pages/s", note=spread(rate.rates))
+
+
+def bench_charset(report: Report, repeats: int) -> None:
+    """Unlabelled documents decoded to the right text: ours and every detector that is here."""
+    documents = unlabelled_documents()
+
+    def right(decoder: Callable[[bytes], str | None]) -> int:
+        return sum((decoder(data) or "").lstrip("\ufeff") == text for data, text in documents)
+
+    ours = right(lambda data: decode(data, markup=False).text)
+    counts = {name: right(decoder) for name, decoder in charset_rivals().items()}
+    best = max(counts.values(), default=None)
+    note = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) + f"; {len(documents)} documents"
+    report.figure("charset_right", ours, best, 1, unit="documents", goal_on="ratio", note=note)
+    rate = timed(lambda pair: decode(pair[0], markup=False), documents, repeats)
+    report.figure("charset_rate", rate.rate, unit="documents/s")
+
+
+def bench_feeds(report: Report, repeats: int) -> None:
+    """Real-sized feeds made of the corpus' items, ours against feedparser."""
+    files = sorted((CORPUS / "feeds").glob("*/**/*.xml"))
+    feeds = [data for data in (path.read_bytes() for path in files[::4]) if b"<item" in data or b"<entry" in data]
+    ours, rival = in_turns(
+        lambda data: parse_feed(decode(data).text, Limits()), feedparser_feed, feeds, feeds[:60], repeats
+    )
+    report.figure("feeds", ours.rate, rival.rate, unit="feeds/s", note=f"feedparser; {len(feeds)} small feeds")
+
+
+def bench_machine(report: Report, pages: Sequence[PageInput], rounds: int) -> None:
+    """All cores against one, with whole rows, processes and Arrow streams included; by the clock."""
+    cores = len(os.sched_getaffinity(0))
+    work = [list(pages[at : at + BATCH]) for _ in range(rounds) for at in range(0, len(pages) - BATCH + 1, BATCH)]
+    rates = {}
+    for workers in (1, cores, 1, cores):
+        started = time.perf_counter()
+        rows = sum(each["page_metadata"].num_rows for each in parse_batches(work, ParseOptions(), workers))
+        rates.setdefault(workers, []).append(rows / (time.perf_counter() - started))
+    one, all_cores = max(rates[1]), max(rates[cores])
+    note = f"{cores} cores; load {os.getloadavg()[0]:.1f}, other work on the machine counts against it"
+    report.figure("whole_machine", all_cores, one, 1.6, unit="pages/s", goal_on="ratio", note=note)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    arguments.add_argument("--repeats", type=int, default=5)
+    arguments.add_argument("--rounds", type=int, default=6, help="times the pages are parsed for whole_machine")
+    asked = arguments.parse_args()
+    if not CORPUS.is_dir():
+        raise SystemExit("The corpus is not beside this checkout; CC_PIPELINE_CORPUS says where it is.")
+    pages = [
+        PageInput(
+            crawl="CC-MAIN-2024-22",
+            subset="warc",
+            url=url if url.startswith("http") else f"http://{url}",
+            payload=markup.encode(),
+            http_status=200,
+            http_status_line="HTTP/1.1 200 OK",
+            http_headers=(("Content-Type", "text/html; charset=utf-8"),),
+        )
+        for url, markup, _ in gold_articles()
+    ]
+    report = Report("documents", {"pages": len(pages), "repeats": asked.repeats})
+    bench_pages(report, pages, asked.repeats)
+    bench_main_content(report, max(1, asked.repeats // 2))
+    bench_charset(report, asked.repeats)
+    bench_feeds(report, asked.repeats)
+    bench_machine(report, pages, asked.rounds)
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

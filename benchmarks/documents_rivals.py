@@ -1,0 +1,75 @@
+"""What others would use for the same work; each is optional."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urljoin
+
+from cc_pipeline.documents.page import PageInput
+
+_LINKS = {"a": "href", "area": "href", "frame": "src", "iframe": "src", "script": "src", "link": "href", "img": "src"}
+
+
+def bs4_page(page: PageInput) -> tuple[Any, ...]:
+    """Title, meta tags and links with all attributes, absolute URLs, link texts and full text, by BeautifulSoup."""
+    soup = importlib.import_module("bs4").BeautifulSoup(page.payload, "lxml", from_encoding="utf-8")
+    title = soup.title.get_text() if soup.title else None
+    tags = [dict(tag.attrs) for tag in soup.find_all("meta")]
+    links = []
+    for tag in soup.find_all(list(_LINKS)):
+        href = tag.get(_LINKS[tag.name])
+        if href and not href.startswith("#"):
+            try:
+                url = urljoin(page.url, href)
+            except ValueError:
+                url = None
+            links.append((tag.name, href, url, tag.get_text(" ", strip=True), dict(tag.attrs)))
+    for tag in soup(["script", "style", "noscript"]):
+        tag.decompose()
+    return title, tags, links, soup.get_text(" ", strip=True)
+
+
+def feedparser_feed(data: bytes) -> object:
+    """A feed by feedparser."""
+    return importlib.import_module("feedparser").parse(data)
+
+
+def charset_rivals() -> dict[str, Callable[[bytes], str | None]]:
+    """Detectors that are installed, as decoders."""
+
+    def resiliparse(data: bytes) -> str | None:
+        detect = importlib.import_module("resiliparse.parse.encoding").detect_encoding
+        return _decoded(data, detect(data, html5_compatible=False, max_len=len(data)))
+
+    def chardet(data: bytes) -> str | None:
+        return _decoded(data, importlib.import_module("chardet").detect(data)["encoding"])
+
+    def cchardet(data: bytes) -> str | None:
+        return _decoded(data, importlib.import_module("cchardet").detect(data)["encoding"])
+
+    def charset_normalizer(data: bytes) -> str | None:
+        best = importlib.import_module("charset_normalizer").from_bytes(data).best()
+        return _decoded(data, best.encoding if best else None)
+
+    found: dict[str, Callable[[bytes], str | None]] = {}
+    for module, decoder in (
+        ("resiliparse", resiliparse),
+        ("chardet", chardet),
+        ("cchardet", cchardet),
+        ("charset_normalizer", charset_normalizer),
+    ):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            continue
+        found[module] = decoder
+    return found
+
+
+def _decoded(data: bytes, name: str | None) -> str | None:
+    try:
+        return data.decode(name, "replace") if name else None
+    except (LookupError, UnicodeError):
+        return None
