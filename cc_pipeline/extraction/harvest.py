@@ -136,19 +136,20 @@ class _Run:
         self.bytes += len(outcome.data)
         tail = outcome if job.tail is None else _joined(outcome, job.tail)
         try:
-            if _start(tail) < tail.offset:
+            start = _start(tail)
+            if start < tail.offset:
                 self.waiting.appendleft(_Job(job.path, job.tries, tail))
                 return
-            self._keep(tail)
+            self._keep(tail, start)
         except DataFault as fault:
             self._bad(job, fault.reason, tail=tail, offset=fault.offset)
             return
         self.fetched += 1
         self._count(None)
 
-    def _keep(self, tail: RangeBytes) -> None:
+    def _keep(self, tail: RangeBytes, start: int) -> None:
         """Decodes before it stores: what is stored can be decoded."""
-        footer = tail.data[_start(tail) - tail.offset :]
+        footer = tail.data[start - tail.offset :]
         rows = decode_footer(footer, tail.total, tail.key, self.columns, self.lookup_columns)
         entry = self.writer.put(tail.key, tail.total, tail.etag, footer)
         self.guess.learn(len(footer))

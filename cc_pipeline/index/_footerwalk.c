@@ -115,15 +115,10 @@ static inline int read_span(Reader *in, Span *span) {
     return 0;
 }
 
-static inline int read_field(Reader *in, int *last, int *kind) {
+static int read_odd_field(Reader *in, int *last, int *kind) {
     Py_ssize_t start = in->pos;
     uint8_t octet;
     if (read_byte(in, &octet)) return -1;
-    if (octet == T_STOP) {
-        *last = 0;
-        *kind = T_STOP;
-        return 0;
-    }
     *kind = octet & 15;
     if (*kind == T_STOP || *kind > T_UUID) return broken(in, start, "a field of unknown type");
     int64_t number = *last + (octet >> 4);
@@ -131,6 +126,25 @@ static inline int read_field(Reader *in, int *last, int *kind) {
     if (number < -MAX_FIELD || number > MAX_FIELD) return broken(in, start, "a field number out of bounds");
     *last = (int)number;
     return 0;
+}
+
+/* Nearly every field has a known type and follows the one before it closely. */
+static inline int read_field(Reader *in, int *last, int *kind) {
+    if (in->pos < in->end) {
+        int octet = in->data[in->pos], number = *last + (octet >> 4);
+        *kind = octet & 15;
+        if (octet == T_STOP) {
+            in->pos++;
+            *last = 0;
+            return 0;
+        }
+        if (octet > 15 && *kind != T_STOP && *kind <= T_UUID && number <= MAX_FIELD) {
+            in->pos++;
+            *last = number;
+            return 0;
+        }
+    }
+    return read_odd_field(in, last, kind);
 }
 
 static int read_collection(Reader *in, uint64_t *count, int *kind) {
@@ -154,7 +168,55 @@ static inline int leap(Reader *in, Py_ssize_t length) {
     return 0;
 }
 
-static inline int skip_field(Reader *in, int kind, int depth);
+static int skip_element(Reader *in, int kind, int depth);
+
+static inline int skip_field(Reader *in, int kind, int depth) {
+    return is_boolean(kind) ? 0 : skip_element(in, kind, depth);
+}
+
+static int skip_list(Reader *in, int depth) {
+    uint64_t count, number;
+    int element;
+    if (read_collection(in, &count, &element)) return -1;
+    if (is_integer(element) && depth < MAX_DEPTH) {
+        for (uint64_t i = 0; i < count; i++)
+            if (read_varint(in, &number)) return -1;
+        return 0;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        if (skip_element(in, element, depth + 1)) return -1;
+    return 0;
+}
+
+static int skip_map(Reader *in, int depth) {
+    Py_ssize_t start = in->pos;
+    uint64_t count;
+    uint8_t kinds;
+    if (read_varint(in, &count)) return -1;
+    if (!count) return 0;
+    if (count > (uint64_t)((in->end - in->pos) / 2)) return broken(in, start, "a map is longer than the metadata");
+    if (read_byte(in, &kinds)) return -1;
+    int key = kinds >> 4, value = kinds & 15;
+    if (key == T_STOP || value == T_STOP || key > T_UUID || value > T_UUID)
+        return broken(in, start, "a map of unknown type");
+    for (uint64_t i = 0; i < count; i++)
+        if (skip_element(in, key, depth + 1) || skip_element(in, value, depth + 1)) return -1;
+    return 0;
+}
+
+static int skip_struct(Reader *in, int depth) {
+    for (int last = 0;;) {
+        int kind;
+        uint64_t number;
+        if (read_field(in, &last, &kind)) return -1;
+        if (kind == T_STOP) return 0;
+        if (is_integer(kind) && depth < MAX_DEPTH) {
+            if (read_varint(in, &number)) return -1;
+        } else if (skip_field(in, kind, depth + 1)) {
+            return -1;
+        }
+    }
+}
 
 static int skip_element(Reader *in, int kind, int depth) {
     uint8_t octet;
@@ -171,40 +233,11 @@ static int skip_element(Reader *in, int kind, int depth) {
     case T_DOUBLE: return leap(in, 8);
     case T_UUID: return leap(in, 16);
     case T_BINARY: return read_span(in, &span);
-    default: break;
+    case T_LIST:
+    case T_SET: return skip_list(in, depth);
+    case T_MAP: return skip_map(in, depth);
+    default: return skip_struct(in, depth);
     }
-    if (kind == T_LIST || kind == T_SET) {
-        uint64_t count;
-        int element;
-        if (read_collection(in, &count, &element)) return -1;
-        for (uint64_t i = 0; i < count; i++)
-            if (skip_element(in, element, depth + 1)) return -1;
-        return 0;
-    }
-    if (kind == T_MAP) {
-        Py_ssize_t start = in->pos;
-        uint64_t count;
-        if (read_varint(in, &count)) return -1;
-        if (!count) return 0;
-        if (count > (uint64_t)((in->end - in->pos) / 2)) return broken(in, start, "a map is longer than the metadata");
-        if (read_byte(in, &octet)) return -1;
-        int key = octet >> 4, value = octet & 15;
-        if (key == T_STOP || value == T_STOP || key > T_UUID || value > T_UUID)
-            return broken(in, start, "a map of unknown type");
-        for (uint64_t i = 0; i < count; i++)
-            if (skip_element(in, key, depth + 1) || skip_element(in, value, depth + 1)) return -1;
-        return 0;
-    }
-    for (int last = 0;;) {
-        int inner;
-        if (read_field(in, &last, &inner)) return -1;
-        if (inner == T_STOP) return 0;
-        if (skip_field(in, inner, depth + 1)) return -1;
-    }
-}
-
-static inline int skip_field(Reader *in, int kind, int depth) {
-    return is_boolean(kind) ? 0 : skip_element(in, kind, depth);
 }
 
 /* ---- what is kept ---- */
@@ -291,15 +324,22 @@ static int read_path(Walk *walk, int *wanted) {
     Py_ssize_t start = in->pos;
     uint64_t count;
     int kind;
-    Span span;
+    Span span = {0, 0};
     if (read_collection(in, &count, &kind)) return -1;
     if (count && kind != T_BINARY) return broken(in, start, "a column path is no list of names");
     Py_ssize_t list = in->pos;
     for (uint64_t i = 0; i < count; i++)
         if (read_span(in, &span)) return -1;
     *wanted = -1;
-    for (int i = 0; count && i < walk->name_count && *wanted < 0; i++)
-        if (walk->names[i].length && path_is(in, list, count, &walk->names[i])) *wanted = i;
+    for (int i = 0; i < walk->name_count; i++) {
+        const Name *name = &walk->names[i];
+        /* the last name of the path tells most of them apart */
+        if (!count || !name->length || (count == 1 && span.end - span.start != name->length)) continue;
+        if (path_is(in, list, count, name)) {
+            *wanted = i;
+            break;
+        }
+    }
     return 0;
 }
 

@@ -257,29 +257,14 @@ def _segment_name(number: int) -> str:
 
 
 def _note(entry: FooterEntry) -> bytes:
-    values = {
-        "path": entry.path,
-        "size": entry.file_size,
-        "etag": entry.etag,
-        "at": round(entry.harvested_at.timestamp() * 1_000_000),
-        "reason": entry.reason,
-        "offset": entry.fault_offset,
-    }
-    return json.dumps({name: value for name, value in values.items() if value is not None}).encode()
+    at = round(entry.harvested_at.timestamp() * 1_000_000)
+    return json.dumps([entry.path, entry.file_size, entry.etag, at, entry.reason, entry.fault_offset]).encode()
 
 
 def _entry(note: bytes, plain: int) -> FooterEntry | None:
     try:
-        values = json.loads(note)
-        at = datetime.fromtimestamp(values["at"] / 1_000_000, UTC)
-        return FooterEntry(
-            str(values["path"]),
-            values.get("size"),
-            values.get("etag"),
-            max(0, plain - TRAILER_BYTES),
-            at,
-            values.get("reason"),
-            values.get("offset"),
-        )
-    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        path, size, etag, at, reason, offset = json.loads(note)
+        moment = datetime.fromtimestamp(at / 1_000_000, UTC)
+        return FooterEntry(str(path), size, etag, max(0, plain - TRAILER_BYTES), moment, reason, offset)
+    except (ValueError, TypeError, OverflowError, OSError):
         return None

@@ -10,6 +10,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Final, TypeAlias
 
@@ -277,9 +278,9 @@ def decode_footer(
         )
     start = file_size - TRAILER_BYTES - length
     metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
-    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
+    asked = _asked(tuple(columns), tuple(lookup_columns))
     try:
-        found = walk(metadata, tuple(name.encode() for name in names), len(columns), start)
+        found = walk(metadata, asked.encoded, len(asked.columns), start)
         schema_start, schema_end = found.schema
         schema = _schema(metadata[schema_start:schema_end], schema_start)
     except FooterFault as fault:
@@ -288,8 +289,22 @@ def decode_footer(
     created_by = (found.created_by or b"").decode("utf-8", "backslashreplace")
     return FooterRows(
         path, crawl, subset, part, file_size, length, found.rows, found.version, created_by, schema,
-        tuple(columns), tuple(lookup_columns), names, found,
+        asked.columns, asked.lookup_columns, asked.names, found,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    columns: tuple[str, ...]
+    lookup_columns: tuple[str, ...]
+    names: tuple[str, ...]
+    encoded: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=64)
+def _asked(columns: tuple[str, ...], lookup_columns: tuple[str, ...]) -> _Asked:
+    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
+    return _Asked(columns, lookup_columns, names, tuple(name.encode() for name in names))
 
 
 def place(path: str) -> tuple[str | None, str | None, int | None]:
