@@ -64,6 +64,8 @@ def ui(
     prepare_instance(settings)
     os.environ["CC_PIPELINE_HOME"] = str(settings.home)
     console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
+    # dagster lets a .env of the current folder win over the environment, and that one may name another home
+    os.chdir(settings.dagster_home)
     command = str(Path(sys.executable).with_name("dagster"))
     workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
     where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
