@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from cc_pipeline.documents.batch_worker import Input, Worker, rows_of, unpack
+from cc_pipeline.documents.batch_rows import Input, rows_of, unpack
+from cc_pipeline.documents.batch_worker import Worker
 from cc_pipeline.documents.options import ParseOptions
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.errors import EnvironmentFault
@@ -42,13 +43,13 @@ def parse_batches(
     """One dictionary (table name to record batch) per batch of ``batches``, in their order.
 
     ``read`` makes a ``PageInput``, or a ready ``ParsedPage``, out of an item; it runs beside the parsing and must
-    be a module's function. ``workers`` of 0 parses in this process, without bounds on time and memory; more start
-    that many processes. At most three batches a worker are held at any time. Raises ``EnvironmentFault`` where
-    worker processes cannot start; a page never raises.
+    be a function that other processes can import, so none of the main program. ``workers`` of 0 parses in this
+    process, without bounds on time and memory; more start that many processes. At most three batches a worker are
+    held at any time. Raises ``EnvironmentFault`` where worker processes cannot start; a page never raises.
     """
     if workers <= 0:
         for items in batches:
-            yield rows_of(items, options, read, {}, None)
+            yield rows_of(items, options, read, {})
         return
     pool = _Pool(options, workers, read)
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.documents import batch
 from cc_pipeline.documents.batch import parse_batches
-from cc_pipeline.documents.batch_worker import Input
+from cc_pipeline.documents.batch_rows import Input
 from cc_pipeline.documents.mapping import failed_page
 from cc_pipeline.documents.options import Limits, ParseOptions
 from cc_pipeline.documents.page import PageInput
