@@ -15,7 +15,8 @@ from cc_pipeline.errors import DataFault
 MAX_HEADER: Final = 1 << 20
 
 _VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r?(?:\n|$)")
-_NEXT_RECORD = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-", re.IGNORECASE)
+# the field is one that archives we wrote carry: the version of the record as its source had it
+_NEXT_RECORD = re.compile(rb"(?<!WARC-Source-Version: )WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-", re.IGNORECASE)
 _KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
 _SINGLE = frozenset(
     (

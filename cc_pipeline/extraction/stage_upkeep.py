@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from cc_pipeline.extraction.record_sweep import sweep
+from cc_pipeline.extraction.stage_fetch import open_shelf
 from cc_pipeline.extraction.stage_publish import publish_warehouse
 from cc_pipeline.extraction.tables import TABLES
 from cc_pipeline.extraction.workspace import Workspace
@@ -35,7 +37,19 @@ def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: i
     merged = {spec.name: lake.compact(spec.name, max_files) for spec in TABLES}
     publish_warehouse(workspace)
     deleted = {spec.name: lake.vacuum(spec.name, retention_hours) for spec in TABLES}
+    deleted["stored records"] = _sweep_records(workspace)
     return UpkeepReport(merged, deleted, _sweep_scratch(workspace.settings.home / "scratch"))
+
+
+def _sweep_records(workspace: Workspace) -> int:
+    """Deletes stored files that no row of ``records`` names; gives how many."""
+    swept = 0
+    crawls = workspace.lake.read("records", columns=["crawl"]).column("crawl").unique().to_pylist()
+    with open_shelf(workspace) as shelf:
+        for crawl in crawls:
+            named = workspace.lake.read("records", {"crawl": crawl}, ["stored_file"]).column("stored_file").unique()
+            swept += sweep(shelf, crawl, {file for file in named.to_pylist() if file is not None})[0]
+    return swept
 
 
 def _sweep_scratch(folder: Path) -> int:

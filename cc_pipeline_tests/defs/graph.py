@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import dagster as dg
@@ -12,7 +12,6 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.screen import console, console_err
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.defs.published import published_rows
@@ -40,29 +39,33 @@ def cc_pipeline(
     return (code if isinstance(code, int) else 0), " ".join(said.out.split()), " ".join(said.err.split())
 
 
+@cache
+def definitions() -> dg.Definitions:
+    """The code location, loaded once."""
+    return dg.Definitions.merge(defs(), dg.Definitions())
+
+
 def execute(
-    settings: Settings, job: str, *, key: str | None = None, tags: dict[str, str] | None = None
+    instance: dg.DagsterInstance,
+    settings: Settings,
+    job: str,
+    *,
+    key: str | None = None,
+    tags: dict[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """A run of ``job`` as the daemon would do it, for a key nobody has checked."""
-    with open_instance(settings) as instance:
-        return (
-            dg.Definitions.merge(defs(), dg.Definitions())
-            .resolve_job_def(job)
-            .execute_in_process(
-                instance=instance,
-                partition_key=key,
-                tags=tags,
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-                resources={"pipeline": Pipeline(source=settings.source, home=str(settings.home))},
-                raise_on_error=False,
-            )
+    return (
+        definitions()
+        .resolve_job_def(job)
+        .execute_in_process(
+            instance=instance,
+            partition_key=key,
+            tags=tags,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            resources={"pipeline": Pipeline(source=settings.source, home=str(settings.home))},
+            raise_on_error=False,
         )
-
-
-def add_keys(settings: Settings, dimension: str, keys: Sequence[str]) -> None:
-    """Makes dynamic partitions as the UI does: no check but Dagster's own."""
-    with open_instance(settings) as instance:
-        instance.add_dynamic_partitions(dimension, list(keys))
+    )
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:

@@ -85,7 +85,7 @@ def test_a_run_killed_at_every_commit_ends_with_the_same_tables(bucket: Bucket, 
     arguments = [str(bucket[0]), str(tmp_path / "killed"), NEW, ",".join(targets), moment]
     done = subprocess.run(
         [sys.executable, "-m", "cc_pipeline_tests.defs.killed_runs", *arguments],
-        capture_output=True, text=True, check=False, timeout=280,
+        capture_output=True, text=True, check=False, timeout=1400,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stdout) >= 8, "a kill at each of many commits, not one run that came through"

@@ -1,0 +1,226 @@
+"""Odd domains, from the command line and as keys made in the UI: looked up as meant, or refused with a reason.
+
+Whatever they are, nothing is written outside the home.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.defs.graph import (
+    cc_pipeline,
+    everything_in,
+    execute,
+    failure_of,
+    settings_of,
+    state_of,
+)
+from cc_pipeline_tests.defs.published import query
+from cc_pipeline_tests.stages import NEW
+
+pytestmark = pytest.mark.xdist_group("odd_domains")
+
+#: What a person types, and which hosts (with their ports) of the bucket are meant.
+MEANT: dict[str, set[str]] = {
+    "münchen-example.de": {"www.xn--mnchen-example-gsb.de"},
+    "XN--MNCHEN-EXAMPLE-GSB.DE": {"www.xn--mnchen-example-gsb.de"},
+    "Example.COM.": {
+        "www.example.com", "example.com", "blog.example.com", "shop.example.com:8080", "deep.archive.blog.example.com",
+    },
+    "example-foo.com": {"www.example-foo.com", "example-foo.com"},
+    "https://www.example.co.uk/": {"www.example.co.uk"},
+    "suffix:co.uk": {"www.example.co.uk", "news.example.co.uk"},
+    "192.0.2.17": {"192.0.2.17", "192.0.2.17:8088"},
+    "192.0.2.17:8088": {"192.0.2.17:8088"},
+    "shop.example.com:8080": {"shop.example.com:8080"},
+    "host:example.com": {"example.com"},
+    "münchen.de": set(),
+    "[2001:db8::17]": set(),
+    "2001:db8::17": set(),
+}  # fmt: skip
+
+#: What cannot be meant, and a word of the reason.
+REFUSED: dict[str, str] = {
+    "co.uk": "public suffix",
+    "../x": "no host name",
+    "../../etc/passwd": "host name",
+    "a|b": "no host name",
+    "": "empty",
+    "   ": "empty",
+    "two words.com": "a space",
+    "x" * 300 + ".com": "characters long",
+    "a" * 64 + ".com": "longer than 63",
+    "%2e%2e/x": "no host name",
+    "%2e%2e%2fx.com": "no host name",
+    "bell\u0007.com": "control character",
+    "nul\u0000.com": "control character",
+    "new\nline.com": "control character",
+    "https://example.com/a/page.html": "more than a host name",
+    "ftp://example.com": "no http:// or https://",
+    "user@example.com": "user name",
+    "example.com:99999": "no valid port",
+    "1.2.3": "complete IP address",
+    "localhost": "no dot",
+    "..": "no host name",
+    "a..b": "empty part",
+    "'; DROP TABLE captures; --": "host name",
+    "$(touch x).com": "no host name",
+    "~root": "no dot|no host name",
+    "con|nul": "no host name",
+    "set:../x = example.com": "cannot name a set",
+    "unknown:example.com": "unknown kind",
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
+    """A folder with a bucket and a home beside each other, and the truth about the bucket."""
+    folder = tmp_path_factory.mktemp("odd")
+    spec = MiniCrawlSpec(
+        pages=200, sites=10, crawls=(CrawlSpec(NEW, coverage=1.0, segments=1, parts=2, row_group_rows=20, page_rows=8),)
+    )
+    return folder, ensure(folder / "bucket", spec)
+
+
+@pytest.fixture
+def run(world: tuple[Path, MiniCrawlTruth], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The command line on the world's home."""
+    for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
+        monkeypatch.delenv(name)
+    folder, _ = world
+    monkeypatch.chdir(folder)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        status, out, err = cc_pipeline(monkeypatch, capsys, *arguments, "--home", str(folder / "home"))
+        assert "Traceback" not in out + err
+        return status, out, err
+
+    return command
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_outside_the_home(world: tuple[Path, MiniCrawlTruth]) -> Iterator[None]:
+    folder, _ = world
+    before = {path: seen for path, seen in everything_in(folder).items() if not path.startswith("home/")}
+    beside = sorted(folder.parent.iterdir())
+    yield
+    after = {path: seen for path, seen in everything_in(folder).items() if not path.startswith("home/")}
+    assert after == before
+    assert sorted(folder.parent.iterdir()) == beside
+    for path in (folder / "home").rglob("*"):
+        assert path.resolve().is_relative_to(folder), path
+        assert "|" not in path.name
+        assert "%2e" not in path.name.lower()
+
+
+def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, MiniCrawlTruth]) -> None:
+    folder, truth = world
+    arguments = [argument for text in MEANT for argument in ("--domain", text)]
+    status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
+    assert status == 0, err
+    urls = [capture.url for capture in truth.of(NEW, subset="warc")]
+    for text, hosts in MEANT.items():
+        status, out, _ = run("domains", "add", text)
+        assert status == 0
+        slug = out.partition("(partition key ")[2].rstrip(")")
+        found = Counter(
+            row[0] for row in query(folder / "home", f"SELECT url FROM capture_targets WHERE target = '{slug}'")
+        )
+        assert found == Counter(url for url in urls if urlsplit(url).netloc in hosts), text
+        assert bool(found) == bool(hosts), text
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED.items(), ids=[ascii(text)[:30] for text in REFUSED])
+def test_what_cannot_be_a_domain_is_refused_by_every_command(
+    run, world: tuple[Path, MiniCrawlTruth], text: str, why: str
+) -> None:
+    folder, _ = world
+    path = folder / "home" / "domains.txt"
+    before = path.read_bytes() if path.exists() else None
+    source = ("--source", str(folder / "bucket"))
+    for arguments in (("domains", "add", text), ("run", "--crawl", NEW, f"--domain={text}", *source)):
+        status, _, err = run(*arguments)
+        assert status == 1
+        assert err.startswith("error: ")
+        assert any(word in err for word in why.split("|")), err
+        assert "\u0007" not in err
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+#: Keys as the UI takes them: whatever a person types into its box.
+KEYS_REFUSED: dict[str, str] = {
+    "münchen-example.de": "the key of what it seems to mean is 'xn--mnchen-example-gsb.de'",
+    "Example.COM": "is 'example.com'",
+    "co.uk": "public suffix",
+    "../x": "no host name",
+    "a b.com": "a space",
+    "%2e%2e/x": "no host name",
+    "x" * 300: "characters long",
+    "host:www.example.org": "domains add host:www.example.org",
+    "a|b": "no host name",
+    "...": "no host name",
+    "tab\tkey.com": "control character",
+    "new\nline.com": "control character",
+    "nul\0.com": "control character",
+}
+
+
+def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
+    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
+) -> None:
+    folder, truth = world
+    home = folder / "home"
+    status, _, err = run("run", "--crawl", NEW, "--domain", "example.co.uk", "--source", str(folder / "bucket"))
+    assert status == 0, err
+    settings = settings_of(folder / "bucket", home)
+    before = state_of(home)
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", list(KEYS_REFUSED))
+    for key, why in KEYS_REFUSED.items():
+        try:
+            result = execute(instance, settings, "extract_domain", key=f"{NEW}|{key}")
+        except (dg.DagsterInvalidInvocationError, dg.DagsterInvariantViolationError, dg.DagsterUnknownPartitionError):
+            assert key == "a|b", "Dagster itself takes all others"
+            continue
+        assert not result.success, key
+        assert why in failure_of(result), key
+    assert state_of(home) == before
+    instance.add_dynamic_partitions("domain", ["kunst-example.museum"])
+    assert execute(instance, settings, "extract_domain", key=f"{NEW}|kunst-example.museum").success
+    assert execute(instance, settings, "publish").success
+    found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
+    assert found == [(len(truth.of(NEW, subset="warc", domain="kunst-example.museum")),)]
+    assert query(home, "SELECT kind FROM targets WHERE slug = 'kunst-example.museum'") == [("domain",)]
+
+
+def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
+    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
+) -> None:
+    folder, _ = world
+    settings = settings_of(folder / "bucket", folder / "home")
+    bad = ["CC-MAIN-1999-01", "../x", "CC MAIN", "x" * 100]
+    instance.add_dynamic_partitions("crawl", bad)
+    instance.add_dynamic_partitions("domain", ["example.org"])
+    for crawl in bad:
+        result = execute(instance, settings, "harvest_crawl", key=crawl)
+        assert not result.success
+        assert "cc-pipeline crawls" in failure_of(result)
+    result = execute(instance, settings, "extract_domain", key="../x|example.org")
+    assert not result.success
+    assert failure_of(result)
