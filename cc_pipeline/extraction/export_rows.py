@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from cc_pipeline.documents.legacy_json import Compat, metadata_json
 from cc_pipeline.documents.schemas import KEY_NAMES, PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.workspace import Workspace, lake_options
+from cc_pipeline.extraction.slice_stream import stream_slice
+from cc_pipeline.extraction.workspace import Workspace
 
 _KEYS = ("warc_filename", "warc_record_offset", "url")
-_BATCH_ROWS = 256
+_BATCH_ROWS = 64
 _SPILLED = pa.schema([pa.field("value", pa.large_string(), nullable=False)])
 _NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS} | {"metadata_json"}
 #: What ``metadata_json`` writes; ``url`` is the record's key.
@@ -92,7 +89,7 @@ def _in_order(
                 spill.write_batch(pa.record_batch([batch], schema=_SPILLED))
     except OSError as error:
         raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then run it again.") from error
-    with pa.memory_map(str(path)) as source:
+    with pa.OSFile(str(path)) as source:
         spilled = pa.ipc.open_file(source)
         loaded, column = -1, None
         for key in order:
@@ -111,23 +108,9 @@ def _in_order(
 def _rows(
     workspace: Workspace, table: str, slice_: Slice, columns: Sequence[str]
 ) -> Iterator[tuple[RecordKey, dict[str, Any]]]:
-    address = workspace.lake.address(table)
-    # pyarrow's own file system for folders: no thread of it needs the interpreter
-    local = None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())
-    try:
-        dataset = DeltaTable(address, storage_options=lake_options(workspace.settings)).to_pyarrow_dataset(
-            filesystem=local
-        )
-        wanted = (ds.field("crawl") == slice_.crawl) & (ds.field("target") == slice_.slug)
-        scanner = dataset.scanner([*_KEYS, *columns], filter=wanted, batch_size=_BATCH_ROWS, use_threads=False)
-        for batch in scanner.to_batches():
-            for row in batch.to_pylist():
-                key = (row.pop("warc_filename"), row.pop("warc_record_offset"), row.pop("url"))
-                yield key, row
-    except (OSError, DeltaError, pa.ArrowException) as error:
-        raise EnvironmentFault(
-            f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
-        ) from error
+    for batch in stream_slice(workspace, table, slice_.crawl, slice_.slug, [*_KEYS, *columns]):
+        for row in batch.to_pylist():
+            yield (row.pop("warc_filename"), row.pop("warc_record_offset"), row.pop("url")), row
 
 
 def _place(key: RecordKey) -> tuple[bool, str, int, str]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_header
 from cc_pipeline.documents.legacy_json import metadata_object
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction import stage_export
-from cc_pipeline.extraction.export_files import ExportOptions
+from cc_pipeline.extraction.export_files import ExportOptions, write_files
 from cc_pipeline.extraction.stage_export import export_prefix, export_slices
 from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline_tests.extraction.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
@@ -179,3 +181,34 @@ def test_what_is_not_parsed_cannot_be_exported(workspace: Workspace) -> None:
 def test_options_nobody_knows_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UserInputError):
         ExportOptions(**given)
+
+
+@given(
+    records=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=200)), max_size=30),
+    per_file=st.integers(1, 12),
+    compression=st.sampled_from(["none", "record", "block"]),
+    codec=st.sampled_from(["gzip", "default"]),
+)
+def test_any_records_come_back_from_files_cut_as_asked(
+    tmp_path_factory: pytest.TempPathFactory,
+    records: list[tuple[str, str]],
+    per_file: int,
+    compression: Any,
+    codec: Any,
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    options = ExportOptions(compression, codec, per_file)
+    written = list(write_files(records, "textData", folder, options, (("a", "b"),)))
+    assert [file.records for file, _ in written] == [
+        len(records[at : at + per_file]) for at in range(0, len(records), per_file)
+    ]
+    back = [
+        (pair.key, pair.value)
+        for _, path in written
+        for pair in iter_pairs(path, "x")
+        if isinstance(pair, SequencePair)
+    ]
+    # Hadoop's Text has no lone surrogates
+    assert back == [tuple(text.encode("utf-8", "replace").decode() for text in record) for record in records]
+    for file, path in written:
+        assert (file.bytes, file.sha256) == (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
