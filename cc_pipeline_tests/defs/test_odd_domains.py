@@ -26,7 +26,7 @@ from cc_pipeline_tests.defs.graph import (
     state_of,
 )
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.stages import NEW
+from cc_pipeline_tests.stages import NEW, extract, harvest, publish, workspace_of
 
 pytestmark = pytest.mark.xdist_group("odd_domains")
 
@@ -182,12 +182,14 @@ KEYS_REFUSED: dict[str, str] = {
 
 
 def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
-    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
+    world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
 ) -> None:
     folder, truth = world
     home = folder / "home"
-    status, _, err = run("run", "--crawl", NEW, "--domain", "example.co.uk", "--source", str(folder / "bucket"))
-    assert status == 0, err
+    workspace = workspace_of(folder / "bucket", home)
+    harvest(workspace)
+    extract(workspace, "example.co.uk")
+    publish(workspace)
     settings = settings_of(folder / "bucket", home)
     before = state_of(home)
     instance.add_dynamic_partitions("crawl", [NEW])
@@ -210,7 +212,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
 
 
 def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
-    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
+    world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
 ) -> None:
     folder, _ = world
     settings = settings_of(folder / "bucket", folder / "home")

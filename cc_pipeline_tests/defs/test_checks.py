@@ -1,0 +1,121 @@
+"""Asset checks run in a job, report what is so, and never stop anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.defs.checks import index_checks, ledger_balances, locators_agree
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.defs.graph import definitions
+from cc_pipeline_tests.stages import ARC, NEW, OLD, copy_of, extract, harvest, replace_file, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "SOURCE", "COLLINFO", "SUBSETS", "VIA"):
+        monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A home in which all is well."""
+    workspace = workspace_of(bucket[0], tmp_path_factory.mktemp("sound"))
+    for crawl in (NEW, OLD, ARC):
+        harvest(workspace, crawl)
+    extract(workspace, "example.com", "example-foo.com")
+    extract(workspace, "example.com", crawl=ARC)
+    return workspace
+
+
+def results(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
+    """Runs all three in one job, as the UI does, and reads what the instance kept."""
+    job = dg.define_asset_job(
+        "checks",
+        selection=dg.AssetSelection.checks(
+            *(spec.key for check in (index_checks, ledger_balances, locators_agree) for spec in check.check_specs)
+        ),
+    )
+    source, home = workspace.settings.source, str(workspace.settings.home)
+    resolved = dg.Definitions(
+        assets=list(definitions().assets or ()),
+        asset_checks=[index_checks, ledger_balances, locators_agree],
+        jobs=[job],
+        resources={"pipeline": Pipeline(source=source, home=home)},
+    ).resolve_job_def("checks")
+    ran = resolved.execute_in_process(
+        instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    )
+    assert ran.success, "a check that finds something is no failure of its run"
+    found = {one.check_name: one for one in ran.get_asset_check_evaluations()}
+    assert set(found) == {*INDEX_CHECKS, "ledger_balances", "locators_agree"}
+    return found
+
+
+def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInstance, bucket: Bucket) -> None:
+    found = results(sound, instance)
+    # a mini crawl is far smaller than any that was published, and CC-MAIN-2018-05 has no statistics
+    expected_to_warn = {"plausible_rows", "statistics", "sortedness", "schema_drift"}
+    for name, one in found.items():
+        assert one.passed or name in expected_to_warn, (name, one.description)
+        assert one.severity == dg.AssetCheckSeverity.WARN, (name, one.description)
+        assert one.description
+    planned = sum(len(bucket[1].of(NEW, subset="warc", domain=domain)) for domain in ("example.com", "example-foo.com"))
+    planned += len(bucket[1].of(ARC, domain="example.com"))
+    assert f"all {planned:,} planned captures" in (found["ledger_balances"].description or "")
+    assert found["ledger_balances"].metadata["partitions"].value == 3
+    assert "look the same through a second index" in (found["locators_agree"].description or "")
+    assert found["locators_agree"].metadata["partitions compared"].value >= 1
+    assert OLD in (found["statistics"].description or "")
+
+
+def test_checks_of_a_home_with_nothing_in_it_have_nothing_to_say(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    found = results(workspace_of(bucket[0], tmp_path), instance)
+    assert all(one.passed for one in found.values())
+    assert found["coverage"].description == "nothing to check"
+
+
+def test_a_file_that_could_not_be_read_is_reported(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    bad = sorted((root / f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc").glob("*.parquet"))[0]
+    replace_file(bad, b"no parquet at all")
+    workspace = workspace_of(root, tmp_path / "home")
+    harvest(workspace)
+    found = results(workspace, instance)
+    assert not found["coverage"].passed
+    assert found["coverage"].description == f"{NEW}: 1 files failed and 0 are missing of 4"
+
+
+def test_captures_that_went_missing_between_two_stages_are_an_error(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, "example.com", "example-foo.com")
+    captures = workspace.lake.read("captures", {"target": "example.com"})
+    workspace.lake.commit("captures", captures.slice(1), [{"crawl": NEW, "target": "example.com"}], {"by hand": "1"})
+    found = results(workspace, instance)
+    assert not found["ledger_balances"].passed
+    assert found["ledger_balances"].severity == dg.AssetCheckSeverity.ERROR
+    assert f"differ in 1 partitions ({NEW}|example.com)" in (found["ledger_balances"].description or "")
+    # what a look-up would find is no longer what is held
+    assert not found["locators_agree"].passed
+    assert "example.com" in (found["locators_agree"].description or "")
