@@ -162,7 +162,7 @@ class Lake:
         names = list(columns) if columns is not None else spec.schema.names
         schema = pa.schema([spec.schema.field(name) for name in names])
         handle = self._open(spec)
-        if handle is None:
+        if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
             return schema.empty_table()
         filters = [(k, "=", v) if isinstance(v, str) else (k, "in", list(v)) for k, v in (where or {}).items()]
         try:
