@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
@@ -166,7 +167,7 @@ class Lake:
             return schema.empty_table()
         filters = [(k, "=", v) if isinstance(v, str) else (k, "in", list(v)) for k, v in (where or {}).items()]
         try:
-            found = handle.to_pyarrow_table(columns=names, filters=filters or None)
+            found = handle.to_pyarrow_table(columns=names, filters=filters or None, filesystem=self._file_system(spec))
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not read {self.address(table)}", error) from error
         return found.select(names).cast(schema)
@@ -217,6 +218,12 @@ class Lake:
             )
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not create {address}", error) from error
+
+    def _file_system(self, spec: TableSpec) -> SubTreeFileSystem | None:
+        # Delta's own file system is a Python object that pyarrow's threads may still hold when a process ends,
+        # which then aborts; a folder needs none of it
+        address = self.address(spec.name)
+        return None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())
 
     def _open(self, spec: TableSpec) -> DeltaTable | None:
         try:
