@@ -29,6 +29,7 @@ META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _WITH_TEXT = frozenset({"a", "area"})
 #: Elements whose text is no part of the page's; scripts and iframes are links as well.
 _UNREAD = frozenset({"style", "noscript", "template", "title"})
+#: Names only: an element that matches two selectors of a list would come twice.
 _SELECTOR = ",".join(("base", "meta", "html", *LINK_ATTRIBUTE, *sorted(_UNREAD)))
 
 
@@ -176,7 +177,7 @@ def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:
     body = tree.body
     if body is None:
         return ""
-    text = " ".join((body.text(deep=True, separator=" ") or "").split())
+    text = " ".join((body.text(deep=True, separator=" ", skip_empty=True) or "").split())
     if len(text) > limits.text_chars:
         flags.add("text_cut")
         text = text[: limits.text_chars]
