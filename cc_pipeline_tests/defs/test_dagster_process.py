@@ -1,0 +1,225 @@
+"""The real thing: Dagster's own processes on a fresh home, driven through GraphQL as the UI drives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.defs.published import query
+from cc_pipeline_tests.stages import NEW
+
+pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
+
+Bucket = tuple[Path, MiniCrawlTruth]
+REPOSITORY = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+LOCATION = {"repositoryLocationName": "cc_pipeline", "repositoryName": "__repository__"}
+#: Waiting ends here on the slowest machine; nothing waits longer than what it waits for.
+PATIENCE_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def checkout(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that looks like a fresh clone after ``make setup``, its home a new one for the mini crawl."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("pyproject.toml", "workspace.yaml", "cc_pipeline"):
+        (folder / name).symlink_to(REPOSITORY / name)
+    done = subprocess.run(
+        [BIN / "cc-pipeline", "init"], cwd=folder, env=environment(bucket[0], folder), check=True, capture_output=True
+    )
+    assert b".env" in done.stdout
+    return folder
+
+
+def environment(source: Path, folder: Path) -> dict[str, str]:
+    """This process's environment without settings of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CC_PIPELINE_", "DAGSTER_"))}
+    return kept | {"CC_PIPELINE_SOURCE": str(source), "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "COLUMNS": "200"}
+
+
+class Server:
+    """A running webserver and daemon."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self._process, self._port, self._log = process, port, log
+
+    def ask(self, question: str, **variables: Any) -> dict[str, Any]:
+        body = json.dumps({"query": question, "variables": variables}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}/graphql", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            read = json.load(answer)
+        assert "errors" not in read, read["errors"]
+        return read["data"]
+
+    def wait_until_loaded(self) -> list[str]:
+        """The assets of the code location, once it is there."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, self._log.read_text("utf-8")[-3000:]
+            try:
+                nodes = self.ask("{ assetNodes { assetKey { path } } }")["assetNodes"]
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                nodes = []
+            if nodes:
+                return ["/".join(node["assetKey"]["path"]) for node in nodes]
+            time.sleep(0.5)
+        raise AssertionError(self._log.read_text("utf-8")[-3000:])
+
+    def add_partition(self, dimension: str, key: str) -> None:
+        answer = self.ask(
+            """mutation ($where: RepositorySelector!, $name: String!, $key: String!) {
+                addDynamicPartition(repositorySelector: $where, partitionsDefName: $name, partitionKey: $key) {
+                    __typename } }""",
+            where=LOCATION, name=dimension, key=key,
+        )  # fmt: skip
+        assert answer["addDynamicPartition"]["__typename"] == "AddDynamicPartitionSuccess"
+
+    def launch(self, job: str, tags: dict[str, str]) -> str:
+        answer = self.ask(
+            """mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {
+                __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
+            params={
+                "selector": {**LOCATION, "jobName": job},
+                "runConfigData": {},
+                "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+            },
+        )["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return answer["run"]["runId"]
+
+    def wait_for(self, run: str) -> str:
+        """The status a run ended with."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        status = "unknown"
+        while time.monotonic() < deadline:
+            # a busy machine's webserver may not take every connection
+            with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+                answer = self.ask("query ($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }", run=run)
+                status = answer["runOrError"]["status"]
+            if status in ("SUCCESS", "FAILURE", "CANCELED"):
+                return status
+            assert self._process.poll() is None, self._log.read_text("utf-8")[-3000:]
+            time.sleep(0.5)
+        raise AssertionError(f"run {run} is {status} and does not end\n{self._log.read_text('utf-8')[-3000:]}")
+
+    def failure(self, run: str) -> str:
+        events = self.ask(
+            """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
+                ... on ExecutionStepFailureEvent { error { message cause { message } } } } } } }""",
+            run=run,
+        )["logsForRun"]["events"]
+        errors = [event["error"] for event in events if event["__typename"] == "ExecutionStepFailureEvent"]
+        return "\n".join((error["cause"] or error)["message"] for error in errors)
+
+
+@contextmanager
+def serving(command: list[str], folder: Path, env: dict[str, str], port: int) -> Iterator[Server]:
+    """Runs ``command`` with everything it starts in a process group of its own, and ends all of it."""
+    log = folder / f"server-{port}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield Server(process, port, log)
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(30)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Bucket, checkout: Path) -> None:
+    env, port = environment(bucket[0], checkout), free_port()
+    home = checkout / "data"
+    command = [str(BIN / "dagster"), "dev", "-h", "127.0.0.1", "-p", str(port)]
+    with serving(command, checkout, env, port) as server:
+        assets = server.wait_until_loaded()
+        assert {"crawls", "row_groups", "captures", "records", "page_metadata", "warehouse"} <= set(assets)
+        for dimension, key in (
+            ("crawl", NEW),
+            ("domain", "example.com"),
+            ("domain", "no-such.example"),
+            ("domain", "../x"),
+        ):
+            server.add_partition(dimension, key)
+        harvested = server.launch("harvest_crawl", {"dagster/partition": NEW})
+        assert server.wait_for(harvested) == "SUCCESS", server.failure(harvested)
+        # several partitions in one run, as the backfill schedule asks for them
+        extracted = server.launch(
+            "extract_domain",
+            {
+                "dagster/asset_partition_range_start": f"{NEW}|example.com",
+                "dagster/asset_partition_range_end": f"{NEW}|no-such.example",
+            },
+        )
+        assert server.wait_for(extracted) == "SUCCESS", server.failure(extracted)
+        published = server.launch("publish", {})
+        assert server.wait_for(published) == "SUCCESS", server.failure(published)
+        partitions = server.ask(
+            """{ assetNodeOrError(assetKey: {path: ["page_metadata"]}) { ... on AssetNode {
+                partitionStats { numMaterialized numFailed } } } }"""
+        )
+        assert partitions["assetNodeOrError"]["partitionStats"]["numMaterialized"] == 2
+    truth = bucket[1].of(NEW, subset="warc", domain="example.com")
+    assert query(home, "SELECT count(*), count(DISTINCT url) FROM captures") == [
+        (len(truth), len({capture.url for capture in truth}))
+    ]
+    assert query(home, "SELECT outcome, count(*) FROM ledger GROUP BY 1") == [("fetched", len(truth))]
+    assert query(home, "SELECT count(*) FROM page_metadata") == [(len(truth),)]
+    assert query(home, "SELECT count(*) > 0 FROM page_text") == [(True,)]
+
+
+def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout: Path, tmp_path: Path) -> None:
+    env, port = environment(bucket[0], checkout), free_port()
+    command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(tmp_path / "other home")]
+    # the .env of the folder names another home: the one asked for wins
+    with serving(command, checkout, env, port) as server:
+        assert "warehouse" in server.wait_until_loaded()
+        server.add_partition("domain", "only-here.example")
+    assert (tmp_path / "other home" / "dagster" / "dagster.yaml").exists()
+    assert (tmp_path / "other home" / "home.json").exists()
+
+
+@pytest.mark.parametrize("command", [["check", "defs"], ["list", "defs", "--json"]])
+def test_dg_understands_the_project(bucket: Bucket, checkout: Path, command: list[str]) -> None:
+    done = subprocess.run(
+        [BIN / "dg", *command], cwd=checkout, env=environment(bucket[0], checkout),
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    if command[0] == "list":
+        found = json.loads(done.stdout)
+        text = json.dumps(found)
+        for name in ("page_metadata", "harvest_crawl", "new_crawls", "backfill_missing", "ledger_balances"):
+            assert f'"{name}"' in text, name
+    else:
+        assert "rror" not in done.stdout
