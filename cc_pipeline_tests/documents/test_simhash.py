@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.simhash import fingerprint, text_simhash
+from cc_pipeline.documents import simhash
+from cc_pipeline.documents.rabin import fingerprint
+from cc_pipeline.documents.simhash import text_simhash
+from cc_pipeline.documents.simhash_np import text_simhash as text_simhash_np
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 
@@ -33,12 +37,34 @@ def plainly(text: str) -> int:
     )
 )
 def test_equals_the_definition(text: str) -> None:
-    assert text_simhash(text) == plainly(text)
+    assert text_simhash(text) == text_simhash_np(text) == plainly(text)
+
+
+def test_the_compiled_one_was_built() -> None:
+    """Every machine that runs the tests has a compiler, so that both are under test."""
+    assert simhash.COMPILED
+
+
+@pytest.mark.parametrize("alphabet", ["abcdefghijklmnop", "日本語中国文字漢字", "ab日本𝄞\x00é"])
+def test_more_runs_than_the_first_tables_hold(alphabet: str) -> None:
+    chosen = random.Random(11)
+    text = "".join(chosen.choices(alphabet, k=150_000))
+    assert text_simhash(text) == text_simhash_np(text)
+
+
+def test_zeros_are_a_run_like_any_other() -> None:
+    assert text_simhash("\x00" * 9) == text_simhash_np("\x00" * 9) == plainly("\x00" * 9)
+
+
+@pytest.mark.parametrize("wrong", [b"bytes", None, 3])
+def test_only_texts_are_taken(wrong: object) -> None:
+    with pytest.raises(TypeError):
+        text_simhash(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "a", "abc", "𝄞a"])
 def test_fewer_than_four_units_give_zero(text: str) -> None:
-    assert text_simhash(text) == 0
+    assert text_simhash(text) == text_simhash_np(text) == 0
 
 
 def test_one_run_votes_for_its_own_fingerprint() -> None:
@@ -55,7 +81,7 @@ def test_every_value_of_the_original_code() -> None:
     golden = json.loads(gzip.decompress((CORPUS / "simhash" / "golden_2012.json.gz").read_bytes()))
     assert len(golden) >= 50
     for each in golden:
-        assert text_simhash(each["text"]) == int(each["simhash"])
+        assert text_simhash(each["text"]) == text_simhash_np(each["text"]) == int(each["simhash"])
         assert fingerprint(each["text"].encode("utf-8", "surrogatepass")) & (1 << 64) - 1 == int(
             each["fp64_of_utf8"]
         ) & ((1 << 64) - 1)

@@ -1,0 +1,261 @@
+/* The 2012 text_simhash, compiled: the same number as simhash_np.text_simhash.
+ *
+ * Runs of four UTF-16 units are kept once each in tables with open addressing: runs of units below 256 as 32
+ * bits, the others as 64, since what this costs is waiting for memory. A run that is new is fingerprinted (one
+ * look-up per byte, see rabin.py) and votes. Eight bits vote at once in the octets of a word, which hold 255
+ * votes before they are emptied into the sums.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, FIRST_SLOTS_LOG2 = 14, AHEAD = 32 };
+
+static const uint64_t POLYNOMIAL = 0xD74307D3FD3382DBULL;
+static const uint64_t LOWEST_BITS = 0x0101010101010101ULL;
+
+/* What a byte contributes at each of the eight places of a run, and what a run of zeros gives. */
+static uint64_t contribution[RUN_BYTES][256];
+static uint64_t of_zeros;
+/* Multiplier of the table's hash: odd, and not to be known to whoever wrote the text. */
+static uint64_t multiplier;
+
+/* Runs seen, by value; 0 is an empty slot. */
+typedef struct {
+    uint32_t *slots;
+    int log2;
+    size_t used;
+} Narrow;
+
+typedef struct {
+    uint64_t *slots;
+    int log2;
+    size_t used;
+} Wide;
+
+typedef struct {
+    Narrow narrow;
+    Wide wide;
+    int has_zeros; /* the run of four zeros, which no table can hold */
+    int64_t runs;
+    uint64_t octets[OCTETS];
+    int pending;
+    int64_t votes[BITS];
+} Tally;
+
+static uint64_t fingerprint_step(const uint64_t *table, uint64_t value, uint8_t byte) {
+    return (value >> 8) ^ table[(uint8_t)(value ^ byte)];
+}
+
+static void prepare(void) {
+    uint64_t table[256];
+    for (int byte = 0; byte < 256; byte++) {
+        uint64_t value = (uint64_t)byte;
+        for (int bit = 0; bit < 8; bit++) value = (value >> 1) ^ ((value & 1) ? POLYNOMIAL : 0);
+        table[byte] = value;
+    }
+    of_zeros = POLYNOMIAL;
+    for (int place = 0; place < RUN_BYTES; place++) of_zeros = fingerprint_step(table, of_zeros, 0);
+    for (int place = 0; place < RUN_BYTES; place++) {
+        for (int byte = 0; byte < 256; byte++) {
+            uint64_t value = POLYNOMIAL;
+            for (int at = 0; at < RUN_BYTES; at++) value = fingerprint_step(table, value, at == place ? (uint8_t)byte : 0);
+            contribution[place][byte] = value ^ of_zeros;
+        }
+    }
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    multiplier = (0x9E3779B97F4A7C15ULL ^ ((uint64_t)now.tv_nsec << 20) ^ ((uint64_t)(uintptr_t)&now >> 4)) | 1;
+}
+
+static void empty_octets(Tally *tally) {
+    for (int bit = 0; bit < 8; bit++) {
+        for (int octet = 0; octet < OCTETS; octet++) {
+            tally->votes[8 * octet + bit] += (tally->octets[bit] >> (8 * octet)) & 0xFF;
+        }
+        tally->octets[bit] = 0;
+    }
+    tally->pending = 0;
+}
+
+/* The first unit of a run is in its lowest bits; its bytes are taken high before low. */
+static void vote(Tally *tally, uint64_t run) {
+    tally->runs++;
+    uint64_t print = of_zeros;
+    for (int unit = 0; unit < RUN; unit++) {
+        uint16_t value = (uint16_t)(run >> (16 * unit));
+        print ^= contribution[2 * unit][value >> 8] ^ contribution[2 * unit + 1][value & 0xFF];
+    }
+    for (int bit = 0; bit < 8; bit++) tally->octets[bit] += (print >> bit) & LOWEST_BITS;
+    if (++tally->pending == OCTET_MAX) empty_octets(tally);
+}
+
+static size_t slot_of(uint64_t run, int log2) { return (size_t)((run * multiplier) >> (64 - log2)); }
+
+/* For both tables: 1 where the run was put in, 0 where it was there. */
+#define INSERT(slots, log2, run, at)                   \
+    for (;; (at) = ((at) + 1) & (((size_t)1 << (log2)) - 1)) { \
+        if ((slots)[at] == (run)) return 0;            \
+        if ((slots)[at] == 0) {                        \
+            (slots)[at] = (run);                       \
+            return 1;                                  \
+        }                                              \
+    }
+
+static int insert_narrow(uint32_t *slots, int log2, uint32_t run) {
+    size_t at = slot_of(run, log2);
+    INSERT(slots, log2, run, at)
+}
+
+static int insert_wide(uint64_t *slots, int log2, uint64_t run) {
+    size_t at = slot_of(run, log2);
+    INSERT(slots, log2, run, at)
+}
+
+#define GROW(table, kind, insert)                                           \
+    kind *slots = calloc((size_t)2 << (table)->log2, sizeof *slots);        \
+    if (slots == NULL) return -1;                                           \
+    for (size_t at = 0; at < (size_t)1 << (table)->log2; at++) {            \
+        if ((table)->slots[at] != 0) insert(slots, (table)->log2 + 1, (table)->slots[at]); \
+    }                                                                       \
+    free((table)->slots);                                                   \
+    (table)->slots = slots;                                                 \
+    (table)->log2 += 1;                                                     \
+    return 0;
+
+static int grow_narrow(Narrow *table) { GROW(table, uint32_t, insert_narrow) }
+
+static int grow_wide(Wide *table) { GROW(table, uint64_t, insert_wide) }
+
+/* Four bytes as four units. */
+static uint64_t widened(uint32_t run) {
+    uint64_t wide = run;
+    wide = (wide | (wide << 16)) & 0x0000FFFF0000FFFFULL;
+    return (wide | (wide << 8)) & 0x00FF00FF00FF00FFULL;
+}
+
+static int add_narrow(Tally *tally, uint32_t run) {
+    Narrow *table = &tally->narrow;
+    if (run == 0) {
+        if (!tally->has_zeros) vote(tally, 0);
+        tally->has_zeros = 1;
+    } else if (insert_narrow(table->slots, table->log2, run)) {
+        vote(tally, widened(run));
+        if (++table->used > ((size_t)1 << table->log2) / 4 * 3) return grow_narrow(table);
+    }
+    return 0;
+}
+
+static int add_wide(Tally *tally, uint64_t run) {
+    Wide *table = &tally->wide;
+    if (insert_wide(table->slots, table->log2, run)) {
+        vote(tally, run);
+        if (++table->used > ((size_t)1 << table->log2) / 4 * 3) return grow_wide(table);
+    }
+    return 0;
+}
+
+static void prefetch(const void *where) {
+#if defined(__GNUC__) || defined(__clang__)
+    __builtin_prefetch(where, 1);
+#else
+    (void)where;
+#endif
+}
+
+/* Narrow runs wait here until their slots have come near. */
+typedef struct {
+    uint32_t runs[AHEAD];
+    int count;
+} Queue;
+
+static int drain(Tally *tally, Queue *queue) {
+    for (int at = 0; at < queue->count; at++) {
+        if (add_narrow(tally, queue->runs[at]) < 0) return -1;
+    }
+    queue->count = 0;
+    return 0;
+}
+
+/* Slides over a text of any width; characters above FFFF are two units. */
+static int slide(Tally *tally, int kind, const void *data, Py_ssize_t length) {
+    Queue queue = {{0}, 0};
+    uint64_t wide = 0;
+    uint32_t narrow = 0;
+    Py_ssize_t units = 0, narrow_since = 0;
+    for (Py_ssize_t at = 0; at < length; at++) {
+        Py_UCS4 character = PyUnicode_READ(kind, data, at);
+        uint16_t parts[2] = {(uint16_t)character, 0};
+        int count = 1;
+        if (character > 0xFFFF) {
+            parts[0] = (uint16_t)(0xD800 + ((character - 0x10000) >> 10));
+            parts[1] = (uint16_t)(0xDC00 + ((character - 0x10000) & 0x3FF));
+            count = 2;
+        }
+        for (int part = 0; part < count; part++) {
+            wide = (wide >> 16) | ((uint64_t)parts[part] << 48);
+            narrow = (narrow >> 8) | ((uint32_t)(parts[part] & 0xFF) << 24);
+            units++;
+            if (parts[part] > 0xFF) narrow_since = units;
+            if (units < RUN) continue;
+            if (units - narrow_since < RUN) {
+                if (add_wide(tally, wide) < 0) return -1;
+                continue;
+            }
+            prefetch(&tally->narrow.slots[slot_of(narrow, tally->narrow.log2)]);
+            queue.runs[queue.count++] = narrow;
+            if (queue.count == AHEAD && drain(tally, &queue) < 0) return -1;
+        }
+    }
+    return drain(tally, &queue);
+}
+
+static PyObject *text_simhash(PyObject *self, PyObject *text) {
+    (void)self;
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "text_simhash takes a str");
+        return NULL;
+    }
+    Tally tally;
+    memset(&tally, 0, sizeof tally);
+    tally.narrow.log2 = tally.wide.log2 = FIRST_SLOTS_LOG2;
+    tally.narrow.slots = calloc((size_t)1 << FIRST_SLOTS_LOG2, sizeof *tally.narrow.slots);
+    tally.wide.slots = calloc((size_t)1 << FIRST_SLOTS_LOG2, sizeof *tally.wide.slots);
+    if (tally.narrow.slots == NULL || tally.wide.slots == NULL) {
+        free(tally.narrow.slots);
+        free(tally.wide.slots);
+        return PyErr_NoMemory();
+    }
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = slide(&tally, kind, data, length);
+    Py_END_ALLOW_THREADS
+    free(tally.narrow.slots);
+    free(tally.wide.slots);
+    if (failed) return PyErr_NoMemory();
+    empty_octets(&tally);
+    uint64_t result = 0;
+    for (int bit = 0; bit < BITS; bit++) {
+        if (2 * tally.votes[bit] > tally.runs) result |= (uint64_t)1 << bit;
+    }
+    return PyLong_FromLongLong((long long)(int64_t)result);
+}
+
+static PyMethodDef methods[] = {
+    {"text_simhash", text_simhash, METH_O, "The signed 64-bit simhash of a text."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_simhash", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__simhash(void) {
+    prepare();
+    return PyModule_Create(&module);
+}
