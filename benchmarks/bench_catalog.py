@@ -82,6 +82,7 @@ def main() -> None:
     parts = given.parts or PARTS
     folder = given.folder or Path(tempfile.mkdtemp(prefix="bench-catalog-"))
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)  # nginx started as root serves as nobody
     report = Report("catalog" if len(parts) == len(PARTS) else f"catalog-{'-'.join(parts)}")
     try:
         if "harvest" in parts:
