@@ -3,7 +3,10 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev lint types imports fmt lock check clean help
+.PHONY: demo test fuzz setup dev lint types imports fmt lock check clean help
+
+# seconds that each of the fuzz tests may take
+FUZZ_SECONDS ?= 6
 
 help:            ## what can be made
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s: -l2
@@ -17,6 +20,9 @@ demo: setup      ## a mini crawl, the whole graph through Dagster, and what it f
 
 test: setup      ## the test suite
 	$(VENV)/python -m pytest -n auto --dist loadgroup
+
+fuzz: setup      ## mutated pages, feeds, ARC, WARC, SequenceFiles, B-trees and footers, a minute (FUZZ_SECONDS=300 for longer)
+	CC_PIPELINE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(VENV)/python -m pytest -n auto cc_pipeline_tests/*/test_fuzz*.py
 
 dev: setup       ## the Dagster UI (webserver and daemon) on the same state
 	@$(VENV)/cc-pipeline ui

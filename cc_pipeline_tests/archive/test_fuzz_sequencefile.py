@@ -12,7 +12,7 @@ from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_head
 from cc_pipeline.archive.sequenceheader import Compression
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.errors import DataFault
-from cc_pipeline_tests.archive.fuzzing import edits, fuzz
+from cc_pipeline_tests.fuzzing import edits, fuzz
 from cc_pipeline_tests.corpus import CORPUS
 
 LIMIT = 1 << 16

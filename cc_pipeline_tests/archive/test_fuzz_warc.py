@@ -19,7 +19,7 @@ from cc_pipeline.archive.wet import iter_wet
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of
-from cc_pipeline_tests.archive.fuzzing import edits, fuzz, scratches
+from cc_pipeline_tests.fuzzing import edits, fuzz, scratches
 
 LIMIT = 1 << 16
 RANDOM = random.Random(11)

@@ -1,0 +1,119 @@
+"""Mutated B-trees and Parquet footers: an answer or a fault, bounded, never a hang.
+
+A mutated tree may hold other keys than the one it came from; what must hold is that every item of an answer lies
+in the asked range, in order, and that asking twice gives the same.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import random
+import struct
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.keyrange import prefix_range
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.btree import BTree, Item
+from cc_pipeline.index.btree_format import HEADER, pack_pointer
+from cc_pipeline.index.btree_writer import write_btree
+from cc_pipeline.index.footers import decode_footer
+from cc_pipeline_tests.fuzzing import edits, fuzz
+
+MOST = 20_000
+COLUMNS = ("url_surtkey", "fetch_time", "url_host_registered_domain")
+
+
+@dataclass
+class Answer:
+    data: bytes
+    total: int | None
+
+
+@dataclass
+class Memory:
+    content: bytes
+
+    def read(self, key: str, offset: int, length: int) -> Answer:
+        return Answer(self.content[offset : offset + length], len(self.content))
+
+
+def _written(block_size: int, keys: list[bytes]) -> bytes:
+    out = io.BytesIO()
+    write_btree([(key, pack_pointer(number, 2, 3, 4, 5)) for number, key in enumerate(sorted(keys))], out, block_size)
+    return out.getvalue()
+
+
+def _keys(seed: int, count: int) -> list[bytes]:
+    draw = random.Random(seed)
+    hosts = [b"com.example", b"com.example.www", b"org.site", b"uk.gov", b"com.example-foo"]
+    return [draw.choice(hosts) + b"/%d:http" % draw.randrange(count) for _ in range(count)]
+
+
+TREES = [
+    _written(128, _keys(1, 200)),
+    _written(256, _keys(2, 400)),
+    _written(1024, _keys(3, 1500)),
+    _written(96, [b"one"]),
+    _written(64, []),
+]
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> bytes:
+    """A mutated tree; often with one number of it replaced, which is where a reader could be led in circles."""
+    data = bytearray(draw(edits(TREES)))
+    for _ in range(draw(st.integers(0, 3))):
+        if len(data) < HEADER.size + 4:
+            break
+        at = draw(st.sampled_from((0, 4, 8))) if draw(st.booleans()) else draw(st.integers(0, len(data) - 4))
+        number = draw(st.one_of(st.integers(0, 40), st.integers(0, 2**32 - 1), st.sampled_from((64, 96, 128, 256))))
+        struct.pack_into("<I", data, min(at, len(data) - 4), number)
+    return bytes(data)
+
+
+def _answer(content: bytes, prefix: bytes, trusted: bool) -> list[Item] | str:
+    try:
+        tree = BTree(Memory(content), "tree", trusted=trusted)
+        return list(itertools.islice(tree.prefix(prefix), MOST))
+    except DataFault as fault:
+        assert fault.source == "tree"
+        return str(fault)
+
+
+@fuzz(120, content=trees(), prefix=st.sampled_from((b"", b"com.", b"com.example/", b"org", b"z")), trusted=st.booleans())
+def test_mutated_trees(content: bytes, prefix: bytes, trusted: bool) -> None:
+    found = _answer(content, prefix, trusted)
+    assert found == _answer(content, prefix, trusted)
+    if isinstance(found, list):
+        bound = prefix_range(prefix)
+        keys = [item.key for item in found]
+        assert len(found) < MOST
+        assert keys == sorted(keys)
+        assert all(bound.start <= key and (bound.end is None or key < bound.end) for key in keys)
+
+
+def _footer(columns: int) -> bytes:
+    names = [*COLUMNS, *(f"column_{number}" for number in range(columns))]
+    rows = {name: [f"com,example)/{number:04d}" for number in range(100)] for name in names}
+    out = io.BytesIO()
+    pq.write_table(pa.table(rows), out, row_group_size=30, write_page_index=True)
+    data = out.getvalue()
+    return data[-8 - struct.unpack("<I", data[-8:-4])[0] :]
+
+
+FOOTERS = [_footer(0), _footer(12)]
+
+
+@fuzz(120, content=edits(FOOTERS))
+def test_mutated_footers(content: bytes) -> None:
+    try:
+        groups = decode_footer(content, 10_000_000, "f.parquet", COLUMNS, COLUMNS).row_groups
+    except DataFault as fault:
+        assert fault.source == "f.parquet"
+    else:
+        assert all(group.rows >= 0 for group in groups)
