@@ -16,6 +16,7 @@ from cc_pipeline.index.footer_store import FooterEntry, FooterStore
 from cc_pipeline.index.footer_tables import FooterTableBuilder
 from cc_pipeline.index.footers import FooterRows
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.peak import own_peak
 
 ROW_GROUPS = 16
 _FILES_A_TABLE = 500
@@ -69,13 +70,7 @@ def main() -> None:
     keys = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
         our_rate(sys.argv[1], keys, int(sys.argv[2]), Path(folder))
-    print(_peak())
-
-
-def _peak() -> float:
-    """Megabytes. Not from ``getrusage``, which counts what the process was before it became this program."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+    print(own_peak() / 1024)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_head
 from cc_pipeline.archive.sequenceheader import Compression
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.errors import DataFault
-from cc_pipeline_tests.fuzzing import edits, fuzz
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.fuzzing import edits, fuzz
 
 LIMIT = 1 << 16
 

@@ -103,20 +103,21 @@ def test_a_bomb_takes_no_more_memory_than_the_bound(tmp_path: Path) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(bomb + gzip.compress(b"WARC/1.0\r\nContent-Length: 0\r\n\r\n\r\n\r\n", mtime=0))
     program = """
-import resource, sys
+import sys
 from pathlib import Path
+from cc_pipeline_tests.peak import own_peak
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.archive import walk, warc
 from cc_pipeline.errors import DataFault
 path = Path(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = own_peak()
 try:
     inflate_member(path.read_bytes(), "bomb", 0, limit=8 << 20)
 except DataFault as fault:
     print(fault.reason)
 print([type(one).__name__ for one in walk.iter_members(path, "bomb", limit=8 << 20)])
 print([type(one).__name__ for one in warc.iter_records(path, "bomb", limit=8 << 20)])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(own_peak() - before)
 """
     run = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
     reason, found, records, grown = run.stdout.splitlines()

@@ -85,7 +85,9 @@ def _answer(content: bytes, prefix: bytes, trusted: bool) -> list[Item] | str:
         return str(fault)
 
 
-@fuzz(120, content=trees(), prefix=st.sampled_from((b"", b"com.", b"com.example/", b"org", b"z")), trusted=st.booleans())
+@fuzz(
+    120, content=trees(), prefix=st.sampled_from((b"", b"com.", b"com.example/", b"org", b"z")), trusted=st.booleans()
+)
 def test_mutated_trees(content: bytes, prefix: bytes, trusted: bool) -> None:
     found = _answer(content, prefix, trusted)
     assert found == _answer(content, prefix, trusted)

@@ -314,12 +314,13 @@ def test_a_crawl_without_columnar_index_finishes_with_no_rows_and_the_reason(tmp
 
 
 MEMORY = """
-import resource, sys
+import sys
 from pathlib import Path
 from cc_pipeline.extraction.harvest import harvest_crawl
 from cc_pipeline.index.footer_store import FooterStore
 from cc_pipeline_tests.index.footer_files import index_table, parquet_bytes
 from cc_pipeline_tests.index.harvest_world import MemoryReader, key_of
+from cc_pipeline_tests.peak import own_peak
 
 data = parquet_bytes(index_table(1200), 20)
 class Forgetful(MemoryReader):
@@ -329,7 +330,7 @@ class Forgetful(MemoryReader):
             yield answer
 keys = [key_of(number) for number in range(int(sys.argv[2]))]
 harvest_crawl("c", keys, Forgetful(dict.fromkeys(keys, data)), FooterStore(Path(sys.argv[1])))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(own_peak())
 """
 
 
