@@ -10,8 +10,8 @@ from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Unwanted bytes read to save a request. The public mirror is asked ten times a second at most (``transport.limits``):
-#: a request costs 100 ms of that, in which 1 MiB comes over a link of 84 Mbit/s.
-GAP = 1 << 20
+#: a request costs 100 ms of that, in which so much comes over a link of 42 Mbit/s.
+GAP = 512 << 10
 #: A request asks for no more than this, so that one lost connection costs little.
 SPAN = 16 << 20
 
