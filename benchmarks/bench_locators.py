@@ -1,9 +1,10 @@
 """``python -m benchmarks.bench_locators``: what a look-up reads and how long it takes, beside what others read.
 
 Files of real size are generated (about two minutes, kept in ``--work``). Every reader runs in a process of its own
-against one HTTP server that counts requests and bytes; times are of the query alone, after a warm-up on a small
-file. ``--rivals-python`` names an interpreter with duckdb and its httpfs extension, and polars, where the one that
-runs this has none. The original B-tree writer is Python 2 and is not run.
+against one HTTP server that counts requests and bytes, over the same link: ``--latency`` before each answer and
+``--bandwidth`` for all answers together. Times are of the query alone, after a warm-up on a small file.
+``--rivals-python`` names an interpreter with duckdb and its httpfs extension, and polars, where the one that runs this
+has none. The original B-tree writer is Python 2 and is not run.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ class Measured:
 class Server:
     """The counting server of the tests in a process of its own."""
 
-    def __init__(self, root: Path, latency: float) -> None:
+    def __init__(self, root: Path, latency: float, gigabits: float = 0.0) -> None:
         self.log = root / "hits.log"
         self.log.unlink(missing_ok=True)
-        self.process = FaultServerProcess(root, latency=latency, log=self.log)
+        self.process = FaultServerProcess(root, latency=latency, log=self.log, bandwidth=gigabits * 1e9 or None)
 
     def __enter__(self) -> Server:
         self.process.__enter__()
@@ -168,7 +169,7 @@ def harvested(work: Path, url: str, crawls: dict[str, list[str]]) -> Path:
 def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace) -> None:
     """One small domain: in one file of real size, and in a crawl of several files of which one holds it."""
     paths = [index_path(CRAWL, part) for part in range(parts)]
-    with Server(work, given.latency) as server:
+    with Server(work, given.latency, given.bandwidth) as server:
         home = harvested(work, server.process.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
         for what, wanted in (("one_file", paths[:1]), ("crawl", paths)):
             found = {name: _repeated(name, server, wanted, home, given) for name in READERS}
@@ -180,7 +181,7 @@ def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace
                 assert rival.rows == ours.rows, (name, rival.rows, ours.rows)
                 goals = {"datafusion": (1.0, 2.0, 1.0), "pyarrow": (50.0, None, 5.0), "duckdb": (30.0, None, 5.0)}
                 size, requests, seconds = goals.get(name, (None, None, 5.0))
-                note = f"{ours.rows} rows, {len(COLUMNS)} columns, {len(wanted)} files"
+                note = f"{ours.rows} rows, {len(COLUMNS)} columns, {len(wanted)} files, {_link(given)}"
                 case = f"{what}_vs_{name}"
                 lower = {"higher_is_better": False}
                 report.figure(f"{case}_bytes", ours.bytes, rival.bytes, size, unit="B", note=note, **lower)
@@ -203,7 +204,7 @@ def without_page_index(report: Report, work: Path, given: argparse.Namespace) ->
 
     path = index_path(OLD_CRAWL, 0)
     target = parse_target(DOMAIN)
-    with Server(work, given.latency) as server:
+    with Server(work, given.latency, given.bandwidth) as server:
         url = server.process.url
         with Transport(f"{url}{BUCKET}") as transport:
             finder = Footers(transport, [path])
@@ -255,7 +256,7 @@ def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
 def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> None:
 
     key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
-    with Server(work, given.latency) as server, Transport(server.process.url) as transport:
+    with Server(work, given.latency, given.bandwidth) as server, Transport(server.process.url) as transport:
         tree = BTree(transport, key)
         wanted = [item.key for item, _ in zip(tree.prefix(b"com.example."), range(0, 200), strict=False)]
         cold, warm, times = [], [], []
@@ -270,7 +271,13 @@ def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> No
             warm.append(server.counted()[0] - before)
     report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten look-ups")
     report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
-    report.figure("btree_cold_seconds", median(times), unit="s", note=f"{given.latency * 1000:.0f} ms a request")
+    report.figure("btree_cold_seconds", median(times), unit="s", note=_link(given))
+
+
+def _link(given: argparse.Namespace) -> str:
+    """The link in words."""
+    limit = f"{given.bandwidth:g} Gbit/s" if given.bandwidth else "no limit"
+    return f"{given.latency * 1000:g} ms a request, {limit} for all together"
 
 
 def main() -> None:
@@ -280,6 +287,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3_400_000, help="rows of the file of real size")
     parser.add_argument("--parts", type=int, default=12, help="index files of the crawl")
     parser.add_argument("--latency", type=float, default=0.03, help="seconds before each answer")
+    parser.add_argument("--bandwidth", type=float, default=1.0, help="Gbit/s of the server's link, 0 for no limit")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rivals-python", default=sys.executable)
     given = parser.parse_args()
@@ -287,7 +295,7 @@ def main() -> None:
     work = given.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     generated(work, given.rows, given.parts)
-    report = Report("locators", {"rows": given.rows, "files": given.parts, "latency_ms": given.latency * 1000})
+    report = Report("locators", {"rows": given.rows, "files": given.parts, "link": _link(given)})
     page_level(report, work, given.parts, given)
     without_page_index(report, work, given)
     b_tree(report, work, given)

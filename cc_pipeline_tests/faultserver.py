@@ -28,6 +28,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
+from cc_pipeline_tests.faultlink import Link
 
 #: Answers with that status and an error body.
 STATUS_FAULTS = {"403": 403, "404": 404, "416": 416, "429": 429, "500": 500, "503": 503}
@@ -79,13 +80,14 @@ class Hit:
 
 @dataclass(slots=True)
 class Scene:
-    """What a server serves, and what happened so far."""
+    """What a server serves, and what happened so far. ``bandwidth`` is of its link in bits per second."""
 
     root: Path
     latency: float = 0.0
     rules: tuple[Rule, ...] = ()
     hits: list[Hit] = field(default_factory=list)
     log: Path | None = None
+    bandwidth: float | None = None
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def fault_for(self, key: str, asked: str) -> Rule | None:
@@ -108,8 +110,9 @@ _REASONS = {200: "OK", 206: "Partial Content", 403: "Forbidden", 404: "Not Found
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, scene: Scene, connections: set[asyncio.BaseTransport]) -> None:
+    def __init__(self, scene: Scene, connections: set[asyncio.BaseTransport], link: Link | None) -> None:
         self._scene = scene
+        self._link = link
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._buffer = b""
@@ -167,6 +170,9 @@ class _Connection(asyncio.Protocol):
         if rule is not None and rule.kind == "drip":
             self._transport.write(top)
             self._drip(body, max(1, rule.bytes_per_second // 10))
+            return
+        if rule is None and self._link is not None:
+            self._link.send(self._transport, top + body)
             return
         self._transport.write(top + body[:cut])
         if rule is not None and rule.kind == "cut":
@@ -248,7 +254,8 @@ def _spoil(
 async def _serve(scene: Scene, port: int) -> tuple[asyncio.Server, set[asyncio.BaseTransport]]:
     loop = asyncio.get_running_loop()
     connections: set[asyncio.BaseTransport] = set()
-    server = await loop.create_server(lambda: _Connection(scene, connections), "127.0.0.1", port, backlog=1024)
+    link = None if scene.bandwidth is None else Link(scene.bandwidth)
+    server = await loop.create_server(lambda: _Connection(scene, connections, link), "127.0.0.1", port, backlog=1024)
     return server, connections
 
 
@@ -305,13 +312,21 @@ class FaultServerProcess:
     """The same in a process of its own. ``hits()`` reads its log (only when ``logged``; logging costs time)."""
 
     def __init__(
-        self, root: Path, *, latency: float = 0.0, rules: Sequence[Rule] = (), log: Path | None = None
+        self,
+        root: Path,
+        *,
+        latency: float = 0.0,
+        rules: Sequence[Rule] = (),
+        log: Path | None = None,
+        bandwidth: float | None = None,
     ) -> None:
         self._log = log
         arguments = [sys.executable, "-m", "cc_pipeline_tests.faultserver", str(root), "--latency", str(latency)]
         arguments += ["--rules", json.dumps([asdict(rule) for rule in rules])]
         if log is not None:
             arguments += ["--log", str(log)]
+        if bandwidth is not None:
+            arguments += ["--bandwidth", str(bandwidth)]
         self._arguments = arguments
         self.port = 0
 
@@ -350,9 +365,10 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--rules", default="[]", help="JSON list of rules")
     parser.add_argument("--log", type=Path, help="write one JSON line per request here")
+    parser.add_argument("--bandwidth", type=float, help="bits per second that all answers together may take")
     given = parser.parse_args()
     rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
-    scene = Scene(given.root, given.latency, rules, log=given.log)
+    scene = Scene(given.root, given.latency, rules, log=given.log, bandwidth=given.bandwidth)
     loop = _new_loop()
     server, _ = loop.run_until_complete(_serve(scene, given.port))
     print(server.sockets[0].getsockname()[1], flush=True)

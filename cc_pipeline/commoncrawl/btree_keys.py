@@ -98,4 +98,6 @@ def _is_port(head: str, before: str, number: int) -> bool:
 
 
 def _has_odd_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff" for character in text)
+    return not text.isascii() and any(
+        "\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff" for character in text
+    )

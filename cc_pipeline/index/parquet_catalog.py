@@ -135,6 +135,7 @@ def _place(file: FilePlace, name: str, chunk: Mapping[str, Any]) -> ColumnPlace:
         (chunk["chunk_offset"], chunk["compressed_bytes"]),
         _position(chunk["offset_index_offset"], chunk["offset_index_length"]),
         _position(chunk["column_index_offset"], chunk["column_index_length"]),
+        chunk["encodings"].split(" "),
     )
 
 

@@ -13,13 +13,14 @@ from cc_pipeline.commoncrawl.keyrange import KeyRange
 from cc_pipeline.commoncrawl.target_ranges import merge_ranges
 from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.index.locator import LookupPrice, LookupResult
-from cc_pipeline.index.parquet_fetch import GAP, Cost, ManyReader, Piece, coalesce
+from cc_pipeline.index.parquet_fetch import GAP, Cost, ManyReader, Piece, coalesce, run_end
 from cc_pipeline.index.parquet_finder import RowGroupFinder
 from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
 from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
 from cc_pipeline.index.parquet_read import Wanted, read_rows
 from cc_pipeline.index.parquet_rows import capture_rows
+from cc_pipeline.index.parquet_single import may_repeat
 
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
@@ -60,8 +61,8 @@ class ParquetLocator:
             names = wanted_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
             requests += _requests(place, columns)
-            size += sum(column.size + _index_bytes(column) + GAP for column in columns)
-            likely += sum(_likely_bytes(column, place.rows) for column in columns)
+            size += sum(column.size + _index_bytes(column, place.rows) + GAP for column in columns)
+            likely += _likely_bytes(place, columns)
         files = len({place.file.path for place in places})
         return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
@@ -110,25 +111,40 @@ class ParquetLocator:
 
 
 def _requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a large chunk with a page index the dictionary and the pages; neighbours among the others go together."""
+    """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
     path = place.file.path
     large = [column for column in columns if column.offset_index is not None and column.size > GAP]
     others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
     indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
-    return 2 * len(large) + len(coalesce(others)) + 1 + 2 * len(coalesce(indexes))
+    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(others))
+    return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
 
 
-def _index_bytes(column: ColumnPlace) -> int:
-    """Bytes of page index that a look-up reads: where pages lie, and of the key column what they hold."""
-    positions = (column.offset_index, column.column_index if column.layout.name == KEY else None)
-    return sum(position[1] for position in positions if position is not None)
+def _index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
+    """What of a column's page index a look-up reads: where pages lie, and what they hold where that matters."""
+    told = column.layout.name == KEY or may_repeat(column, rows)
+    positions = (column.offset_index, column.column_index if told else None)
+    return [Piece(path, *position) for position in positions if position is not None]
 
 
-def _likely_bytes(column: ColumnPlace, rows: int) -> int:
-    """Of a column with a page index two pages and the index, else all of it."""
-    if column.offset_index is None:
-        return column.size
-    return _index_bytes(column) + min(column.size, column.size * 2 * _PAGE_ROWS // max(rows, 1))
+def _index_bytes(column: ColumnPlace, rows: int) -> int:
+    return sum(piece.length for piece in _index_pieces("", column, rows))
+
+
+def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+    """Of a column with a page index two pages and the index, else all of it; with the gaps that are read over.
+
+    Where the pages lie is not known yet: in the middle of each chunk is as good a guess as any.
+    """
+    path = place.file.path
+    pieces = []
+    for column in columns:
+        size = column.size
+        if column.offset_index is not None:
+            size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
+        pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
+    indexes = [piece for column in columns for piece in _index_pieces(path, column, place.rows)]
+    return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))
 
 
 def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:

@@ -96,10 +96,8 @@ def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBoun
     Raises ``DataFault`` where the lists do not have that length, a page's bounds are the wrong way round, or an index
     that calls itself ascending is not: pages would be passed over that hold what is sought.
     """
-    said = _struct(data, source, at)
-    empty, low, high = (_list(said, number, source, at) for number in (1, 2, 3))
-    if not len(empty) == len(low) == len(high) == pages:
-        raise DataFault(source, at, f"a column index has bounds of {len(low)} pages, the offset index {pages} pages")
+    empty, low, high, _ = index_lists(data, pages, source, at)
+    ascending = _struct(data, source, at).get(4) == _ASCENDING
     bounds = [tuple(value if isinstance(value, bytes) else None for value in side) for side in (low, high)]
     found = PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
     before: tuple[bytes, bytes] | None = None
@@ -107,10 +105,23 @@ def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBoun
         first, last = found.low[page], found.high[page]
         if found.empty[page] or first is None or last is None:
             continue
-        if first > last or (said.get(4) == _ASCENDING and before is not None and (first, last) < before):
+        if first > last or (ascending and before is not None and (first, last) < before):
             raise DataFault(source, at, f"bounds of page {page} of a column index contradict the others")
         before = (first, last)
     return found
+
+
+def index_lists(
+    data: bytes, pages: int, source: str, at: int
+) -> tuple[list[Value], list[Value], list[Value], list[Value] | None]:
+    """What a column index says of each of ``pages`` pages: whether it is all null, bounds below and above in plain
+    encoding, and how many nulls (``None`` where that is not said). Raises ``DataFault`` for lists of other lengths."""
+    said = _struct(data, source, at)
+    empty, low, high = (_list(said, number, source, at) for number in (1, 2, 3))
+    nulls = said.get(5)
+    if not len(empty) == len(low) == len(high) == pages:
+        raise DataFault(source, at, f"a column index has bounds of {len(low)} pages, the offset index {pages} pages")
+    return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
 
 
 def uses_dictionary(page: bytes, source: str, at: int) -> bool:

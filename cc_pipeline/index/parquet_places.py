@@ -16,11 +16,16 @@ KEY = "url_surtkey"
 MOST_ROWS = 1 << 28
 #: Names of ``CompressionCodec`` in its order; the catalog has names, a footer for pyarrow needs numbers.
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+#: With no other encoding than these, every data page uses the dictionary (the others are those of levels).
+_DICTIONARY_ONLY = {"PLAIN_DICTIONARY", "RLE", "BIT_PACKED"}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """One column chunk with its dictionary: ``offset``, ``size`` in bytes; index positions as (offset, length)."""
+    """One column chunk with its dictionary: ``offset``, ``size`` in bytes; index positions as (offset, length).
+
+    ``dictionary_only`` is true where the writer says that every page uses the dictionary.
+    """
 
     layout: ColumnLayout
     meaning: str
@@ -28,6 +33,7 @@ class ColumnPlace:
     size: int
     offset_index: tuple[int, int] | None
     column_index: tuple[int, int] | None
+    dictionary_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
         (chunk.offset, chunk.size),
         chunk.offset_index,
         chunk.column_index,
+        chunk.encodings,
         elsewhere=chunk.elsewhere or chunk.encrypted,
     )
 
@@ -82,6 +89,7 @@ def checked_place(
     span: tuple[int, int],
     offset_index: tuple[int, int] | None,
     column_index: tuple[int, int] | None,
+    encodings: Sequence[str] = (),
     *,
     elsewhere: bool = False,
 ) -> ColumnPlace:
@@ -96,7 +104,8 @@ def checked_place(
         raise DataFault(file.path, offset, f"column {name} claims {size} bytes outside the file's data")
     physical, repetition, meaning = file.columns[name]
     layout = ColumnLayout(name, physical, repetition, _CODECS.index(codec))
-    return ColumnPlace(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end))
+    only = "PLAIN_DICTIONARY" in encodings and _DICTIONARY_ONLY.issuperset(encodings)
+    return ColumnPlace(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
 
 
 def checked_row_group(file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace]) -> RowGroupPlace:

@@ -1,7 +1,7 @@
 """Reads the rows of some key ranges from row groups: the key column first, the other columns only where rows match.
 
 Where the file has a page index, only the pages that can hold such keys are read, and of the other columns only
-the pages that hold the rows found.
+the pages that hold the rows found, and none where the index says that they hold one value.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cc_pipeline.index.parquet_kept import PageIndexes
 from cc_pipeline.index.parquet_keys import rows_in_ranges
 from cc_pipeline.index.parquet_pages import PageBounds, Pages, read_column_index, read_offset_index, uses_dictionary
 from cc_pipeline.index.parquet_places import KEY, ColumnPlace, RowGroupPlace
+from cc_pipeline.index.parquet_single import may_repeat, single_values
 
 Rows = npt.NDArray[np.int64]
 Bytes = dict[Piece, bytes]
@@ -74,7 +75,8 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
     """The rows of each row group whose key lies in its ranges, in the order of ``wanted``.
 
     Three rounds of concurrent requests: page indexes, key pages, other pages; and one more where pages turn out to
-    need a large dictionary. Raises ``DataFault`` or an environment fault; there is no partial answer.
+    need a large dictionary that not every page needs. Raises ``DataFault`` or an environment fault; there is no
+    partial answer.
     """
     etags = {each.place.file.path: each.place.file.etag for each in wanted}
 
@@ -85,18 +87,19 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
     key_parts = [_key_selection(each, known) for each in wanted]
     bytes_of = _fetch_pages(list(zip(wanted, key_parts, strict=True)), fetch)
     matched = [_match(each, part, bytes_of) for each, part in zip(wanted, key_parts, strict=True)]
-    selections: list[tuple[Wanted, _Selection | None]] = []
+    parts: list[tuple[Wanted, _Selection | pa.Array]] = []
     for each, (rows, _) in zip(wanted, matched, strict=True):
-        selections += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
-    bytes_of = _fetch_pages(selections, fetch)
+        parts += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
+    bytes_of = _fetch_pages([(each, part) for each, part in parts if isinstance(part, _Selection)], fetch)
     answers: list[Found] = []
-    remaining = iter(selections)
+    remaining = iter(parts)
     for each, (rows, keys) in zip(wanted, matched, strict=True):
         columns = {KEY: keys}
         for name in _others(each) if len(rows) else ():
             part = next(remaining)[1]
-            assert part is not None, "matched rows lie in pages"
-            columns[name] = _decode(each.place, part, bytes_of).take(pa.array(_positions(part, rows)))
+            if isinstance(part, _Selection):
+                part = _decode(each.place, part, bytes_of).take(pa.array(_positions(part, rows)))
+            columns[name] = part
         answers.append(Found(each.place, rows, columns))
     return answers
 
@@ -111,7 +114,7 @@ def _fetch_pages(
     """All chosen pages, with the dictionaries that they need.
 
     A writer whose dictionary grew too large goes on without one, so the pages of a column need not use the dictionary
-    in front of them: a large one is read only when they do.
+    in front of them: a large one is read only when they do, or at once where the writer says that all pages do.
     """
     first: list[Piece] = []
     waiting: list[tuple[Piece, list[Piece]]] = []
@@ -121,7 +124,7 @@ def _fetch_pages(
         path = each.place.file.path
         pages, dictionary = part.pieces(path), part.dictionary(path)
         first += pages
-        if dictionary is not None and dictionary.length > _SMALL_DICTIONARY:
+        if dictionary is not None and dictionary.length > _SMALL_DICTIONARY and not part.place.dictionary_only:
             waiting.append((dictionary, pages))
         elif dictionary is not None:
             first.append(dictionary)
@@ -142,9 +145,11 @@ def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callabl
             continue
         needed.add(Piece(path, *key.column_index))
         for name in (KEY, *_others(each)):
-            position = each.place.columns[name].offset_index
-            if position is not None:
-                needed.add(Piece(path, *position))
+            column = each.place.columns[name]
+            if column.offset_index is not None:
+                needed.add(Piece(path, *column.offset_index))
+            if column.column_index is not None and may_repeat(column, each.place.rows):
+                needed.add(Piece(path, *column.column_index))
     etags = {each.place.file.path: each.place.file.etag for each in wanted}
     known = indexes.known(needed, etags)
     fresh = fetch(needed - known.keys())
@@ -164,13 +169,20 @@ def _key_selection(wanted: Wanted, known: Bytes) -> _Selection | None:
     return _Selection(column, pages, chosen, place.rows, bounds) if chosen else None
 
 
-def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) -> _Selection:
+def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) -> _Selection | pa.Array:
+    """The pages that hold ``rows``, or the values of these rows where the page index tells them."""
     column = place.columns[name]
     pages = _pages(place, column, known)
     if pages is None:
         return _Selection(column, None, (), place.rows)
-    firsts = np.asarray(pages.first_rows, dtype=np.int64)
-    chosen = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
+    page_of = np.searchsorted(np.asarray(pages.first_rows, dtype=np.int64), rows, side="right") - 1
+    chosen, position = np.unique(page_of, return_inverse=True)
+    index = known.get(Piece(place.file.path, *column.column_index)) if column.column_index is not None else None
+    if index is not None and may_repeat(column, place.rows):
+        values = single_values(index, column, pages, place.file.path)
+        said = [value for value in (values[page] for page in chosen) if value is not None]
+        if len(said) == len(chosen):
+            return pa.array(said, said[0].type).take(pa.array(position))
     return _Selection(column, pages, tuple(chosen.tolist()), place.rows)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.targets import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault
-from cc_pipeline.index import parquet_fetch, parquet_read
+from cc_pipeline.index import parquet_fetch, parquet_read, parquet_single
 from cc_pipeline.index.parquet_assemble import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet_fetch import Cost, Piece, coalesce
 from cc_pipeline.index.parquet_finder import Footers
@@ -44,8 +44,10 @@ def _table(hosts: list[str], *, pages_each: int = 1) -> pa.Table:
             "fetch_time": pa.array(
                 [_START + timedelta(seconds=number) for number in range(len(named))], pa.timestamp("ms", tz="UTC")
             ),
-            "fetch_status": pa.array([200 if number % 3 else None for number in range(len(named))], pa.int16()),
-            "warc_filename": [f"crawl-data/x/segments/1.{number % 5}/warc/a.warc.gz" for number in range(len(named))],
+            "fetch_status": pa.array([200 if number // 9 % 3 else None for number in range(len(named))], pa.int16()),
+            "warc_filename": [
+                f"crawl-data/x/segments/1.{number // 8 % 5}/warc/a.warc.gz" for number in range(len(named))
+            ],
             "warc_record_offset": pa.array(range(len(named)), pa.int32()),
         }
     )
@@ -124,6 +126,7 @@ def test_rows_of_any_file_are_those_of_a_full_read(
     ranges = tuple(prefix_range(prefix.encode()) for prefix in prefixes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_read, "_SMALL_DICTIONARY", group % 2)
+        patch.setattr(parquet_single, "REPEATING_BITS", 1 if group % 5 == 0 else 1 << 20)
         found = _rows(root, ranges)
     for row in found:
         if isinstance(row["fetch_time"], int):
@@ -197,7 +200,9 @@ def test_without_a_page_index_the_key_goes_first_and_the_rest_follows_where_rows
         found = [group.number for group in finder.find("CC-MAIN-2024-22", ["warc"], target.ranges, None)]
         assert found == [0, 1, 2, 3, 4]
         server.hits.clear()
-        result = ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [target])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parquet_fetch, "GAP", 64 << 10)  # in proportion to the file
+            result = ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [target])
         read = sum(hit.body_bytes for hit in server.hits)
     assert result.captures[target.slug].num_rows == 3000
     whole = [metadata.row_group(n).total_byte_size for n in range(5)]
