@@ -8,7 +8,8 @@ import hashlib
 import re
 from typing import Final
 
-_SHA1: Final = re.compile(r"sha1:([A-Z2-7]{32})")
+#: As records spell it, and bare as the index does.
+_SHA1: Final = re.compile(r"(?:sha1:)?([A-Z2-7]{32})")
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 _SHIFTS: Final = tuple(range(150, -1, -10))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cc_pipeline.archive.record import Headers
 
 _PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldLines:
+class FieldLines(NamedTuple):
     """The first line, the fields in order, and what was odd about the lines."""
 
     first: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.headers import header_end, split_fields
@@ -15,8 +15,7 @@ _REQUEST_START = re.compile(rb"[A-Za-z]{3,20} \S+[^\r\n]*")
 _FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpMessage:
+class HttpMessage(NamedTuple):
     """A start line (status or request line), fields in order, and the body as stored."""
 
     start_line: str | None

@@ -5,8 +5,7 @@ igzip (ISA-L) inflates about twice as fast as zlib and checks CRC32 and ISIZE it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from isal import igzip_lib, isal_zlib
 
@@ -22,8 +21,7 @@ DAMAGE: Final = cast("type[Exception]", igzip_lib.IsalError)
 _GZIP_WINDOW: Final = 31
 
 
-@dataclass(frozen=True, slots=True)
-class InflatedMember:
+class InflatedMember(NamedTuple):
     """A complete, checked member: where it starts, its compressed length, its content. Lengths are bytes."""
 
     offset: int

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.headers import first_values, header_end, split_fields
@@ -27,8 +26,7 @@ _SINGLE = frozenset(
 _BLANK: Final = b"\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class WarcHeader:
+class WarcHeader(NamedTuple):
     """A record header: fields in order, first values by lower-cased name, the block's begin and length (bytes)."""
 
     fields: Headers

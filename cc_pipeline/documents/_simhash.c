@@ -1,9 +1,9 @@
 /* The 2012 text_simhash, compiled: the same number as simhash_np.text_simhash.
  *
  * Runs of four UTF-16 units are kept once each in tables with open addressing: runs of units below 256 as 32
- * bits, the others as 64, since what this costs is waiting for memory. A run that is new is fingerprinted (one
- * look-up per byte, see rabin.py) and votes. Eight bits vote at once in the octets of a word, which hold 255
- * votes before they are emptied into the sums.
+ * bits, the others as 64, since what this costs is waiting for memory and guessing wrong about what it holds. A run
+ * that is new is fingerprinted (one look-up per byte, see rabin.py) and votes. Eight bits vote at once in the
+ * octets of a word, which hold 255 votes before they are emptied into the sums.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,10 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, FIRST_SLOTS_LOG2 = 14, AHEAD = 32 };
+enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, BLOCK = 1024 };
+enum { FIRST_SLOTS_LOG2 = 11, MOST_FIRST_SLOTS_LOG2 = 17 };
 
 static const uint64_t POLYNOMIAL = 0xD74307D3FD3382DBULL;
 static const uint64_t LOWEST_BITS = 0x0101010101010101ULL;
+static const uint64_t HIGH_OCTETS = 0xFF00FF00FF00FF00ULL;
 
 /* What a byte contributes at each of the eight places of a run, and what a run of zeros gives. */
 static uint64_t contribution[RUN_BYTES][256];
@@ -82,16 +84,25 @@ static void empty_octets(Tally *tally) {
     tally->pending = 0;
 }
 
-/* The first unit of a run is in its lowest bits; its bytes are taken high before low. */
-static void vote(Tally *tally, uint64_t run) {
+static void vote(Tally *tally, uint64_t print) {
     tally->runs++;
+    for (int bit = 0; bit < 8; bit++) tally->octets[bit] += (print >> bit) & LOWEST_BITS;
+    if (++tally->pending == OCTET_MAX) empty_octets(tally);
+}
+
+/* The first unit of a run is in its lowest bits; its bytes are taken high before low. A zero contributes nothing. */
+static uint64_t print_of_wide(uint64_t run) {
     uint64_t print = of_zeros;
     for (int unit = 0; unit < RUN; unit++) {
         uint16_t value = (uint16_t)(run >> (16 * unit));
         print ^= contribution[2 * unit][value >> 8] ^ contribution[2 * unit + 1][value & 0xFF];
     }
-    for (int bit = 0; bit < 8; bit++) tally->octets[bit] += (print >> bit) & LOWEST_BITS;
-    if (++tally->pending == OCTET_MAX) empty_octets(tally);
+    return print;
+}
+
+static uint64_t print_of_narrow(uint32_t run) {
+    return of_zeros ^ contribution[1][run & 0xFF] ^ contribution[3][run >> 8 & 0xFF] ^ contribution[5][run >> 16 & 0xFF] ^
+           contribution[7][run >> 24];
 }
 
 static size_t slot_of(uint64_t run, int log2) { return (size_t)((run * multiplier) >> (64 - log2)); }
@@ -131,21 +142,14 @@ static int grow_narrow(Narrow *table) { GROW(table, uint32_t, insert_narrow) }
 
 static int grow_wide(Wide *table) { GROW(table, uint64_t, insert_wide) }
 
-/* Four bytes as four units. */
-static uint64_t widened(uint32_t run) {
-    uint64_t wide = run;
-    wide = (wide | (wide << 16)) & 0x0000FFFF0000FFFFULL;
-    return (wide | (wide << 8)) & 0x00FF00FF00FF00FFULL;
-}
-
 static int add_narrow(Tally *tally, uint32_t run) {
     Narrow *table = &tally->narrow;
     if (run == 0) {
-        if (!tally->has_zeros) vote(tally, 0);
+        if (!tally->has_zeros) vote(tally, of_zeros);
         tally->has_zeros = 1;
     } else if (insert_narrow(table->slots, table->log2, run)) {
-        vote(tally, widened(run));
-        if (++table->used > ((size_t)1 << table->log2) / 4 * 3) return grow_narrow(table);
+        vote(tally, print_of_narrow(run));
+        if (++table->used > ((size_t)1 << table->log2) / 2) return grow_narrow(table);
     }
     return 0;
 }
@@ -153,65 +157,93 @@ static int add_narrow(Tally *tally, uint32_t run) {
 static int add_wide(Tally *tally, uint64_t run) {
     Wide *table = &tally->wide;
     if (insert_wide(table->slots, table->log2, run)) {
-        vote(tally, run);
+        vote(tally, print_of_wide(run));
         if (++table->used > ((size_t)1 << table->log2) / 4 * 3) return grow_wide(table);
     }
     return 0;
 }
 
-static void prefetch(const void *where) {
-#if defined(__GNUC__) || defined(__clang__)
-    __builtin_prefetch(where, 1);
-#else
-    (void)where;
-#endif
-}
-
-/* Narrow runs wait here until their slots have come near. */
+/* The text as units, a block at a time; the last three units of a block are the first of the next. */
 typedef struct {
-    uint32_t runs[AHEAD];
+    uint16_t units[BLOCK + 1]; /* a character may be two units */
+    uint8_t octets[BLOCK + 1];
     int count;
-} Queue;
+} Block;
 
-static int drain(Tally *tally, Queue *queue) {
-    for (int at = 0; at < queue->count; at++) {
-        if (add_narrow(tally, queue->runs[at]) < 0) return -1;
+static int add_units(Tally *tally, const Block *block) {
+    for (int at = 0; at + RUN <= block->count; at++) {
+        const uint16_t *units = block->units + at;
+        uint64_t run = units[0] | (uint64_t)units[1] << 16 | (uint64_t)units[2] << 32 | (uint64_t)units[3] << 48;
+        uint32_t low = units[0] | (uint32_t)units[1] << 8 | (uint32_t)units[2] << 16 | (uint32_t)units[3] << 24;
+        if ((run & HIGH_OCTETS ? add_wide(tally, run) : add_narrow(tally, low)) < 0) return -1;
     }
-    queue->count = 0;
     return 0;
 }
 
-/* Slides over a text of any width; characters above FFFF are two units. */
-static int slide(Tally *tally, int kind, const void *data, Py_ssize_t length) {
-    Queue queue = {{0}, 0};
-    uint64_t wide = 0;
-    uint32_t narrow = 0;
-    Py_ssize_t units = 0, narrow_since = 0;
-    for (Py_ssize_t at = 0; at < length; at++) {
-        Py_UCS4 character = PyUnicode_READ(kind, data, at);
-        uint16_t parts[2] = {(uint16_t)character, 0};
-        int count = 1;
-        if (character > 0xFFFF) {
-            parts[0] = (uint16_t)(0xD800 + ((character - 0x10000) >> 10));
-            parts[1] = (uint16_t)(0xDC00 + ((character - 0x10000) & 0x3FF));
-            count = 2;
-        }
-        for (int part = 0; part < count; part++) {
-            wide = (wide >> 16) | ((uint64_t)parts[part] << 48);
-            narrow = (narrow >> 8) | ((uint32_t)(parts[part] & 0xFF) << 24);
-            units++;
-            if (parts[part] > 0xFF) narrow_since = units;
-            if (units < RUN) continue;
-            if (units - narrow_since < RUN) {
-                if (add_wide(tally, wide) < 0) return -1;
-                continue;
-            }
-            prefetch(&tally->narrow.slots[slot_of(narrow, tally->narrow.log2)]);
-            queue.runs[queue.count++] = narrow;
-            if (queue.count == AHEAD && drain(tally, &queue) < 0) return -1;
-        }
+/* Runs of a block in which no unit is above 255. Nearly all have been seen before, and most of them lie where
+ * the table is asked first. */
+static int add_octets(Tally *tally, Block *block) {
+    for (int at = 0; at < block->count; at++) block->octets[at] = (uint8_t)block->units[at];
+    int zeros = memchr(block->octets, 0, (size_t)block->count) != NULL;
+    if (zeros) return add_units(tally, block);
+    const uint32_t *slots = tally->narrow.slots;
+    int log2 = tally->narrow.log2;
+    for (int at = 0; at + RUN <= block->count; at++) {
+        const uint8_t *octets = block->octets + at;
+        uint32_t run = octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 | (uint32_t)octets[3] << 24;
+        if (slots[slot_of(run, log2)] == run) continue;
+        if (add_narrow(tally, run) < 0) return -1;
+        slots = tally->narrow.slots;
+        log2 = tally->narrow.log2;
     }
-    return drain(tally, &queue);
+    return 0;
+}
+
+static int add_block(Tally *tally, Block *block) {
+    uint16_t all = 0;
+    for (int at = 0; at < block->count; at++) all |= block->units[at];
+    if ((all > 0xFF ? add_units(tally, block) : add_octets(tally, block)) < 0) return -1;
+    int kept = block->count < RUN - 1 ? block->count : RUN - 1;
+    memmove(block->units, block->units + block->count - kept, (size_t)kept * sizeof *block->units);
+    block->count = kept;
+    return 0;
+}
+
+#define SLIDE(name, character_type, ADD)                                              \
+    static int name(Tally *tally, const character_type *text, Py_ssize_t length) {    \
+        Block block;                                                                  \
+        block.count = 0;                                                              \
+        for (Py_ssize_t at = 0; at < length;) {                                       \
+            Py_ssize_t stop = at + (BLOCK - block.count);                             \
+            if (stop > length) stop = length;                                         \
+            ADD                                                                       \
+            if (add_block(tally, &block) < 0) return -1;                              \
+        }                                                                             \
+        return 0;                                                                     \
+    }
+
+#define ADD_AS_THEY_ARE \
+    for (; at < stop; at++) block.units[block.count++] = text[at];
+
+#define ADD_PAIRS_TOO                                                                     \
+    for (; at < stop && block.count < BLOCK; at++) {                                      \
+        Py_UCS4 character = text[at];                                                     \
+        if (character <= 0xFFFF) {                                                        \
+            block.units[block.count++] = (uint16_t)character;                             \
+        } else {                                                                          \
+            block.units[block.count++] = (uint16_t)(0xD800 + ((character - 0x10000) >> 10)); \
+            block.units[block.count++] = (uint16_t)(0xDC00 + ((character - 0x10000) & 0x3FF)); \
+        }                                                                                 \
+    }
+
+SLIDE(slide_1, Py_UCS1, ADD_AS_THEY_ARE)
+SLIDE(slide_2, Py_UCS2, ADD_AS_THEY_ARE)
+SLIDE(slide_4, Py_UCS4, ADD_PAIRS_TOO)
+
+static int slide(Tally *tally, int kind, const void *data, Py_ssize_t length) {
+    if (kind == PyUnicode_1BYTE_KIND) return slide_1(tally, data, length);
+    if (kind == PyUnicode_2BYTE_KIND) return slide_2(tally, data, length);
+    return slide_4(tally, data, length);
 }
 
 static PyObject *text_simhash(PyObject *self, PyObject *text) {
@@ -220,19 +252,21 @@ static PyObject *text_simhash(PyObject *self, PyObject *text) {
         PyErr_SetString(PyExc_TypeError, "text_simhash takes a str");
         return NULL;
     }
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
     Tally tally;
     memset(&tally, 0, sizeof tally);
     tally.narrow.log2 = tally.wide.log2 = FIRST_SLOTS_LOG2;
-    tally.narrow.slots = calloc((size_t)1 << FIRST_SLOTS_LOG2, sizeof *tally.narrow.slots);
-    tally.wide.slots = calloc((size_t)1 << FIRST_SLOTS_LOG2, sizeof *tally.wide.slots);
+    /* one run in seven of a page is new, but a table with much room finds the others where it looks first */
+    while (tally.narrow.log2 < MOST_FIRST_SLOTS_LOG2 && (Py_ssize_t)1 << tally.narrow.log2 < length) tally.narrow.log2++;
+    tally.narrow.slots = calloc((size_t)1 << tally.narrow.log2, sizeof *tally.narrow.slots);
+    tally.wide.slots = calloc((size_t)1 << tally.wide.log2, sizeof *tally.wide.slots);
     if (tally.narrow.slots == NULL || tally.wide.slots == NULL) {
         free(tally.narrow.slots);
         free(tally.wide.slots);
         return PyErr_NoMemory();
     }
-    int kind = PyUnicode_KIND(text);
-    const void *data = PyUnicode_DATA(text);
-    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
     int failed;
     Py_BEGIN_ALLOW_THREADS
     failed = slide(&tally, kind, data, length);

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from cc_pipeline.errors import DataFault
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
 _CHUNK = 16 * 1024
+#: Characters of the shortest start tag.
+_SHORTEST = len("<b>")
 _VOID = frozenset(
     {"area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "link"}
     | {"meta", "param", "source", "track", "wbr"}
@@ -20,13 +24,17 @@ _ENDED_BY_THE_NEXT = frozenset(
 _FLAT = _VOID | _ENDED_BY_THE_NEXT
 
 
-def check_depth(text: str, limit: int, source: str) -> None:
-    """Raises ``DataFault`` where elements may nest deeper than ``limit``.
+def check_depth(text: str, limit: int, source: str, utf8: bytes | None = None) -> None:
+    """Raises ``DataFault`` where elements may nest deeper than ``limit``. ``utf8`` is the text as UTF-8 where the
+    caller has it, in which counting is cheaper.
 
     Start tags less end tags, counted chunk by chunk, bound the depth from above and cost next to nothing;
     only where that bound is over the limit are the tags looked at one by one.
     """
-    if text.count("<") > limit and _bound(text) > limit and _depth(text) > limit:
+    if len(text) < _SHORTEST * limit:
+        return
+    tags = text.count("<") if utf8 is None else np.count_nonzero(np.frombuffer(utf8, np.uint8) == ord("<"))
+    if tags > limit and _bound(text) > limit and _depth(text) > limit:
         raise DataFault(source, None, f"elements nested deeper than {limit}")
 
 

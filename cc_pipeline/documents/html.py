@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +11,17 @@ from cc_pipeline.documents.depth import check_depth
 from cc_pipeline.documents.options import Limits
 from cc_pipeline.documents.page import Link
 from cc_pipeline.documents.urls import domain_of, resolver
+from cc_pipeline.documents.whitespace import collapsed
 
 #: The tags the 2012 document lists, and the attribute that holds the link.
 LINK_ATTRIBUTE = {
     "a": "href",
-    "area": "href",
-    "frame": "src",
-    "iframe": "src",
+    "img": "src",
     "script": "src",
     "link": "href",
-    "img": "src",
+    "iframe": "src",
+    "area": "href",
+    "frame": "src",
 }
 #: The attributes that can be a meta tag's key, in the order they count.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
@@ -29,8 +29,18 @@ META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _WITH_TEXT = frozenset({"a", "area"})
 #: Elements whose text is no part of the page's; scripts and iframes are links as well.
 _UNREAD = frozenset({"style", "noscript", "template", "title"})
-#: Names only: an element that matches two selectors of a list would come twice.
-_SELECTOR = ",".join(("base", "meta", "html", *LINK_ATTRIBUTE, *sorted(_UNREAD)))
+_WANTED = (*LINK_ATTRIBUTE, "meta", *sorted(_UNREAD), "html", "base")
+#: ``:is`` ends at the first name that fits, and gives an element once.
+_SELECTOR = f":is({','.join(_WANTED)})"
+
+
+def _tag_ids() -> dict[int, str]:
+    tree = LexborHTMLParser("")
+    return {tree.create_node(tag).tag_id: tag for tag in _WANTED}
+
+
+#: lexbor's number of each of these tags: cheaper to ask a node for than the name.
+_TAGS = _tag_ids()
 
 
 @dataclass(slots=True)
@@ -59,7 +69,7 @@ def parse_html(
     """Reads a page or a fragment of one. ``url`` is what relative links are relative to, unless the page has
     a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. Raises ``DataFault`` for nesting beyond
     the limit."""
-    check_depth(text, limits.depth, source or url)
+    check_depth(text, limits.depth, source or url, utf8)
     tree = LexborHTMLParser(text if utf8 is None else utf8)
     document = HtmlDocument()
     found = _collect(tree, document, limits, links=links)
@@ -84,27 +94,30 @@ def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, 
     """One look at the nodes that matter, in document order. Most nodes are links, so links come first."""
     found = _Found()
     pending = found.links
+    most_attributes, most_chars = limits.attributes, limits.attribute_chars
+    room = limits.links if links else 0
     for node in tree.css(_SELECTOR):
-        tag = node.tag or ""
+        tag = _TAGS[node.tag_id]
         key = LINK_ATTRIBUTE.get(tag)
         if key is None:
             _collect_other(node, tag, document, found, limits)
             continue
         attributes: dict[str, Any] = node.attributes  # a value may be None, see _bounded
         values = attributes.values()
-        if None in values or len(values) > limits.attributes or len("".join(values)) > limits.attribute_chars:
+        if None in values or len(attributes) > most_attributes or len("".join(values)) > most_chars:
             attributes = _bounded(attributes, limits, document.flags)
-        if tag == "script":
-            found.scripts.append(node)
-            if attributes.get("type", "").strip().lower() == "application/ld+json":
-                document.json_ld.append(node.text(deep=True) or "")
-        elif tag == "iframe":
-            found.unread.append(node)
+        if key == "src":
+            if tag == "script":
+                found.scripts.append(node)
+                if attributes.get("type", "").strip().lower() == "application/ld+json":
+                    document.json_ld.append(node.text() or "")
+            elif tag == "iframe":
+                found.unread.append(node)
         href = attributes.pop(key, None)
-        if href and links and href[0] != "#":
-            if len(pending) < limits.links:
+        if href and href[0] != "#":
+            if len(pending) < room:
                 pending.append((node, tag, href, attributes))
-            else:
+            elif links:
                 document.flags.add("links_cut")
     return found
 
@@ -117,7 +130,11 @@ def _collect_other(node: LexborNode, tag: str, document: HtmlDocument, found: _F
         return
     attributes = _bounded(node.attributes, limits, document.flags)
     if tag == "meta":
-        name = next((attributes[key] for key in META_KEYS if key in attributes), None)
+        name = None
+        for key in META_KEYS:
+            if key in attributes:
+                name = attributes[key]
+                break
         document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
     elif tag == "base":
         found.base = found.base or attributes.get("href")
@@ -136,16 +153,17 @@ def _remove(nodes: list[LexborNode]) -> None:
         node.decompose()
 
 
-def _bounded(attributes: Mapping[str, str | None], limits: Limits, flags: set[str]) -> dict[str, str]:
-    """Attributes with every value a text, in number and length within bounds."""
-    kept = {name: value or "" for name, value in attributes.items()}
-    if len("".join(kept.values())) > limits.attribute_chars or len(kept) > limits.attributes:
-        bound = limits.attribute_chars
-        cut = {name: value[:bound] for name, value in list(kept.items())[: limits.attributes]}
-        if cut != kept:
-            flags.add("attributes_cut")
-        return cut
-    return kept
+def _bounded(attributes: dict[str, Any], limits: Limits, flags: set[str]) -> dict[str, str]:
+    """Attributes with every value a text (lexbor has ``None`` for no value), in number and length within bounds."""
+    if None in attributes.values():
+        attributes = {name: value or "" for name, value in attributes.items()}
+    if len(attributes) <= limits.attributes and len("".join(attributes.values())) <= limits.attribute_chars:
+        return attributes
+    bound = limits.attribute_chars
+    cut = {name: value[:bound] for name, value in list(attributes.items())[: limits.attributes]}
+    if cut != attributes:
+        flags.add("attributes_cut")
+    return cut
 
 
 def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
@@ -157,27 +175,31 @@ def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limit
         else:
             document.flags.add("base_unusable")
     bound = limits.attribute_chars
-    links = document.links
-    domains: dict[str | None, str | None] = {None: None}
+    append = document.links.append
+    as_link = tuple.__new__  # what Link(...) comes to, in two thirds of the time
+    places: dict[str, tuple[str | None, str | None, str | None]] = {}
     for node, tag, href, attributes in found.links:
         text = ""
         if tag in _WITH_TEXT:
-            text = " ".join(node.text(deep=True, separator=" ").split())
+            text = collapsed(node.text(True, " "))
             if len(text) > bound:
                 document.flags.add("text_cut")
                 text = text[:bound]
-        absolute, host = resolve(href)
-        if host not in domains:
-            domains[host] = domain_of(host) if host else None
+        if href in places:
+            absolute, host, domain = places[href]
+        else:
+            absolute, host = resolve(href)
+            domain = domain_of(host) if host else None
+            places[href] = absolute, host, domain
         rel = attributes.get("rel")
-        links.append(Link(tag, href, absolute, text, rel, attributes, host, domains[host], item_index))
+        append(as_link(Link, (tag, href, absolute, text, rel, attributes, host, domain, item_index)))
 
 
 def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:
     body = tree.body
     if body is None:
         return ""
-    text = " ".join((body.text(deep=True, separator=" ", skip_empty=True) or "").split())
+    text = collapsed(body.text(deep=True, separator=" ", skip_empty=True))
     if len(text) > limits.text_chars:
         flags.add("text_cut")
         text = text[: limits.text_chars]

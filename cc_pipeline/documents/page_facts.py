@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.feed_dates import parse_date
+from cc_pipeline.documents.whitespace import collapsed
 
 _TITLE = (
     "dc:title",
@@ -67,23 +69,32 @@ def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     names: dict[str, str] = {}
     for tag in meta_tags:
         content = tag["content"]
-        if not content or not content.strip():
+        if not content or content.isspace():
             continue
         attributes = tag["attributes"]
-        for key in attributes.get("property", "").lower().split():
-            properties.setdefault(key, content)
+        if several := attributes.get("property"):
+            for key in several.lower().split():
+                properties.setdefault(key, content)
         if name := attributes.get("name"):
-            names.setdefault("".join(name.lower().split()).replace(".", ":"), content)
+            names.setdefault(_key(name), content)
     return names | properties
 
 
+@lru_cache(maxsize=1024)
+def _key(name: str) -> str:
+    return "".join(name.lower().split()).replace(".", ":")
+
+
 def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
-    return next((found for key in keys if (found := _word(meta.get(key)))), None)
+    for key in keys:
+        if key in meta and (found := _word(meta[key])):
+            return found
+    return None
 
 
 def _word(value: Any) -> str | None:
     """Text with its white space tidied, ``None`` for anything else."""
-    return " ".join(value.split()) or None if isinstance(value, str) else None
+    return collapsed(value) or None if isinstance(value, str) else None
 
 
 def _name(value: Any) -> str | None:

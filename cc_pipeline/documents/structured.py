@@ -71,7 +71,7 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
         except (ValueError, RecursionError):
             flags.add("json_ld_invalid")
             continue
-        documents.append(_LONE_SURROGATE.sub("\ufffd", compact))
+        documents.append(_storable(compact))
         values.append(value)
         _collect_types(value, types)
     return JsonLd(documents, list(types), values)
@@ -84,6 +84,11 @@ def _loads(text: str) -> Any:
         return json.loads(_NOT_JSON.sub(lambda found: found.group(1) or "", text), strict=False)
 
 
+def _storable(text: str) -> str:
+    """JSON's escapes can name half a surrogate pair, which no UTF-8 has."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
 def _collect_types(value: Any, types: dict[str, None]) -> None:
     waiting = [value]
     while waiting and len(types) < _MAX_TYPES:
@@ -92,7 +97,7 @@ def _collect_types(value: Any, types: dict[str, None]) -> None:
             named = current.get("@type")
             for name in named if isinstance(named, list) else [named]:
                 if isinstance(name, str):
-                    types[_LONE_SURROGATE.sub("\ufffd", name)] = None
+                    types[_storable(name)] = None
             waiting.extend(reversed(list(current.values())))
         elif isinstance(current, list):
             waiting.extend(reversed(current))

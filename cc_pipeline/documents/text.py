@@ -7,12 +7,14 @@ from typing import Literal
 
 from resiliparse.extract.html2text import extract_plain_text
 
+from cc_pipeline.documents.whitespace import collapsed
+
 Extractor = Literal["fast", "quality"]
 
 
 def full_text(title: str | None, description: str | None, body: str) -> str:
     """The 2012 text of a page: title, meta description and body, white space collapsed."""
-    parts = (" ".join(part.split()) for part in (title, description) if part)
+    parts = (collapsed(part) for part in (title, description) if part)
     return " ".join(part for part in (*parts, body) if part)
 
 

@@ -42,14 +42,17 @@ def resolver(base: str) -> Callable[[str], Resolved]:
 
     def resolve(value: str) -> Resolved:
         # most links need nothing but this
-        if "/." not in value and " " not in value and "\\" not in value and value.isprintable():
-            if value.startswith(("https://", "http://")):
-                there = value.split("/", 3)[2]
+        if "/." not in value and not (" " in value or "\n" in value or "\t" in value or "\r" in value or "\\" in value):
+            if value[:1] == "/" and value[-1] > " ":
+                if value[1:2] != "/":
+                    return origin + value, own
+                value = scheme + value
+            if (value[:8] == "https://" or value[:7] == "http://") and value[-1] > " ":
+                end = value.find("/", 8)
+                there = value[:end] if end > 0 else value
                 if there not in hosts:
                     hosts[there] = host_of(value)
                 return value, hosts[there]
-            if value[:1] == "/" and value[1:2] != "/":
-                return origin + value, own
         value = _clean(value)
         first = value[:1]
         if first in ("/", "\\"):

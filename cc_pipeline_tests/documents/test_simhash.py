@@ -85,3 +85,11 @@ def test_every_value_of_the_original_code() -> None:
         assert fingerprint(each["text"].encode("utf-8", "surrogatepass")) & (1 << 64) - 1 == int(
             each["fp64_of_utf8"]
         ) & ((1 << 64) - 1)
+
+
+@pytest.mark.parametrize("alphabet", ["ab", "aé\x00", "a€", "𝄞", "ab𝄞€\x00"])
+def test_texts_that_end_where_a_block_does(alphabet: str) -> None:
+    chosen = random.Random(5)
+    for length in (1018, 1021, 1022, 1023, 1024, 1025, 2045, 2046, 3072):
+        text = "".join(chosen.choices(alphabet, k=length))
+        assert text_simhash(text) == text_simhash_np(text)
