@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
+
+from publicsuffixlist import PublicSuffixList
 
 from cc_pipeline.documents.page import PageInput
 
@@ -13,22 +18,44 @@ _LINKS = {"a": "href", "area": "href", "frame": "src", "iframe": "src", "script"
 
 
 def bs4_page(page: PageInput) -> tuple[Any, ...]:
-    """Title, meta tags and links with all attributes, absolute URLs, link texts and full text, by BeautifulSoup."""
+    """What ``parse_page`` gives for metadata, links and text, by BeautifulSoup: the payload's digest, title, meta tags,
+    OpenGraph, JSON-LD and canonical URL, links with all attributes, text, absolute URL, host and registered domain,
+    and the full text."""
     soup = importlib.import_module("bs4").BeautifulSoup(page.payload, "lxml", from_encoding="utf-8")
+    digest = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
     title = soup.title.get_text() if soup.title else None
     tags = [dict(tag.attrs) for tag in soup.find_all("meta")]
+    graph = {tag["property"]: tag.get("content") for tag in tags if tag.get("property", "").startswith("og:")}
+    documents = [_json(tag.get_text()) for tag in soup.find_all("script", type="application/ld+json")]
+    canonical = soup.find("link", rel="canonical")
     links = []
+    domains: dict[str | None, str | None] = {None: None}
     for tag in soup.find_all(list(_LINKS)):
         href = tag.get(_LINKS[tag.name])
         if href and not href.startswith("#"):
             try:
                 url = urljoin(page.url, href)
+                host = urlsplit(url).hostname
             except ValueError:
-                url = None
-            links.append((tag.name, href, url, tag.get_text(" ", strip=True), dict(tag.attrs)))
+                url = host = None
+            if host not in domains:
+                domains[host] = _suffixes().privatesuffix(host)
+            links.append((tag.name, href, url, host, domains[host], tag.get_text(" ", strip=True), dict(tag.attrs)))
     for tag in soup(["script", "style", "noscript"]):
         tag.decompose()
-    return title, tags, links, soup.get_text(" ", strip=True)
+    return digest, title, tags, graph, documents, canonical, links, soup.get_text(" ", strip=True)
+
+
+@lru_cache(maxsize=1)
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def feedparser_feed(data: bytes) -> object:
