@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch_plan import Coalescing, PlannedRange, plan_ranges, usable
-from cc_pipeline.extraction.record_check import PARSER, Examined, Promise, examine
+from cc_pipeline.extraction.record_check import KNOWN_BAD_DIGESTS, PARSER, Examined, Promise, examine
 from cc_pipeline.extraction.record_schema import RECORD_SCHEMA
 from cc_pipeline.extraction.record_segments import DEFAULT_ROTATION, Row, SegmentWriter
 from cc_pipeline.extraction.record_wrap import wrap_member
@@ -150,9 +150,17 @@ class FetchRun:
                 continue
             if row["outcome"] == "quarantined" and self.options.retry_quarantined and not adopted:
                 continue
+            if self._judged_otherwise(row):
+                continue
             self._fates[name] = {key: _plain(row[key]) for key in (*_FATE_COLUMNS, *_FILLED)}
             taken += 1
         return taken
+
+    def _judged_otherwise(self, row: Row) -> bool:
+        """Whether a digest that does not match was treated in another way than ``fail_on_digest`` says now."""
+        if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
+            return bool(row["outcome"] == "fetched" and row["digest_check"] == "mismatch")
+        return bool(row["reason"] == "digest_mismatch")
 
     def fetch(self, writer: SegmentWriter) -> None:
         """Reads and stores what is still wanted. Raises ``EnvironmentFault`` when the source or the disk gives out."""
