@@ -51,6 +51,8 @@ _KEY_COLUMNS = (
 _FATE_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in _KEY_COLUMNS)
 #: Columns a record may fill where the index has nothing (the ARC years).
 _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+#: What the table, whose keys are never null, has of an index row that names no place.
+_NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 _BATCH = 5_000
 
 
@@ -137,7 +139,7 @@ class FetchRun:
         """Uses rows of the records table, of any target; says how many captures that settles."""
         if held is None or not held.num_rows:
             return 0
-        files = pa.array(sorted({file for file, _ in self.wanted}), pa.string())
+        files = pa.array(sorted({file for file, _ in self.wanted if file is not None}), pa.string())
         mine = held.filter(pc.is_in(held.column("warc_filename"), value_set=files))
         return sum(self.take(batch.to_pylist()) for batch in mine.to_batches(max_chunksize=_BATCH))
 
@@ -309,6 +311,9 @@ class FetchRun:
         for name in _FILLED:
             if values[name] is None:
                 values[name] = fate[name]
+        for name, nothing in _NOWHERE.items():
+            if values[name] is None:
+                values[name] = nothing
         return values
 
 
