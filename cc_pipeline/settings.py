@@ -7,6 +7,7 @@ makes sense, a flag of the command line.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -156,8 +157,8 @@ def _checked(settings: Settings) -> Settings:
     if not settings.subsets:
         raise UserInputError(f"{PREFIX}SUBSETS is empty; choose from {', '.join(SUBSETS)}")
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
-        if number is not None and number <= 0:
-            raise UserInputError(f"{PREFIX}{name} must be above 0, not {number}")
+        if number is not None and not 0 < number < math.inf:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
     for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
         odd = sorted(_NOT_IN_PATHS & set(place))
         if odd and "://" not in place:

@@ -48,6 +48,8 @@ def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None
         ("SUBSETS", "warc,wat", "'wat'"),
         ("RATE", "fast", "not a number"),
         ("RATE", "0", "above 0"),
+        ("RATE", "inf", "above 0"),
+        ("RATE", "nan", "above 0"),
         ("SOURCE", "ftp://x", "use a folder"),
         ("SOURCE", "s3://", "no host or bucket"),
     ],

@@ -11,6 +11,7 @@ import dagster as dg
 
 from cc_pipeline.commoncrawl.targets import Target
 from cc_pipeline.defs.failures import RANGE_END, RANGE_START, recent_failures
+from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key
 from cc_pipeline.defs.resources import Pipeline
@@ -53,6 +54,8 @@ def partitions_per_tick() -> int:
 def backfill_missing(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> list[dg.RunRequest] | dg.SkipReason:
     """One tick: runs over contiguous ranges of missing partitions; none while earlier ones are still going."""
     instance = context.instance
+    # the daemon does not watch runs of the command line: a killed one would count as going for ever
+    end_runs_of_dead_processes(instance)
     running = instance.get_runs(dg.RunsFilter(job_name="extract_domain", statuses=_IN_FLIGHT), limit=1)
     if running:
         return dg.SkipReason(f"run {running[0].run_id} is still at it")

@@ -98,7 +98,8 @@ def plan_ranges(
     members: list[int] = []
     for next_key, offset, length, row in order:
         end = offset + length
-        joins = next_key == key and (offset < stop or (offset - stop <= bounds.gap and end - start <= bounds.span))
+        # records overlap only in an index that lies: not even there may a range grow without bound
+        joins = next_key == key and (end <= stop or (offset - stop <= bounds.gap and end - start <= bounds.span))
         if not joins:
             if key is not None:
                 ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
@@ -111,8 +112,10 @@ def plan_ranges(
 
 
 def usable(key: str | None, offset: int | None, length: int | None) -> bool:
-    """Whether an index row names bytes that can be asked for."""
-    return bool(key) and offset is not None and offset >= 0 and length is not None and 0 < length <= MAX_RECORD_BYTES
+    """Whether an index row names bytes that can be asked for: a key that stays below the source, a sane range."""
+    if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
+        return False
+    return offset is not None and offset >= 0 and length is not None and 0 < length <= MAX_RECORD_BYTES
 
 
 def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
@@ -176,11 +179,10 @@ def check_budget(
     if max_bytes is not None and price.bytes > max_bytes:
         raise UserInputError(
             f"{what} would read {price.bytes:,} bytes ({price.captures:,} captures), more than the {max_bytes:,} "
-            f"allowed. To allow it, set CC_PIPELINE_MAX_BYTES={price.bytes} or give --max-bytes {price.bytes}"
+            f"allowed. To allow it, set CC_PIPELINE_MAX_BYTES={price.bytes}"
         )
     if max_requests is not None and price.requests > max_requests:
         raise UserInputError(
             f"{what} would send {price.requests:,} requests ({price.captures:,} captures), more than the "
-            f"{max_requests:,} allowed. To allow it, set CC_PIPELINE_MAX_REQUESTS={price.requests} or give "
-            f"--max-requests {price.requests}"
+            f"{max_requests:,} allowed. To allow it, set CC_PIPELINE_MAX_REQUESTS={price.requests}"
         )

@@ -9,11 +9,12 @@ from cc_pipeline.lake.publish import ViewSpec
 _KEY = "crawl, warc_filename, warc_record_offset"
 
 #: Tables with rows per capture and target, and how to choose the target whose rows are shown when several hold
-#: the same capture. Records prefer one that was fetched, pages those read from their own record.
+#: the same capture. Records prefer one that was fetched, pages those read from their own record, and metadata
+#: one that says more than that there was no record.
 _PER_CAPTURE = {
     "captures": "target",
     "records": "(outcome = 'fetched') DESC, target",
-    "page_metadata": "(source_kind = 'records') DESC, target",
+    "page_metadata": "(source_kind = 'records') DESC, (disposition = 'SUCCESS') DESC, target",
     "page_text": "(source_kind = 'records') DESC, target",
     "page_links": "(source_kind = 'records') DESC, target",
     "feed_items": "(source_kind = 'records') DESC, target",
@@ -81,7 +82,9 @@ def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tup
 
 
 def _repeats(table: str, order: str) -> ViewSpec:
-    extra = {"records": ", outcome", "captures": ""}.get(table, ", source_kind")
+    extra = {"records": ", outcome", "captures": "", "page_metadata": ", source_kind, disposition"}.get(
+        table, ", source_kind"
+    )
     columns = f"{_KEY}, target{extra}"
     sql = (
         f"SELECT {_KEY}, target FROM (SELECT {columns}, "

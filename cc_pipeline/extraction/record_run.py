@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch_plan import Coalescing, PlannedRange, plan_ranges, usable
-from cc_pipeline.extraction.record_check import PARSER, Examined, Promise, examine
+from cc_pipeline.extraction.record_check import KNOWN_BAD_DIGESTS, PARSER, Examined, Promise, examine
 from cc_pipeline.extraction.record_schema import RECORD_SCHEMA
 from cc_pipeline.extraction.record_segments import DEFAULT_ROTATION, Row, SegmentWriter
 from cc_pipeline.extraction.record_wrap import wrap_member
@@ -51,6 +51,8 @@ _KEY_COLUMNS = (
 _FATE_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in _KEY_COLUMNS)
 #: Columns a record may fill where the index has nothing (the ARC years).
 _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+#: What the table, whose keys are never null, has of an index row that names no place.
+_NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 _BATCH = 5_000
 
 
@@ -137,7 +139,7 @@ class FetchRun:
         """Uses rows of the records table, of any target; says how many captures that settles."""
         if held is None or not held.num_rows:
             return 0
-        files = pa.array(sorted({file for file, _ in self.wanted}), pa.string())
+        files = pa.array(sorted({file for file, _ in self.wanted if file is not None}), pa.string())
         mine = held.filter(pc.is_in(held.column("warc_filename"), value_set=files))
         return sum(self.take(batch.to_pylist()) for batch in mine.to_batches(max_chunksize=_BATCH))
 
@@ -150,9 +152,17 @@ class FetchRun:
                 continue
             if row["outcome"] == "quarantined" and self.options.retry_quarantined and not adopted:
                 continue
+            if self._judged_otherwise(row):
+                continue
             self._fates[name] = {key: _plain(row[key]) for key in (*_FATE_COLUMNS, *_FILLED)}
             taken += 1
         return taken
+
+    def _judged_otherwise(self, row: Row) -> bool:
+        """Whether a digest that does not match was treated in another way than ``fail_on_digest`` says now."""
+        if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
+            return bool(row["outcome"] == "fetched" and row["digest_check"] == "mismatch")
+        return bool(row["reason"] == "digest_mismatch")
 
     def fetch(self, writer: SegmentWriter) -> None:
         """Reads and stores what is still wanted. Raises ``EnvironmentFault`` when the source or the disk gives out."""
@@ -301,6 +311,9 @@ class FetchRun:
         for name in _FILLED:
             if values[name] is None:
                 values[name] = fate[name]
+        for name, nothing in _NOWHERE.items():
+            if values[name] is None:
+                values[name] = nothing
         return values
 
 

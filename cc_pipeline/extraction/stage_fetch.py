@@ -14,7 +14,7 @@ from cc_pipeline.extraction.record_schema import RECORD_SCHEMA
 from cc_pipeline.extraction.record_shelf import RecordShelf
 from cc_pipeline.extraction.records import RecordOptions, RecordsResult, fetch_records, settle
 from cc_pipeline.extraction.report import StageReport
-from cc_pipeline.extraction.stage_locate import locate_digest_name
+from cc_pipeline.extraction.stage_locate import locate_digest_name, located
 from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.lake.digests import input_digest
 
@@ -101,10 +101,10 @@ def _name(crawl: str, slug: str) -> str:
 
 
 def _digests(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
-    located = workspace.lake.digests("fetch_plan", [locate_digest_name(crawl, slug) for slug in slugs])
+    of_captures = located(workspace, crawl, slugs)
     digests: dict[str, str] = {}
     for slug in slugs:
-        digest = located[locate_digest_name(crawl, slug)]
+        digest = of_captures[locate_digest_name(crawl, slug)]
         if digest is None:
             raise EnvironmentFault(
                 f"captures of {slug} in {crawl} have not been located", "Materialize captures and fetch_plan first."

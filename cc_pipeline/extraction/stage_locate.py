@@ -30,7 +30,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     started = time.monotonic()
     targets = workspace.targets(slugs)
     wanted = _digests(workspace, crawl, targets)
-    here = workspace.lake.digests("fetch_plan", [_name(crawl, slug) for slug in slugs])
+    here = located(workspace, crawl, slugs)
     stale = [slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]]
     requests = size = 0
     notes: tuple[str, ...] = ()
@@ -69,8 +69,16 @@ def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target
     """Slugs of ``targets`` whose captures in ``crawl`` are not from the inputs there are now: a set's members
     changed, or the index did, or they were never located."""
     wanted = _digests(workspace, crawl, {target.slug: target for target in targets})
-    here = workspace.lake.digests("fetch_plan", [_name(crawl, slug) for slug in wanted])
+    here = located(workspace, crawl, list(wanted))
     return {slug for slug, digest in wanted.items() if here[_name(crawl, slug)] != digest}
+
+
+def located(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str | None]:
+    """By digest name, what the captures and the plan of each slug were made from; ``None`` where not from the same.
+
+    The plan alone does not tell: a run with other settings may have been killed after it had replaced the captures.
+    """
+    return workspace.lake.agreed(("captures", "fetch_plan"), [_name(crawl, slug) for slug in slugs])
 
 
 def locate_digest_name(crawl: str, slug: str) -> str:

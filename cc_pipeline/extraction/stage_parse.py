@@ -1,7 +1,7 @@
 """Parsing: from stored records to metadata, text, links and feed items, one pass, four commits.
 
-``page_metadata`` is committed last: its digest is the one that says all four are here. A run killed in between is
-told by the digests that differ (see stage_publish).
+``page_metadata`` is committed last. A run killed in between is told by the digests that differ (see stage_publish);
+only one digest in all four says that a slice is here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     """
     started = time.monotonic()
     wanted = _digests(workspace, crawl, slugs)
-    here = workspace.lake.digests("page_metadata", [_name(crawl, slug) for slug in slugs])
+    here = workspace.lake.agreed(PAGE_TABLES, [_name(crawl, slug) for slug in slugs])
     stale = [slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]]
     if stale:
         _parse(workspace, crawl, stale, {_name(crawl, slug): wanted[slug] for slug in stale})
@@ -72,7 +72,7 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
     behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
     slugs = [target.slug for target in targets if target.slug not in behind]
     wanted = _digests(workspace, crawl, slugs)
-    here = workspace.lake.digests("page_metadata", [_name(crawl, slug) for slug in slugs])
+    here = workspace.lake.agreed(PAGE_TABLES, [_name(crawl, slug) for slug in slugs])
     return behind | {slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]}
 
 

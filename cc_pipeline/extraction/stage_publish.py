@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host."""
     with _host_lock(workspace.settings.home / "publish.lock"):
         pinned = [workspace.lake.pin(spec.name) for spec in TABLES]
-        held_back = interrupted_slices(workspace)
+        # a stage may commit while tables are pinned one by one: what counts is what was pinned
+        held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
         return publish(
             workspace.settings.published_path,
             pinned,
@@ -34,24 +35,31 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         )
 
 
-def interrupted_slices(workspace: Workspace) -> dict[str, list[tuple[str, str]]]:
-    """(crawl, target) pairs by stage whose tables are not from one commit of that stage.
+def interrupted_slices(
+    workspace: Workspace, versions: Mapping[str, int] | None = None
+) -> dict[str, list[tuple[str, str]]]:
+    """(crawl, target) pairs by stage whose tables are not from one run of that stage, as of ``versions`` by table
+    (default: now).
 
     A run killed between two commits of a stage leaves them so until it is run again; their rows are held back.
     """
     found: dict[str, list[tuple[str, str]]] = {}
+    at = versions or {}
+    # a target that has no captures any more may still have the pages of a run before
+    pairs = sorted({pair for table in ("captures", "page_metadata") for pair in _slices(workspace, table)})
     for stage, tables in _TOGETHER.items():
-        slices = (
-            workspace.lake.read("captures", columns=["crawl", "target"]).group_by(["crawl", "target"]).aggregate([])
-        )
-        pairs = [(row["crawl"], row["target"]) for row in slices.to_pylist()]
         names = [f"{stage}:{crawl}:{target}" for crawl, target in pairs]
-        digests = [workspace.lake.digests(table, names) for table in tables]
+        digests = [workspace.lake.digests(table, names, at.get(table)) for table in tables]
         found[stage] = [
             pair for pair, name in zip(pairs, names, strict=True) if len({one[name] for one in digests}) > 1
         ]
-    found["parse"] += interrupted_sources(workspace)
+    found["parse"] += interrupted_sources(workspace, at)
     return found
+
+
+def _slices(workspace: Workspace, table: str) -> list[tuple[str, str]]:
+    named = workspace.lake.read(table, columns=["crawl", "target"]).group_by(["crawl", "target"]).aggregate([])
+    return [(row["crawl"], row["target"]) for row in named.to_pylist()]
 
 
 def _remote(pinned: list[PinnedTable]) -> bool:

@@ -1,14 +1,14 @@
 """Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file.
 
 A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as by the parse
-stage: its digest says that all are here.
+stage; one digest in all tables says that a file is here.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -68,9 +68,9 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     total = _Tally()
     fresh = 0
     for slug in slugs:
-        file = files[slug]
+        file, name = files[slug], source_digest_name(slug)
         wanted = _digest(workspace, file)
-        if workspace.lake.digest("page_metadata", source_digest_name(slug)) != wanted:
+        if workspace.lake.agreed(SOURCE_TABLES, [name])[name] != wanted:
             tally = _read(workspace, file, wanted)
             fresh += 1
             total.rows += tally.rows
@@ -97,11 +97,13 @@ def source_digest_name(slug: str) -> str:
     return f"source:{slug}"
 
 
-def interrupted_sources(workspace: Workspace) -> list[tuple[str, str]]:
-    """(crawl, partition key) of files whose tables are not from one reading: a run was killed between commits."""
+def interrupted_sources(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
+    """(crawl, partition key) of files whose tables, as of ``versions``, are not from one reading: a run was killed
+    between commits."""
     files = registered(workspace)
     names = [source_digest_name(slug) for slug in files]
-    digests = [workspace.lake.digests(table, names) for table in SOURCE_TABLES] if names else []
+    at = versions or {}
+    digests = [workspace.lake.digests(table, names, at.get(table)) for table in SOURCE_TABLES] if names else []
     return [
         (file.crawl, slug)
         for slug, file in files.items()

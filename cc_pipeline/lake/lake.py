@@ -20,6 +20,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 
 _COMMIT_TRIES = 20
+#: The version of a pinned table that does not exist yet.
+_NONE_YET = -1
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
 
 
@@ -140,13 +142,18 @@ class Lake:
         value = handle.transaction_version(name)
         return None if value is None else digest_from_int(value)
 
-    def digests(self, table: str, names: Sequence[str]) -> dict[str, str | None]:
-        """As :meth:`digest`, for many names over one reading of the log."""
-        handle = self._open(self.specs[table])
+    def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
+        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
+        handle = None if version == _NONE_YET else self._open(self.specs[table], version)
         if handle is None:
             return dict.fromkeys(names)
         values = {name: handle.transaction_version(name) for name in names}
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
+
+    def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
+        """The digest last committed under each name to all of ``tables``, ``None`` where they differ."""
+        found = [self.digests(table, names) for table in tables]
+        return {name: found[0][name] if len({one[name] for one in found}) == 1 else None for name in names}
 
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
         """Whether all of ``digests`` are the ones last committed: a run killed between two tables goes on there."""
@@ -177,7 +184,7 @@ class Lake:
         spec = self.specs[table]
         handle = self._open(spec)
         if handle is None:
-            return PinnedTable(spec, -1, (), 0)
+            return PinnedTable(spec, _NONE_YET, (), 0)
         actions = pa.table(handle.get_add_actions(flatten=True))
         rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
         return PinnedTable(spec, handle.version(), self._files(spec, handle, actions), rows)
@@ -225,9 +232,9 @@ class Lake:
         address = self.address(spec.name)
         return None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())
 
-    def _open(self, spec: TableSpec) -> DeltaTable | None:
+    def _open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
         try:
-            return DeltaTable(self.address(spec.name), storage_options=self._options)
+            return DeltaTable(self.address(spec.name), version, storage_options=self._options)
         except TableNotFoundError:
             return None
         except (OSError, DeltaError) as error:

@@ -10,13 +10,15 @@ _MAX_LINE: Final = 4096
 
 
 class Dechunker:
-    """Fed with pieces as they come. ``broken`` once a size line cannot be read."""
+    """Fed with pieces as they come. ``broken`` once a size line cannot be read, ``surplus`` when more than the
+    answer came with its end."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._missing = 0
         self._in_trailer = False
         self.broken = False
+        self.surplus = False
 
     def feed(self, data: bytes) -> tuple[bytes, bool]:
         """The payload in ``data``, and whether the last chunk has been read."""
@@ -39,6 +41,7 @@ class Dechunker:
                 ended, position = self._skip_trailer(buffer, position)
                 if ended:
                     self._rest = b""
+                    self.surplus = position < len(buffer)
                     return b"".join(parts), True
                 break
             match = _SIZE.match(buffer, position)

@@ -148,7 +148,8 @@ class Line(asyncio.Protocol):
         ended = False
         if self._dechunker is not None:
             data, ended = self._dechunker.feed(data)
-            self._surplus = not ended
+            # bytes behind the last chunk belong to no answer we asked for, and would be taken for the next one's
+            self._surplus = not ended or self._dechunker.surplus
             if self._dechunker.broken:
                 self.fail("connection_reset", "a chunk's length cannot be read")
                 return
@@ -229,7 +230,7 @@ class Lines:
                 _, line = await loop.create_connection(Line, sock=connected, ssl=self._tls, server_hostname=server_name)
         except TimeoutError as error:
             raise NoAnswer("timeout", f"no connection to {self._host}:{self._port} in time") from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a name that no address can be asked for
             raise NoAnswer("unreachable", f"{self._host}:{self._port}: {error}") from error
         return line
 

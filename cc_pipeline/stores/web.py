@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from yarl import URL
 
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
 from cc_pipeline.stores.lines import Lines
 
@@ -69,7 +69,7 @@ class Conversation:
         port = parts.port or (443 if secure else 80)
         tls = ssl.create_default_context() if secure else None
         common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
-        return Lines(parts.hostname or "", port, tls, self._timeouts), common.encode("latin-1")
+        return Lines(parts.hostname or "", port, tls, self._timeouts), common.encode()
 
     async def ask(
         self,
@@ -143,13 +143,24 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(parts)
 
 
+def as_sent(address: str) -> str:
+    """An address a person wrote, escaped and with its host as the network knows it.
+
+    Raises ``UserInputError`` for a host or port that cannot be one.
+    """
+    try:
+        return str(URL(address))
+    except ValueError as error:
+        raise UserInputError(f"{address!r} is not an address: {error}") from error
+
+
 class HttpStore:
     """``base`` is an ``http(s)://`` address; keys are appended to it."""
 
     def __init__(self, base: str, conversation: Conversation) -> None:
-        self._base = base.rstrip("/") + "/"
+        self._base = as_sent(base).rstrip("/") + "/"
         self._conversation = conversation
-        self.host = urlsplit(base).netloc.rpartition("@")[2].lower()
+        self.host = urlsplit(self._base).netloc.rpartition("@")[2].lower()
 
     def url(self, key: str) -> str:
         return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cc_pipeline.transport.faults import LONGEST_WAIT
 from cc_pipeline.transport.limits import SourceLimits
 
 #: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no
@@ -30,7 +31,7 @@ _HOLDER_LIFE = 10.0
 #: Seconds in which a slowed-down rate comes back in full.
 RECOVERY = 120.0
 _SLOWEST_FACTOR = 1 / 64
-#: A next slot further ahead than this, without a pause, was written by a clock that has been set back since.
+#: A moment further ahead than there is a reason for, by this much, was written by a clock set back since.
 _CLOCK_JUMP = 60.0
 
 _TABLES = """
@@ -81,6 +82,11 @@ def slot_spacing(rate: float) -> float:
     return max(1 / rate, (1 + JITTER) / most) if rate >= 1 else 1 / rate
 
 
+def recovered(factor: float, seconds: float) -> float:
+    """What a slowed-down ``factor`` of the rate has become; a clock set back since leaves it as it was."""
+    return min(1.0, factor + max(0.0, seconds) / RECOVERY)
+
+
 class Budget:
     """The budget of one host as this process sees it. Used by one thread at a time."""
 
@@ -119,18 +125,23 @@ class Budget:
         with self._exclusive():
             row = self._row("next_slot, pause_until, factor, factor_at, forbidden, open_until, last_refusal")
             next_slot, pause_until, factor, factor_at, forbidden, open_until, refusal = row
-            if open_until > now:
+            if now < open_until <= now + max(self._breaker.longest, LONGEST_WAIT) + _CLOCK_JUMP:
                 return Closed(open_until, refusal or "refused")
+            if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
+                pause_until = now
             if self.limits.rate is None:
                 return Lease(max(now, pause_until), 0.0, wanted)
             if next_slot > max(now, pause_until) + _CLOCK_JUMP:
                 next_slot = now
-            rate = self.limits.rate * min(1.0, factor + (now - factor_at) / RECOVERY)
+            rate = self.limits.rate * recovered(factor, now - factor_at)
             spacing = slot_spacing(rate)
             # after a refusal, one request at a time finds out whether it is over
             count = 1 if forbidden else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
             start = max(now, next_slot, pause_until)
-            self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
+            self._db.execute(
+                "update hosts set next_slot = ?, factor_at = min(factor_at, ?) where host = ?",
+                (start + count * spacing, now, self.host),
+            )
         return Lease(start, spacing, count)
 
     def renew(self, in_flight: int) -> int:
@@ -142,7 +153,7 @@ class Budget:
         """
         now = time.time()
         with self._exclusive():
-            self._db.execute("delete from holders where expires < ?", (now,))
+            self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + _CLOCK_JUMP))
             count, granted = self._db.execute(
                 "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
                 (self.host, self._holder),
@@ -161,10 +172,12 @@ class Budget:
         now = time.time()
         with self._exclusive():
             factor, factor_at, slowed_at, pause_until = self._row("factor, factor_at, slowed_at, pause_until")
-            current = min(1.0, factor + (now - factor_at) / RECOVERY)
-            if now - slowed_at > 1:
+            current = recovered(factor, now - factor_at)
+            if not 0 <= now - slowed_at <= 1:
                 current = max(_SLOWEST_FACTOR, current / 2)
                 slowed_at = now
+            if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
+                pause_until = now
             pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
             self._db.execute(
                 "update hosts set factor = ?, factor_at = ?, slowed_at = ?, pause_until = ?, last_refusal = ?, "
@@ -182,7 +195,7 @@ class Budget:
             if count < self._breaker.threshold:
                 self._db.execute("update hosts set forbidden = ? where host = ?", (count, self.host))
                 return None
-            if open_until <= now:
+            if not now < open_until <= now + max(self._breaker.longest, LONGEST_WAIT) + _CLOCK_JUMP:
                 opens += 1
                 stay = min(self._breaker.longest, self._breaker.first * 2 ** (opens - 1))
                 open_until = now + max(stay, retry_after or 0.0)

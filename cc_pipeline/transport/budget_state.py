@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cc_pipeline.transport.budget import RECOVERY
+from cc_pipeline.transport.budget import recovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
         HostState(
             host=host,
             full_rate=rate,
-            rate=None if rate is None else rate * min(1.0, factor + (now - factor_at) / RECOVERY),
+            rate=None if rate is None else rate * recovered(factor, now - factor_at),
             concurrency=concurrency,
             processes=processes,
             paused_until=_later(pause_until, now),

@@ -143,7 +143,8 @@ _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z",
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
 _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
-_LONGEST_WAIT = 3600.0
+#: Seconds of a ``Retry-After`` that are believed.
+LONGEST_WAIT: Final = 3600.0
 
 
 def judge_range(
@@ -241,7 +242,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     stated = headers.get("retry-after", "").strip()
     if not stated.isdecimal() or len(stated) > 9:
         return None
-    return min(float(stated), _LONGEST_WAIT)
+    return min(float(stated), LONGEST_WAIT)
 
 
 def same_etag(one: str, other: str) -> bool:

@@ -15,6 +15,7 @@ import cc_pipeline.defs.schedules as schedules
 from cc_pipeline.commoncrawl.targets import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.failures import RANGE_END, RANGE_START, recent_failures, run_partitions
+from cc_pipeline.defs.instance import PROCESS_TAG, this_process
 from cc_pipeline.defs.partitions import contiguous_ranges
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.defs.schedules import backfill_missing
@@ -105,6 +106,22 @@ def backfill(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ba
 
 def test_what_is_missing_is_asked_for_in_one_contiguous_range(backfill: Backfill) -> None:
     assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}")]
+
+
+def test_a_run_whose_process_was_killed_holds_nothing_up(backfill: Backfill) -> None:
+    started = dg.DagsterRunStatus.STARTED
+    tags = {PROCESS_TAG: this_process(), "dagster/partition": f"{NEW}|{DOMAINS[0]}"}
+    alive = dg.DagsterRun(job_name="extract_domain", tags=tags, status=started)
+    backfill.instance.add_run(alive)
+    assert reason(backfill.tick()) == f"run {alive.run_id} is still at it"
+    backfill.instance.delete_run(alive.run_id)
+    backfill.instance.add_run(
+        dg.DagsterRun(job_name="extract_domain", tags=tags | {PROCESS_TAG: "999999999-1"}, status=started)
+    )
+    assert shown(backfill.tick()) == [
+        (f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[0]}"),
+        (f"{NEW}|{DOMAINS[1]}", f"{NEW}|{DOMAINS[-1]}"),
+    ]
 
 
 def test_crawls_nobody_harvested_are_left_until_they_are(backfill: Backfill) -> None:

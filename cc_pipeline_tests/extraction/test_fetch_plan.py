@@ -43,9 +43,8 @@ def test_ranges_cover_every_capture_once_within_bounds(places: list[tuple[str, i
         assert all(places[number][0] == planned.key for number in planned.rows)
         covered = members[0][1]
         for offset, end in members[1:]:
-            overlaps = offset < covered
-            assert overlaps or offset - covered <= gap
-            assert overlaps or end - planned.offset <= span
+            assert offset - covered <= gap
+            assert end <= covered or end - planned.offset <= span
             covered = max(covered, end)
     price = price_ranges(ranges, table)
     assert price.requests == len(ranges)
@@ -61,6 +60,11 @@ def test_ranges_cover_every_capture_once_within_bounds(places: list[tuple[str, i
 def test_index_rows_that_name_no_bytes_are_left_out(key: str, offset: int, length: int) -> None:
     table = captures_table([row(key, offset, length), row("a", 10, 5)], CRAWL)
     assert [planned.rows for planned in plan_ranges(table)] == [(1,)]
+
+
+def test_overlapping_rows_do_not_add_up_to_a_range_without_bound() -> None:
+    rows = [row("a", number * (100 << 20), MAX_RECORD_BYTES) for number in range(50)]
+    assert max(planned.length for planned in plan_ranges(captures_table(rows, CRAWL))) == MAX_RECORD_BYTES
 
 
 def test_offsets_beyond_32_bits_stay_whole() -> None:
@@ -85,6 +89,6 @@ def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:
     check_budget(price, max_bytes=None, max_requests=None)
     with pytest.raises(UserInputError, match=r"5,000 bytes.*CC_PIPELINE_MAX_BYTES=5000"):
         check_budget(price, max_bytes=4_999, max_requests=None, what="example.com in CC-MAIN-2024-22")
-    with pytest.raises(UserInputError, match=r"2 requests.*--max-requests 2"):
+    with pytest.raises(UserInputError, match=r"2 requests.*CC_PIPELINE_MAX_REQUESTS=2"):
         check_budget(price, max_bytes=None, max_requests=1)
     assert price + price == FetchPrice(6, 2, 4, 10_000, 8_000)

@@ -236,3 +236,18 @@ def test_a_place_in_trouble_stops_the_run_and_what_is_complete_is_kept(
         # only what was under way when the run stopped may have been asked for again
         again = [hit for hit in server.hits[done:] if (hit.key, hit.range) in first]
         assert len(again) <= 128
+
+
+@pytest.mark.parametrize("key", ["../f01.warc.gz", "/etc/passwd", "a/../../f01.warc.gz", "f\0.warc.gz", None])
+def test_a_row_that_names_no_key_of_the_source_takes_nothing_with_it(
+    bucket: tuple[Path, pa.Table], tmp_path: Path, key: str | None
+) -> None:
+    folder, captures = bucket
+    rows = captures.slice(0, 10).to_pylist()
+    rows[3]["warc_filename"] = key
+    odd = pa.Table.from_pylist(rows, schema=captures.schema)
+    first = fetch(str(folder), odd.slice(0, 6), tmp_path, "c1")
+    result = fetch(str(folder), odd, tmp_path, "c2", held=first.table)
+    assert result.outcomes == {"fetched": 9, "missing": 1}
+    assert result.table["reason"].to_pylist()[3] == "bad_plan"
+    assert not any(result.table[name].null_count for name in ("warc_filename", "warc_record_offset"))

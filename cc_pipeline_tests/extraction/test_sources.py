@@ -330,6 +330,9 @@ def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: W
     workspace.lake.commit("page_links", empty, where, {f"source:{file.slug}": "abc"})
     assert interrupted_sources(workspace) == [(file.crawl, file.slug)]
     assert published(workspace, "SELECT count(*) FROM page_metadata") == [(0,)]
+    assert read_sources(workspace, [file.slug]).fresh_slices == 1
+    assert interrupted_sources(workspace) == []
+    assert published(workspace, "SELECT count(*) FROM page_metadata") == [(1,)]
 
 
 def test_an_export_read_back_gives_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:

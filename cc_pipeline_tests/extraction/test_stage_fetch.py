@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.stage_fetch import fetch_captures, fetched_otherwise
-from cc_pipeline.extraction.stage_locate import locate_captures
+from cc_pipeline.extraction.stage_locate import locate_captures, locate_digest_name
 from cc_pipeline.extraction.stage_parse import parse_records
+from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.stages import NEW, copy_of, extract, fill, harvest, replace_file, small_disk, workspace_of
@@ -146,3 +148,28 @@ def test_a_full_disk_under_the_scratch_folder_stops_the_parse(bucket: Bucket, tm
         filler.unlink()
         report = parse_records(workspace, NEW, ["example.com"])
         assert report.rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+
+
+def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    noting, failing = (workspace_of(root, tmp_path / "home", digest_policy=policy) for policy in ("record", "fail"))
+    harvest(noting)
+    noting.targets(["example.com"])
+    locate_captures(noting, NEW, ["example.com"])
+    captures = noting.lake.read("captures")
+    wrong = pa.array(["A" * 32, *captures["content_digest"].to_pylist()[1:]])
+    column = captures.schema.get_field_index("content_digest")
+    slices = [{"crawl": NEW, "target": "example.com"}]
+    name = locate_digest_name(NEW, "example.com")
+    digests = {name: noting.lake.digest("captures", name) or ""}
+    noting.lake.commit("captures", captures.set_column(column, "content_digest", wrong), slices, digests)
+
+    def outcomes(workspace: Workspace) -> dict[str, int]:
+        figures = fetch_captures(workspace, NEW, ["example.com"]).per_target["example.com"]
+        return {name: int(figures[name]) for name in ("fetched", "quarantined")}
+
+    for _ in range(2):
+        assert outcomes(noting) == {"fetched": len(mine), "quarantined": 0}
+        assert outcomes(failing) == {"fetched": len(mine) - 1, "quarantined": 1}
+        assert fetch_captures(failing, NEW, ["example.com"]).requests == 0

@@ -13,8 +13,9 @@ from cc_pipeline.extraction.stage_locate import locate_captures
 from cc_pipeline.extraction.stage_parse import PAGE_TABLES, parse_records
 from cc_pipeline.extraction.stage_publish import interrupted_slices
 from cc_pipeline.extraction.workspace import Workspace
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.stages import NEW, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -133,3 +134,78 @@ def test_a_slice_that_two_targets_share_is_held_back_for_the_interrupted_one_alo
     publish(workspace)
     assert all(rows(workspace, name) >= before[name] for name in PAGE_TABLES)
     assert rows(workspace, "page_metadata").total() == rows(workspace, "captures").total()
+
+
+def test_a_parse_that_ends_while_tables_are_pinned_is_not_shown_by_halves(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extract(workspace, OTHER)
+    publish(workspace)
+    other = {name: rows(workspace, name) for name in PAGE_TABLES}
+    workspace.targets([SITE])
+    locate_captures(workspace, NEW, [SITE])
+    fetch_captures(workspace, NEW, [SITE])
+    pin = Lake.pin
+
+    def pin_then_parse(self: Lake, table: str) -> PinnedTable:
+        pinned = pin(self, table)
+        if table == "page_metadata":
+            parse_records(workspace, NEW, [SITE])
+        return pinned
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "pin", pin_then_parse)
+        publish(workspace)
+    assert {name: rows(workspace, name) for name in PAGE_TABLES} == other
+    publish(workspace)
+    assert all(rows(workspace, name) > other[name] for name in ("page_metadata", "page_text", "page_links"))
+
+
+def test_pages_of_a_target_that_lost_its_captures_are_not_shown_by_halves(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extract(workspace, f"set:one = {SITE}")
+    publish(workspace)
+    assert rows(workspace, "page_metadata")
+    with monkeypatch.context() as patch:
+        die_before(patch, "page_metadata")
+        with pytest.raises(Killed):
+            extract(workspace, "set:one = nobody.example")
+    publish(workspace)
+    assert {name: rows(workspace, name).total() for name in PAGE_TABLES} == dict.fromkeys(PAGE_TABLES, 0)
+
+
+def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucket: Bucket, tmp_path: Path) -> None:
+    mine = bucket[1].of(NEW, subset="warc", domain=SITE)
+    refused = sorted({capture.warc_filename for capture in mine})[0]
+    with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        extract(workspace, SITE)
+        server.set_rules([])
+        extract(workspace, f"set:later = {SITE}")
+    publish(workspace)
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        asked = "SELECT DISTINCT outcome FROM records UNION SELECT DISTINCT failure_reason FROM page_metadata"
+        assert set(connection.execute(asked).fetchall()) == {("fetched",), (None,)}
+
+
+def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, SITE)
+    publish(workspace)
+    before = {name: rows(workspace, name) for name in ("captures", *PAGE_TABLES)}
+    wider = workspace_of(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics"))
+    better = workspace_of(bucket[0], tmp_path, extractor="quality")
+    for other, table in ((wider, "fetch_plan"), (better, "page_metadata")):
+        with monkeypatch.context() as patch:
+            die_before(patch, table)
+            with pytest.raises(Killed):
+                extract(other, SITE)
+        extract(workspace, SITE)
+        assert interrupted_slices(workspace) == {"locate": [], "parse": []}
+        publish(workspace)
+        assert {name: rows(workspace, name) for name in before} == before

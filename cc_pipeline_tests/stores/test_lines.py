@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, Timeouts
 from cc_pipeline.stores.chunks import Dechunker
-from cc_pipeline.stores.web import Conversation
+from cc_pipeline.stores.opening import open_store
+from cc_pipeline.stores.web import Conversation, HttpStore
 
 QUICK = Timeouts(connect=1, silence=0.2, total=0.6, slowest=1_000_000)
 Script = Callable[[int, int], list[bytes | float | None]]
@@ -252,3 +254,52 @@ def test_no_bytes_break_the_dechunker(pieces: list[bytes]) -> None:
         assert len(out) <= sum(map(len, pieces))
         if ended or dechunker.broken:
             return
+
+
+def test_bytes_behind_the_last_chunk_are_not_taken_for_the_next_answer() -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    stray = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+
+    def script(connection: int, number: int) -> list[bytes | float | None]:
+        return [chunked + stray] if not connection else [HEAD + b"right"]
+
+    answers, server = ask_in_turn(script, 2)
+    assert [answer.body for answer in answers if isinstance(answer, Answer)] == [b"hello", b"right"]
+    assert server.connections == 2
+
+
+def test_a_contact_in_any_script_travels_in_the_user_agent() -> None:
+    async def work() -> tuple[Answer, bytes]:
+        server = Server(lambda connection, number: [HEAD + b"hello"])
+        async with server.run() as (url, _):
+            conversation = Conversation("tester/1 (+Łukasz)", QUICK)
+            answer = await conversation.get(f"{url}/x", {}, hoped_for=200, bound=10)
+            await conversation.close()
+            return answer, server.heads[0]
+
+    answer, head = asyncio.run(work())
+    assert answer.body == b"hello"
+    assert "User-Agent: tester/1 (+Łukasz)\r\n".encode() in head
+
+
+def test_a_folder_is_escaped_and_a_host_spelt_as_the_network_knows_it() -> None:
+    store = HttpStore("https://Bücher.example/my földer/a%20b/", Conversation("tester/1", QUICK))
+    assert store.url("x y") == "https://xn--bcher-kva.example/my%20f%C3%B6lder/a%20b/x%20y"
+    assert store.host == "xn--bcher-kva.example"
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:99999", "http://127.0.0.1:port"])
+def test_a_port_that_is_none_is_told_before_anything_is_sent(address: str) -> None:
+    with pytest.raises(UserInputError, match=r"[Pp]ort"):
+        open_store(address)
+
+
+def test_a_host_no_address_can_be_asked_for_is_unreachable() -> None:
+    async def work() -> None:
+        conversation = Conversation("tester/1", QUICK)
+        with pytest.raises(NoAnswer) as raised:
+            await conversation.get("http://a..b/x", {}, hoped_for=200, bound=10)
+        assert raised.value.kind == "unreachable"
+        await conversation.close()
+
+    asyncio.run(work())

@@ -205,3 +205,31 @@ def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, second
     assert most_in_a_second(times) <= rate * 1.05
     # the budget is used, not only kept
     assert len(times) / (max(times) - min(times)) > rate * 0.5
+
+
+@pytest.mark.parametrize("back", [60.0, 90.0, 40 * 86_400.0])
+def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: float
+) -> None:
+    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(10.0, 8))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert budget.renew(0) == 8
+    budget.slow_down("status 503", None)
+    assert budget.forbidden(5, "status 403", None) is not None
+    now -= back
+    other = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(10.0, 8))
+    lease = other.lease(5)
+    if back < 3600:
+        assert isinstance(lease, Closed)
+        reset_breaker(tmp_path / "budget.sqlite", HOST)
+        lease = other.lease(5)
+    assert isinstance(lease, Lease)
+    assert lease.spacing > slot_spacing(10.0)
+    assert lease.start < now + back % 3600 + 2
+    following = other.lease(5)
+    assert isinstance(following, Lease)
+    assert following.start > lease.start
+    assert other.renew(0) == 8
+    budget.close()
+    other.close()
