@@ -17,6 +17,9 @@ from cc_pipeline.extraction.stage_index import is_published
 
 _NEW_KEYS_PER_TICK = 200
 _SIX_HOURS = 6 * 3600
+#: Harvests of a crawl that may fail in a row before a person has to look.
+_MOST_FAILURES = 3
+_RUNS_LOOKED_AT = 500
 
 
 @dg.sensor(
@@ -26,26 +29,53 @@ _SIX_HOURS = 6 * 3600
     description="Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.",
 )
 def new_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    """One tick: read collinfo (cached for a day), register what is new, run what is selected and published."""
+    """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
+    what failed before."""
     workspace = pipeline.workspace()
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
+    failures = _failures_in_a_row(context.instance)
+    requested = [crawl for crawl in cursor["requested"] if not 0 < failures.get(crawl, 0) < _MOST_FAILURES]
     decision = decide_crawls(
         listed=[crawl.id for crawl in list_crawls(workspace)],
         registered=set(context.instance.get_dynamic_partitions("crawl")),
-        requested=set(cursor["requested"]),
+        requested=set(requested),
         selection=workspace.settings.crawls,
         is_runnable=lambda crawl: is_published(workspace, crawl),
         new_keys_per_tick=_NEW_KEYS_PER_TICK,
     )
     if not decision.register and not decision.run:
         waiting = f"; waiting for {', '.join(decision.waiting)}" if decision.waiting else ""
-        return dg.SkipReason(f"no new crawl{waiting}")
-    cursor["requested"] = [*cursor["requested"], *decision.run]
+        left = [crawl for crawl in requested if failures.get(crawl, 0) >= _MOST_FAILURES]
+        given_up = f"; failed {_MOST_FAILURES} times and waits for a person: {', '.join(left)}" if left else ""
+        return dg.SkipReason(f"no new crawl{waiting}{given_up}")
+    cursor["requested"] = [*requested, *decision.run]
     return dg.SensorResult(
         dynamic_partitions_requests=[CRAWL.build_add_request(list(decision.register))] if decision.register else [],
-        run_requests=[dg.RunRequest(run_key=f"harvest:{crawl}", partition_key=crawl) for crawl in decision.run],
+        run_requests=[
+            # a key that was used is not run again, so every attempt has its own
+            dg.RunRequest(run_key=f"harvest:{crawl}{_attempt(failures.get(crawl, 0))}", partition_key=crawl)
+            for crawl in decision.run
+        ],
         cursor=json.dumps(cursor),
     )
+
+
+def _attempt(failures: int) -> str:
+    return f":{failures + 1}" if failures else ""
+
+
+def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
+    """How often the harvest of a crawl failed since it last did anything else; only crawls where it did."""
+    ours = dg.RunsFilter(job_name=harvest_crawl.name, tags={"dagster/sensor_name": "new_crawls"})
+    failures: dict[str, int] = {}
+    settled: set[str] = set()
+    for record in instance.get_run_records(ours, limit=_RUNS_LOOKED_AT):
+        crawl = record.dagster_run.tags.get("dagster/partition", "")
+        if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+            settled.add(crawl)
+        elif crawl not in settled:
+            failures[crawl] = failures.get(crawl, 0) + 1
+    return failures
 
 
 @dg.sensor(

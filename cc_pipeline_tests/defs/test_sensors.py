@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
 import cc_pipeline.defs.sensors as sensors
 from cc_pipeline.defs.resources import Pipeline
@@ -65,6 +66,12 @@ def reason(answer: dg.SensorResult | dg.SkipReason) -> str:
     return answer.skip_message or ""
 
 
+def ran(instance: dg.DagsterInstance, crawl: str, status: dg.DagsterRunStatus) -> None:
+    """A harvest that the sensor asked for has come to this."""
+    tags = {"dagster/partition": crawl, "dagster/sensor_name": "new_crawls"}
+    create_run_for_test(instance, job_name="harvest_crawl", status=status, tags=tags)
+
+
 def pipeline_of(source: Path | str, home: Path) -> Pipeline:
     return Pipeline(source=str(source), home=str(home))
 
@@ -75,6 +82,35 @@ def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing
     ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert instance.get_dynamic_partitions("crawl") == [ARC, OLD, NEW], "oldest first, as they came"
+    assert reason(ticks.tick()) == "no new crawl"
+
+
+def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    keys = []
+    for status in (dg.DagsterRunStatus.FAILURE,) * 3:
+        answer = ticks.tick()
+        assert asked(answer) == [NEW]
+        assert isinstance(answer, dg.SensorResult)
+        keys += [request.run_key for request in answer.run_requests or ()]
+        ran(instance, NEW, status)
+    assert len(set(keys)) == 3, "a key that was used is not run again"
+    assert reason(ticks.tick()) == f"no new crawl; failed 3 times and waits for a person: {NEW}"
+    ran(instance, NEW, dg.DagsterRunStatus.SUCCESS)
+    assert reason(ticks.tick()) == "no new crawl"
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELED])
+def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+) -> None:
+    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    ticks.tick()
+    ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
+    assert asked(ticks.tick()) == [NEW]
+    ran(instance, NEW, status)
     assert reason(ticks.tick()) == "no new crawl"
 
 
