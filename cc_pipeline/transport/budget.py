@@ -79,7 +79,8 @@ class Closed:
 def slot_spacing(rate: float) -> float:
     """Seconds between slots such that no second sees more than 1.05 times ``rate``, jitter included."""
     most = max(1, int(rate * 1.05))
-    return max(1 / rate, (1 + JITTER) / most) if rate >= 1 else 1 / rate
+    # the millionth is for what floating point loses where a slot is late by exactly the jitter
+    return max(1 / rate, (1 + JITTER + 1e-6) / most)
 
 
 def recovered(factor: float, seconds: float) -> float:

@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
@@ -34,6 +34,9 @@ def most_in_a_second(times: Sequence[float]) -> int:
 
 
 @given(st.floats(0.2, 5_000), st.lists(st.floats(0, JITTER), min_size=1, max_size=50))
+@example(0.96875, [0.0, 0.0625])
+@example(0.999, [JITTER, 0.0])
+@example(40.0, [JITTER, 0.0])
 def test_slots_stay_under_the_rate_even_when_requests_are_late(rate: float, lateness: list[float]) -> None:
     spacing = slot_spacing(rate)
     count = int(rate * 1.5) + 3
