@@ -26,6 +26,8 @@ JITTER = 0.1
 SLOT_LIFE = 0.025
 #: A lease reaches at most this many seconds ahead.
 _LEASE_SECONDS = 0.05
+#: Seconds to wait for other processes that have the file.
+_PATIENCE = 30.0
 #: Seconds after which a holder that says nothing is gone.
 _HOLDER_LIFE = 10.0
 #: Seconds in which a slowed-down rate comes back in full.
@@ -88,6 +90,20 @@ def recovered(factor: float, seconds: float) -> float:
     return min(1.0, factor + max(0.0, seconds) / RECOVERY)
 
 
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Sets the journal mode; SQLite does not wait for others here, whatever the connection's timeout is."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            db.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 class Budget:
     """The budget of one host as this process sees it. Used by one thread at a time."""
 
@@ -101,10 +117,10 @@ class Budget:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(
-            path if path is not None else ":memory:", timeout=30, isolation_level=None, check_same_thread=False
+            path if path is not None else ":memory:", timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
         # the file says what may be sent in the next moments; losing it in a power cut loses nothing
-        self._db.execute("pragma journal_mode = wal")
+        _write_ahead(self._db)
         self._db.execute("pragma synchronous = off")
         with self._exclusive():
             for statement in _TABLES.split(";"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -208,6 +210,20 @@ def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, second
     assert most_in_a_second(times) <= rate * 1.05
     # the budget is used, not only kept
     assert len(times) / (max(times) - min(times)) > rate * 0.5
+
+
+def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
+    for round_ in range(25):
+        together = threading.Barrier(8)
+
+        def opened(path: Path, together: threading.Barrier) -> None:
+            together.wait()
+            Budget(path, HOST, SourceLimits(10.0, 8)).close()
+
+        with ThreadPoolExecutor(8) as pool:
+            path = tmp_path / f"{round_}.sqlite"
+            for done in [pool.submit(opened, path, together) for _ in range(8)]:
+                done.result()
 
 
 @pytest.mark.parametrize("back", [60.0, 90.0, 40 * 86_400.0])
