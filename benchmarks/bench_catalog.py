@@ -22,7 +22,7 @@ from benchmarks.catalog_queries import bench_catalog
 from benchmarks.catalog_rivals import duckdb_rate, pyarrow_rate, user_method
 from benchmarks.catalog_server import far_server
 from benchmarks.report import Report, spread
-from cc_pipeline.index.footer_walk import COMPILED
+from cc_pipeline.index.footers.walk import COMPILED
 
 #: Seconds of distance, and the requests under way that it takes.
 DISTANCES = ((0.030, 160), (0.200, 448))

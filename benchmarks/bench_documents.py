@@ -22,15 +22,14 @@ from typing import Any
 
 from benchmarks.documents_rivals import bs4_page, charset_rivals, feedparser_feed
 from benchmarks.report import Report, spread
-from cc_pipeline.documents.batch import parse_batches
+from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
-from cc_pipeline.documents.feeds import parse_feed
-from cc_pipeline.documents.options import Limits, ParseOptions
-from cc_pipeline.documents.page import PageInput
+from cc_pipeline.documents.feeds.rows import parse_feed
+from cc_pipeline.documents.html.text import Extractor, main_content
+from cc_pipeline.documents.legacy2012.simhash import text_simhash
+from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.simhash import text_simhash
 from cc_pipeline.documents.tables import to_record_batches
-from cc_pipeline.documents.text import Extractor, main_content
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.gold import f1, gold_articles
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents

@@ -26,6 +26,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from benchmarks.index_only import generate_index_file
 from benchmarks.locator_readers import (
     BUCKET,
     COLUMNS,
@@ -41,15 +42,14 @@ from benchmarks.locator_readers import (
     index_path,
 )
 from benchmarks.report import Report
-from cc_pipeline.commoncrawl.targets import parse_target
-from cc_pipeline.extraction.harvest import harvest_crawl
-from cc_pipeline.extraction.index_tables import crawl_tables
-from cc_pipeline.index.btree import BTree
-from cc_pipeline.index.catalog_build import build_catalog
-from cc_pipeline.index.footer_store import FooterStore
-from cc_pipeline.index.parquet_finder import Footers
-from cc_pipeline.index.parquet_locator import ParquetLocator
-from cc_pipeline.minicrawl.index_only import generate_index_file
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.parquet.finder import Footers
+from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
 
@@ -230,7 +230,7 @@ def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
     code = (
         "import json,sys,time\n"
         "from pathlib import Path\n"
-        "from cc_pipeline.extraction.url_index import build_from_columnar\n"
+        "from cc_pipeline.index.btree.build import build_from_columnar\n"
         "from cc_pipeline.index.parquet_finder import Footers\n"
         "from cc_pipeline.transport.client import Transport\n"
         "started = time.perf_counter()\n"

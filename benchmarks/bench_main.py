@@ -14,15 +14,15 @@ from statistics import median
 from typing import Any
 
 from benchmarks.report import Report, spread
-from cc_pipeline.commoncrawl.targets import parse_target
-from cc_pipeline.defs.assets import captures, pages, records
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.assets import extraction
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for
 from cc_pipeline.settings import load_settings
 
 CRAWL = "CC-MAIN-2024-22"
-STAGES = ((captures, "locate_captures"), (records, "fetch_captures"), (pages, "parse_records"))
+STAGES = ("locate_captures", "fetch_captures", "parse_records")
 
 
 class Clock:
@@ -49,8 +49,8 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 10, 100], help="partitions in one run")
     arguments = parser.parse_args()
     clock = Clock()
-    for module, name in STAGES:
-        setattr(module, name, clock.around(getattr(module, name)))
+    for name in STAGES:
+        setattr(extraction, name, clock.around(getattr(extraction, name)))
     report = Report("main")
     with tempfile.TemporaryDirectory() as folder:
         bucket = Path(folder) / "bucket"

@@ -29,14 +29,14 @@ from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.report import Report, spread
 from cc_pipeline.archive.digests import sha1_base32
-from cc_pipeline.extraction.fetch_plan import plan_ranges
-from cc_pipeline.extraction.record_check import Promise, examine
-from cc_pipeline.extraction.record_shelf import RecordShelf
-from cc_pipeline.extraction.records import fetch_records
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.fetch import fetch_records
+from cc_pipeline.records.plan import plan_ranges
+from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.extraction.planned import captures_table, html_record
 from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.records.planned import captures_table, html_record
 
 CRAWL = "CC-MAIN-2024-22"
 FILES = 50

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.catalog_files import CRAWL
-from cc_pipeline.extraction.harvest import harvest_crawl
-from cc_pipeline.index.footer_store import FooterEntry, FooterStore
-from cc_pipeline.index.footer_tables import FooterTableBuilder
-from cc_pipeline.index.footers import FooterRows
+from cc_pipeline.index.catalog.from_footers import FooterTableBuilder
+from cc_pipeline.index.footers.decode import FooterRows
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterEntry, FooterStore
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.peak import own_peak
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from benchmarks.catalog_synthetic import Shape, write_crawls
 from benchmarks.report import Report, percentile
-from cc_pipeline.commoncrawl.keyrange import KeyRange
-from cc_pipeline.index.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog_build import build_catalog
-from cc_pipeline.index.catalog_tables import COVERAGE_SCHEMA
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
+from cc_pipeline.index.catalog.tables import COVERAGE_SCHEMA
 
 QUESTIONS = 1000
 _BLOCK_BYTES = 256 * 1024

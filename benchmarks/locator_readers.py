@@ -43,11 +43,11 @@ WARM = index_path("CC-MAIN-2024-18", 0)
 
 
 def _ours(url: str, home: Path) -> Callable[[Sequence[str]], int]:
-    from cc_pipeline.commoncrawl.targets import parse_target
-    from cc_pipeline.index.catalog import open_catalog
-    from cc_pipeline.index.footers import place
-    from cc_pipeline.index.parquet_catalog import CatalogFinder
-    from cc_pipeline.index.parquet_locator import ParquetLocator
+    from cc_pipeline.commoncrawl.target_text import parse_target
+    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.footers.decode import place
+    from cc_pipeline.index.parquet.finder import CatalogFinder
+    from cc_pipeline.index.parquet.locator import ParquetLocator
     from cc_pipeline.transport.client import Transport
 
     catalog = open_catalog(home / "catalog.duckdb")

@@ -1,21 +1,189 @@
-"""ARC: one range-fetched member, or whole files, as 2008-2012 wrote them and as the wild has them."""
+"""ARC records (2008 to 2012): header line, one record, and whole files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
 
+from cc_pipeline.archive import digests
 from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.archeader import MAX_LINE, ArcHeader, begins_record, parse_header, record_starts
-from cc_pipeline.archive.arcrecord import build_record
-from cc_pipeline.archive.headers import lost_carriage_returns
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, describe_non_gzip, inflate_member
+from cc_pipeline.archive.http import (
+    decode_url,
+    digits_date,
+    first_values,
+    lost_carriage_returns,
+    media_type,
+    parse_response,
+)
+from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip, inflate_member
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.record import ArchivedRecord, Headers
 from cc_pipeline.archive.walk import iter_stored
-from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
-_BLANK = b"\r\n"
+#: Bytes the line may have: the longest URLs seen, many times over.
+MAX_LINE: Final = 1 << 16
+
+_V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
+_V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
+#: What a search for record lines looks for: their dates are rarer than anything else in them.
+_DATE_TO_LENGTH = re.compile(rb" \d{8,20} [^\n]{0,250}\d\r?\n")
+_ANY_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
+_KNOWN_SCHEME = re.compile(rb"(?<![A-Za-z0-9])(?:https?|ftp|dns|filedesc|metadata):")
+#: A media type with blanks in it: a list, or parameters.
+_MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
+_BLANK: Final = b"\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ArcHeader:
+    """The URL record line: named fields, the content's begin and declared length (bytes; negative: unknown)."""
+
+    fields: Headers
+    block_start: int
+    block_length: int
+    flags: tuple[str, ...]
+
+    @property
+    def is_filedesc(self) -> bool:
+        """Whether this is the version block that opens a file."""
+        return self.fields[0][1].startswith("filedesc:")
+
+
+def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
+    """Read the URL record line at the begin of ``data`` (empty lines before it are passed over).
+
+    Raises ``DataFault`` where there is none.
+    """
+    odd: list[str] = []
+    start = 0
+    if data[:1] in (b"\n", b"\r"):
+        start = len(data) - len(data.lstrip(_BLANK))
+        odd.append(flag.BLANK_BEFORE)
+    end = data.find(b"\n", start, start + MAX_LINE)
+    fields = None if end < 0 else split_line(data[start:end])
+    if fields is None:
+        raise DataFault(source, offset, f"no ARC record line: {data[start : start + 64]!r}")
+    length = int(fields[-1][1])
+    if length < 0:
+        odd.append(flag.UNUSABLE_LENGTH)
+    return ArcHeader(fields, end + 1, length, tuple(odd))
+
+
+def begins_record(data: bytes) -> bool:
+    """Whether ``data`` begins with a URL record line."""
+    end = data.find(b"\n", 0, MAX_LINE)
+    return end >= 0 and split_line(data[:end]) is not None
+
+
+def record_starts(data: bytes) -> Iterator[int]:
+    """Where in ``data`` URL record lines seem to begin, ascending. In the midst of a line one may follow a record
+    that was cut off: there, only a known scheme counts. The first byte of ``data`` belongs to what lies before."""
+    for tail in _DATE_TO_LENGTH.finditer(data):
+        begin = data.rfind(b"\n", max(0, tail.start() - MAX_LINE), tail.start()) + 1
+        url = _ANY_SCHEME.match(data, begin) if begin else None
+        url = url or _KNOWN_SCHEME.search(data, begin, tail.start())
+        if url is not None and split_line(data[url.start() : tail.end() - 1]) is not None:
+            yield url.start()
+
+
+def split_line(line: bytes) -> Headers | None:
+    """The named fields of a line without its LF, ``None`` for another kind of line.
+
+    URLs, and now and then media types, have blanks in them; so the line is read from its end.
+    """
+    text = line.decode("latin-1").removesuffix("\r")
+    parts = text.rsplit(" ", 4)
+    if len(parts) < 5 or _ANY_SCHEME.match(line) is None or not _is_number(parts[4]):
+        return None
+    if _is_date(parts[2]):
+        return tuple(zip(_V1, parts, strict=True))
+    words = text.split(" ")
+    if len(words) >= 10 and _is_date(words[-8]) and (_is_number(words[-3]) or words[-3] == "-"):
+        return tuple(zip(_V2, (" ".join(words[:-9]), *words[-9:]), strict=True))
+    for place in range(len(words) - 4, 1, -1):
+        if len(words[place]) >= 10 and _is_date(words[place]):
+            url, mime = " ".join(words[: place - 1]), " ".join(words[place + 1 : -1])
+            if not _MIME.fullmatch(mime):
+                return None
+            return tuple(zip(_V1, (url, words[place - 1], words[place], mime, words[-1]), strict=True))
+    return None
+
+
+def _is_number(word: str) -> bool:
+    digits = word.removeprefix("-")
+    return 0 < len(digits) < 19 and digits.isascii() and digits.isdigit()
+
+
+def _is_date(word: str) -> bool:
+    return word == "-" or (8 <= len(word) <= 20 and word.isascii() and word.isdigit())
+
+
+#: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
+RecordEnd = Literal["apart", "member", "adjacent"]
+
+_STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
+
+
+def build_record(
+    header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), end: RecordEnd = "apart"
+) -> ArchivedRecord:
+    """Make the record of a URL record line and its complete content; ``odd`` are flags found so far.
+
+    Common Crawl's writer of 2012 put an LF behind each record and counted it: where ``end`` is not ``apart``, the
+    content's final LF may be that one and is then no part of the payload.
+    """
+    values = dict(header.fields)
+    found = [*header.flags, *odd]
+    url, odd_url = decode_url(values["URL"])
+    if odd_url:
+        found.append(flag.ODD_URL)
+    time, plain = digits_date(values["Archive-date"])
+    if not plain:
+        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+    if header.is_filedesc and block[:1] not in (b"1", b"2"):
+        found.append(flag.UNKNOWN_VERSION)
+    message = parse_response(block) if url.partition(":")[0].lower() in ("http", "https") else None
+    payload = block
+    http: dict[str, str] = {}
+    status = None
+    if message is not None:
+        found += message.flags
+        http = first_values(message.headers)
+        payload = message.body
+        result = values.get("Result-code", "")
+        status = message.status or (int(result) if _STATUS.fullmatch(result) else None)
+    if end != "apart" and _counts_final_lf(payload, http, end):
+        payload = payload[:-1]
+    ip = values["IP-address"]
+    return ArchivedRecord(
+        container="arc",
+        record_type="filedesc" if header.is_filedesc else "arc",
+        url=url,
+        fetch_time=time,
+        server_ip=None if ip in ("-", "", "0.0.0.0") else ip,
+        record_headers=header.fields,
+        http_status=status,
+        http_status_line=None if message is None else message.start_line,
+        http_headers=() if message is None else message.headers,
+        payload=payload,
+        payload_digest=digests.sha1_base32(payload),
+        declared_digest=None,
+        truncated=http.get("x-commoncrawl-contenttruncated"),
+        declared_mime=media_type(http.get("content-type")) or media_type(values["Content-type"]),
+        flags=tuple(dict.fromkeys(found)),
+    )
+
+
+def _counts_final_lf(payload: bytes, http: dict[str, str], end: RecordEnd) -> bool:
+    if payload[-1:] != b"\n":
+        return False
+    length = http.get("content-length")
+    if length in (str(len(payload)), str(len(payload) - 1)):
+        return length != str(len(payload))
+    return end == "member" or any(name.startswith("x-commoncrawl-") for name in http)
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:

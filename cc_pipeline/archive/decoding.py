@@ -1,12 +1,9 @@
-"""Bodies that were stored still encoded: Transfer-Encoding and Content-Encoding undone, within a bound.
-
-Common Crawl stores bodies decoded, and its ARC files of 2008-2012 and WARC files up to 2018 leave the old headers
-in place. So a header alone proves nothing: a coding is undone only where the bytes really have it.
-"""
+"""Payloads without their HTTP transfer and content codings."""
 
 from __future__ import annotations
 
 import mmap
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +11,41 @@ from typing import Final
 
 import cramjam
 
-from cc_pipeline.archive.chunked import dechunked_prefix
 from cc_pipeline.archive.members import DEFAULT_LIMIT
 from cc_pipeline.archive.record import ArchivedRecord
+
+_CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
+
+
+def dechunked(payload: bytes) -> bytes | None:
+    """``payload`` without its chunked coding; ``None`` where it is not chunked throughout."""
+    plain, whole = dechunked_prefix(payload)
+    return plain if whole else None
+
+
+def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
+    """(what can be dechunked, is that all of it?); (``None``, ``False``) where the first chunk already is none."""
+    parts: list[bytes] = []
+    position = 0
+    while True:
+        line = _CHUNK.match(payload, position)
+        if line is None:
+            return (b"".join(parts), False) if parts else (None, False)
+        size = int(line[1], 16)
+        start = line.end()
+        if size == 0:
+            return b"".join(parts), True
+        end = start + size
+        if payload[end : end + 2] == b"\r\n":
+            position = end + 2
+        elif payload[end : end + 1] == b"\n":
+            position = end + 1
+        elif parts and end >= len(payload):
+            return b"".join((*parts, payload[start:])), False
+        else:
+            return (b"".join(parts), False) if parts else (None, False)
+        parts.append(payload[start:end])
+
 
 _PIECE: Final = 4096
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"

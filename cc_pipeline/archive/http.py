@@ -1,13 +1,153 @@
-"""The HTTP message inside a record, read as leniently as a browser would and flagged where it was odd."""
+"""The HTTP message inside a record: status line, headers, dates.
+
+Read as leniently as a browser would, and flagged where it was odd.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.headers import header_end, split_fields
 from cc_pipeline.archive.record import Headers
+
+_STRICT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_LOOSE = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?)?(Z|[+-]\d\d:?\d\d)?"
+)
+_DIGITS = re.compile(r"\d{8,20}")
+
+
+def warc_date(text: str) -> tuple[datetime | None, bool]:
+    """(aware UTC time or ``None``, is the spelling plain?) of a ``WARC-Date``.
+
+    WARC 1.0 has whole seconds; WARC 1.1 allows anything from a year to nanoseconds (cut to microseconds).
+    """
+    if _STRICT.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text), True
+        except ValueError:
+            return None, False
+    loose = _LOOSE.fullmatch(text.strip())
+    if loose is None:
+        return digits_date(text)[0], False
+    year, month, day, hour, minute, second, fraction, zone = loose.groups()
+    micros = ((fraction or "") + "000000")[:6]
+    offset = "+00:00" if zone in (None, "Z") else zone
+    spelled = f"{year}-{month or '01'}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}.{micros}{offset}"
+    try:
+        return datetime.fromisoformat(spelled).astimezone(UTC), False
+    except (ValueError, OverflowError):
+        return None, False
+
+
+def digits_date(text: str) -> tuple[datetime | None, bool]:
+    """(aware UTC time or ``None``, is it the usual 14 digits?) of an ARC date.
+
+    ARC dates are ``YYYYMMDDhhmmss``. Fewer digits (8 to 13) leave out the small units; of more, only the
+    first 14 count, as the archives with 16 and 18 digits pad them with zeros.
+    """
+    text = text.strip()
+    if not _DIGITS.fullmatch(text):
+        return None, False
+    whole = text[:14].ljust(14, "0") if len(text) % 2 == 0 or len(text) > 14 else text[:-1].ljust(14, "0")
+    try:
+        hour, minute, second = int(whole[8:10]), int(whole[10:12]), int(whole[12:])
+        moment = datetime(int(whole[:4]), int(whole[4:6]), int(whole[6:8]), hour, minute, second, tzinfo=UTC)
+        return moment, len(text) == 14
+    except ValueError:
+        return None, False
+
+
+_PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
+
+
+class FieldLines(NamedTuple):
+    """The first line, the fields in order, and what was odd about the lines."""
+
+    first: str
+    fields: Headers
+    lf_only: bool
+    folded: bool
+    malformed: bool
+
+
+def header_end(data: bytes, start: int = 0, stop: int | None = None) -> tuple[int, int]:
+    """(end of the last header line's text, begin of what follows the empty line); (-1, -1) if there is none."""
+    stop = len(data) if stop is None else stop
+    crlf = data.find(b"\n\r\n", start, stop)
+    bare = data.find(b"\n\n", start, stop if crlf < 0 else crlf + 1)
+    if bare >= 0:
+        return bare, bare + 2
+    return (crlf, crlf + 3) if crlf >= 0 else (-1, -1)
+
+
+def split_fields(block: bytes) -> FieldLines:
+    """Split a header block (without the empty line) into its first line and its fields.
+
+    A folded line is joined to the one before with one space; a line without a colon is kept under an empty name.
+    """
+    text = block.decode("latin-1").rstrip("\r ")
+    fields = _PLAIN_FIELD.findall(text)
+    if not len(fields) == text.count("\n") == text.count("\r"):
+        return _split_odd_fields(text)
+    if " \r" in text or " :" in text or "\t" in text:
+        fields = [(name.strip(), value.strip(" \t")) for name, value in fields]
+    return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False)
+
+
+def _split_odd_fields(text: str) -> FieldLines:
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    folded = malformed = False
+    fields: list[tuple[str, str]] = []
+    for line in lines[1:]:
+        if line[:1] in (" ", "\t"):
+            folded = True
+            if fields:
+                last, before = fields[-1]
+                fields[-1] = (last, f"{before} {line.strip()}".strip())
+                continue
+        name, colon, value = line.partition(":")
+        if colon and name.strip():
+            fields.append((name.strip(), value.strip(" \t")))
+        elif line:
+            malformed = True
+            fields.append(("", line))
+    return FieldLines(lines[0], tuple(fields), "\n" in text and "\r\n" not in text, folded, malformed)
+
+
+def first_values(fields: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Lower-cased name to the first value it has."""
+    return {name.lower(): value for name, value in reversed(fields)}
+
+
+def media_type(value: str | None) -> str | None:
+    """``text/html; charset=x`` to ``text/html``; ``None`` where nothing is left."""
+    if value is None:
+        return None
+    return value.partition(";")[0].strip().lower() or None
+
+
+def decode_url(raw: str) -> tuple[str, bool]:
+    """A URL out of latin-1 decoded header text: (UTF-8 where the bytes are, is it odd?)."""
+    if raw.isascii():
+        return raw, not raw.isprintable() or " " in raw
+    try:
+        url = raw.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return raw, True
+    return url, " " in url
+
+
+def lost_carriage_returns(block: bytes, declared: int) -> bool:
+    """Whether ``block`` can be ``declared`` bytes of text with CR LF line ends after a conversion to LF.
+
+    What ends a record may be counted in ``block``, so a few bytes more than lines are allowed for.
+    """
+    return b"\r" not in block and 0 < declared - len(block.rstrip(b"\n")) <= block.count(b"\n") + 4
+
 
 _STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
 _STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)

@@ -1,15 +1,17 @@
-"""One gzip member at a time (RFC 1952), never more memory than the bound.
-
-igzip (ISA-L) inflates about twice as fast as zlib and checks CRC32 and ISIZE itself.
-"""
+"""Gzip members (RFC 1952): one at a time, or found in a window that moves over a file; memory is bounded."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, cast
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, cast
 
 from isal import igzip_lib, isal_zlib
 
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 #: Inflated bytes a single member may have. Common Crawl cuts payloads at 1 to 5 MiB.
@@ -63,3 +65,268 @@ def describe_non_gzip(data: bytes) -> str:
 def damage_cause(error: Exception) -> str:
     """What igzip says went wrong, without its error number."""
     return str(error).removeprefix("Error ").lstrip("-0123456789 ").lower() or "cannot be inflated"
+
+
+_CHUNK: Final = 1 << 18
+_FIRST_PIECE: Final = 1 << 12
+_PEEK: Final = 1 << 14
+
+
+class Readable(Protocol):
+    """Anything with ``read(n)``: fewer bytes than asked mean nothing, no bytes mean the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+#: What whole-file readers take: a path, the bytes themselves, or an open binary stream.
+ByteSource = Path | bytes | bytearray | memoryview | Readable
+
+
+class Window:
+    """Random access between the released offset and wherever reading has come to. Offsets are bytes."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+        self._ended = False
+        seekable = getattr(stream, "seekable", None)
+        self.seekable: bool = bool(seekable and seekable())
+        self._base: int = stream.tell() if self.seekable else 0  # type: ignore[attr-defined]  # seekable streams tell
+
+    @property
+    def begin(self) -> int:
+        """The lowest offset that can still be read."""
+        return self._base
+
+    @property
+    def seen(self) -> int:
+        """How far the source has been read."""
+        return self._base + len(self._buffer)
+
+    def slice(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``offset``; fewer only at the end of the source.
+
+        Raises ``ValueError`` for an offset that was released.
+        """
+        if offset < self._base:
+            raise ValueError(f"offset {offset} was released, the window begins at {self._base}")
+        self._fill(offset + length)
+        start = offset - self._base
+        return bytes(memoryview(self._buffer)[start : start + length])
+
+    def at_end(self, offset: int) -> bool:
+        """Whether the source has no byte at ``offset``."""
+        self._fill(offset + 1)
+        return offset >= self.seen
+
+    def release(self, offset: int) -> None:
+        """Bytes before ``offset`` are not needed any more."""
+        count = min(offset, self.seen) - self._base
+        if count >= _CHUNK:
+            del self._buffer[:count]
+            self._base += count
+
+    def search(
+        self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, within: int | None = None
+    ) -> int:
+        """The first place at or behind ``offset`` that ``find`` finds, -1 if there is none.
+
+        ``find`` gets pieces of the source, each but the first with one byte of the piece before, and gives positions
+        in them, ascending; it may need up to ``longest`` bytes behind a position to know it. What was passed over is
+        released, but for the last ``longest`` bytes. With ``within``, only so many bytes are searched, and kept.
+        """
+        stop = None if within is None else offset + within
+        size = _FIRST_PIECE
+        while stop is None or offset < stop:
+            piece = self.slice(offset, size + longest)
+            last = self.at_end(offset + len(piece))
+            for place in find(piece):
+                if place >= size and not last:
+                    break
+                return offset + place if stop is None or offset + place < stop else -1
+            if last:
+                return -1
+            offset += size - 1
+            size = min(2 * size, _CHUNK)
+            if stop is None:
+                self.release(offset - longest)
+        return -1
+
+    def reaches(self, offset: int) -> bytes:
+        """What lies at ``offset``, for seekable sources: the byte before and a few KiB, read without keeping what
+        lies between; empty where the source ends before."""
+        if offset + _PEEK <= self.seen:
+            return self.slice(offset - 1, _PEEK)
+        stream: io.IOBase = self._stream  # type: ignore[assignment]  # callers check ``seekable``
+        here = stream.tell()
+        stream.seek(offset - 1)
+        data: bytes = stream.read(_PEEK)
+        stream.seek(here)
+        return data
+
+    def jump(self, offset: int) -> None:
+        """Go on at ``offset``; what lies before is given up. Sources that cannot seek are read up to there."""
+        if self.seekable and offset > self.seen:
+            self._stream.seek(offset)  # type: ignore[attr-defined]  # seekable streams seek
+            self._buffer.clear()
+            self._base = offset
+            return
+        while self.seen < offset and not self._ended:
+            self._base = self.seen
+            self._buffer.clear()
+            self._fill(self._base + min(_CHUNK, offset - self._base))
+        self.release(offset)
+
+    def _fill(self, stop: int) -> None:
+        while self.seen < stop and not self._ended:
+            data = self._stream.read(_CHUNK)
+            if data:
+                self._buffer += data
+            else:
+                self._ended = True
+
+
+@contextmanager
+def open_window(source: ByteSource) -> Iterator[Window]:
+    """A window over ``source``; a path is opened and closed here, a stream stays the caller's."""
+    if isinstance(source, Path):
+        try:
+            stream = source.open("rb", buffering=0)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"cannot open {source}: {error.strerror}", "check the path and its rights"
+            ) from error
+        with stream:
+            yield Window(stream)
+    elif isinstance(source, bytes | bytearray | memoryview):
+        yield Window(io.BytesIO(source))
+    else:
+        yield Window(source)
+
+
+_PIECE: Final = 1 << 16
+_SALVAGE_PIECE: Final = 512
+_GZIP: Final = 31
+_RAW: Final = -15
+_FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
+
+
+@dataclass(frozen=True, slots=True)
+class BadMember:
+    """A member that is damaged or cut off, why, and how many compressed bytes were looked at."""
+
+    offset: int
+    reason: str
+    examined: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargeMember:
+    """A member whose content or compressed form is larger than the bound."""
+
+    offset: int
+    examined: int
+
+
+def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadMember | LargeMember:
+    """Inflate the member at ``offset`` to at most ``limit`` bytes, reading no more of it than that needs."""
+    piece = window.slice(offset, _PIECE)
+    if piece[:3] != GZIP_MAGIC:
+        return BadMember(offset, describe_non_gzip(piece), len(piece))
+    engine = isal_zlib.decompressobj(_GZIP)
+    most_compressed = limit + (limit >> 3) + _PIECE
+    parts: list[bytes] = []
+    inflated = fed = 0
+    while True:
+        try:
+            part = engine.decompress(piece, limit + 1 - inflated)
+        except DAMAGE as error:
+            return BadMember(offset, f"damaged gzip member ({damage_cause(error)})", fed + len(piece))
+        fed += len(piece)
+        inflated += len(part)
+        parts.append(part)
+        if inflated > limit or (not engine.eof and fed > most_compressed):
+            return LargeMember(offset, fed)
+        if engine.eof:
+            content = parts[0] if len(parts) == 1 else b"".join(parts)
+            return InflatedMember(offset, fed - len(engine.unused_data), content)
+        piece = window.slice(offset + fed, _PIECE)
+        if not piece:
+            return BadMember(offset, f"gzip member is cut off after {fed} bytes", fed)
+
+
+def salvage(window: Window, offset: int, limit: int) -> bytes:
+    """What of a bad member can be inflated before the damage, without its checksum. Up to ``limit`` bytes."""
+    position = offset + _header_length(window.slice(offset, 1 << 17))
+    engine = isal_zlib.decompressobj(_RAW)
+    parts: list[bytes] = []
+    room = limit
+    while room > 0 and not engine.eof:
+        piece = window.slice(position, _SALVAGE_PIECE)
+        if not piece:
+            break
+        try:
+            part = engine.decompress(piece, room)
+        except DAMAGE:
+            break
+        position += len(piece)
+        room -= len(part)
+        parts.append(part)
+    return b"".join(parts)
+
+
+class MemberReader:
+    """``read(n)`` over the content of one member of any size. At damage it ends; ``fault`` then says why."""
+
+    def __init__(self, window: Window, offset: int) -> None:
+        self._window = window
+        self._engine = isal_zlib.decompressobj(_GZIP)
+        self._position = offset
+        self._pending = b""
+        self.fault: str | None = None
+        self.inflated = 0
+
+    @property
+    def position(self) -> int:
+        """Where the compressed member ends, or how far it was read."""
+        return self._position - len(self._engine.unused_data)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the member was read to its sound end."""
+        return bool(self._engine.eof)
+
+    def read(self, size: int, /) -> bytes:
+        while not self._engine.eof and self.fault is None:
+            piece = self._pending or self._window.slice(self._position, _PIECE)
+            if not self._pending:
+                self._position += len(piece)
+                self._window.release(self._position - _PIECE)
+                if not piece:
+                    self.fault = "gzip member is cut off"
+                    break
+            try:
+                part = self._engine.decompress(piece, size)
+            except DAMAGE as error:
+                self.fault = f"damaged gzip member ({damage_cause(error)})"
+                break
+            self._pending = self._engine.unconsumed_tail
+            if part:
+                self.inflated += len(part)
+                return part
+        return b""
+
+
+def _header_length(data: bytes) -> int:
+    """Bytes of the gzip header (RFC 1952 §2.3); the fixed ten where optional fields do not end."""
+    options = data[3] if len(data) > 3 else 0
+    position = 10
+    if options & _FEXTRA:
+        position += 2 + int.from_bytes(data[10:12], "little")
+    for option in (_FNAME, _FCOMMENT):
+        if options & option:
+            end = data.find(b"\0", position)
+            if end < 0:
+                return 10
+            position = end + 1
+    return position + 2 if options & _FHCRC else position

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 from cc_pipeline.archive import flags as flag
+from cc_pipeline.archive.members import Window
 from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.archive.windows import Window
 from cc_pipeline.errors import DataFault
 
 _BLANK: Final = b"\r\n"

@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from cc_pipeline.archive.hadoopcodecs import DEFAULT_CODEC, GZIP_CODEC, compress
-from cc_pipeline.archive.sequenceheader import SYNC_ESCAPE, SYNC_LENGTH, Compression, write_header
-from cc_pipeline.archive.vint import encode_vint
-from cc_pipeline.archive.writables import TEXT, encode_text
+from cc_pipeline.archive.sequencefile import SYNC_ESCAPE, SYNC_LENGTH, Compression, write_header
+from cc_pipeline.archive.writables import TEXT, encode_text, encode_vint
 from cc_pipeline.errors import UserInputError
 
 #: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).

@@ -6,10 +6,20 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cc_pipeline.archive.inflating import BadMember, LargeMember, MemberReader, inflate_at, salvage
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, InflatedMember
+from cc_pipeline.archive.members import (
+    DEFAULT_LIMIT,
+    GZIP_MAGIC,
+    BadMember,
+    ByteSource,
+    InflatedMember,
+    LargeMember,
+    MemberReader,
+    Window,
+    inflate_at,
+    open_window,
+    salvage,
+)
 from cc_pipeline.archive.plainwalk import Grammar, HeaderT, PlainWalk, StoredRecord
-from cc_pipeline.archive.windows import ByteSource, Window, open_window
 from cc_pipeline.errors import DataFault
 
 _BLANK: Final = b"\r\n"

@@ -1,24 +1,221 @@
-"""WARC: one range-fetched member, or whole files, as the standard and the wild have them."""
+"""WARC records: header block, one record, and whole files."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
+from cc_pipeline.archive import digests
 from cc_pipeline.archive import flags as flag
-from cc_pipeline.archive.headers import lost_carriage_returns
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, describe_non_gzip, inflate_member
+from cc_pipeline.archive.decoding import dechunked
+from cc_pipeline.archive.http import (
+    HttpMessage,
+    decode_url,
+    first_values,
+    header_end,
+    lost_carriage_returns,
+    media_type,
+    parse_request,
+    parse_response,
+    split_fields,
+    warc_date,
+)
+from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip, inflate_member
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.record import ArchivedRecord, Headers
 from cc_pipeline.archive.walk import iter_stored
-from cc_pipeline.archive.warcheader import MAX_HEADER, WarcHeader, begins_record, parse_header
-from cc_pipeline.archive.warcrecord import build_record
-from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
+
+#: Bytes a record header may have. Real ones stay under 10 KiB.
+MAX_HEADER: Final = 1 << 20
+
+_VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r?(?:\n|$)")
+# the field is one that archives we wrote carry: the version of the record as its source had it
+_NEXT_RECORD = re.compile(rb"(?<!WARC-Source-Version: )WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-", re.IGNORECASE)
+_KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
+_SINGLE = frozenset(
+    (
+        *("warc-type", "warc-record-id", "warc-date", "content-length", "content-type", "warc-target-uri"),
+        *("warc-payload-digest", "warc-block-digest", "warc-truncated", "warc-ip-address", "warc-refers-to"),
+    )
+)
+_BLANK: Final = b"\r\n"
+
+
+class WarcHeader(NamedTuple):
+    """A record header: fields in order, first values by lower-cased name, the block's begin and length (bytes)."""
+
+    fields: Headers
+    values: dict[str, str]
+    block_start: int
+    block_length: int
+    flags: tuple[str, ...]
+
+
+def begins_record(data: bytes) -> bool:
+    """Whether ``data`` begins with a WARC version line."""
+    return _VERSION.match(data, 0, 64) is not None
+
+
+def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
+    """Read the header at the begin of ``data`` (empty lines before it are passed over).
+
+    Raises ``DataFault`` for a bad version line, a header without an end, or without a usable Content-Length.
+    """
+    odd: list[str] = []
+    start = 0
+    if not data.startswith(b"WARC/"):
+        start = len(data) - len(data.lstrip(_BLANK))
+        if start:
+            odd.append(flag.BLANK_BEFORE)
+    version = _VERSION.match(data, start, start + 64)
+    if version is None:
+        if start == len(data):
+            raise DataFault(source, offset, "no record: nothing but line breaks" if data else "no record: no bytes")
+        raise DataFault(source, offset, f"no WARC version line: {data[start : start + 32]!r}")
+    if version[1] not in _KNOWN_VERSIONS:
+        odd.append(flag.UNKNOWN_VERSION)
+    end, block_start = header_end(data, start, start + MAX_HEADER)
+    if end < 0:
+        raise DataFault(source, offset, "the record header has no end")
+    if data.find(b"WARC/", version.end(), end) >= 0 and _NEXT_RECORD.search(data, version.end(), end):
+        raise DataFault(source, offset, "the record header breaks off, another record follows")
+    lines = split_fields(data[start:end])
+    if lines.lf_only:
+        odd.append(flag.LF_ONLY)
+    if lines.folded:
+        odd.append(flag.FOLDED)
+    if lines.malformed:
+        odd.append(flag.MALFORMED_LINE)
+    values = first_values(lines.fields)
+    if len(values) < len(lines.fields) and any(
+        name.lower() in _SINGLE and values[name.lower()] != value for name, value in lines.fields
+    ):
+        odd.append(flag.REPEATED_FIELD)
+    length = values.get("content-length", "")
+    if not (length.isascii() and length.isdigit() and len(length) < 19):
+        reason = f"unusable Content-Length {length[:40]!r}" if length else "the record header has no Content-Length"
+        raise DataFault(source, offset, reason)
+    return WarcHeader(lines.fields, values, block_start, int(length), tuple(odd))
+
+
+_TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
+_NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
+_HTTP_TYPES = frozenset(("response", "revisit", "request"))
+
+
+def build_record(
+    header: WarcHeader, data: bytes, start: int, stop: int, source: str, odd: tuple[str, ...] = ()
+) -> ArchivedRecord:
+    """Make the record of a header and its complete block ``data[start:stop]``; ``odd`` are flags found so far."""
+    values = header.values
+    found = [*header.flags, *odd]
+    record_type = values.get("warc-type", "").lower()
+    if record_type not in _TYPES:
+        record_type = record_type or "unknown"
+        found.append(flag.UNKNOWN_TYPE)
+    url = _url(values.get("warc-target-uri"), record_type, found)
+    time, plain = warc_date(values.get("warc-date", ""))
+    if not plain:
+        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+    message = _message(record_type, values, url, data, start, stop)
+    http: dict[str, str] = {}
+    claimed = digests.declared(values.get("warc-payload-digest"))
+    if message is None:
+        payload = data[start:stop]
+        mime = values.get("content-type")
+        claimed = claimed or digests.declared(values.get("warc-block-digest"))
+    else:
+        payload = message.body
+        http = first_values(message.headers)
+        mime = http.get("content-type")
+        found += message.flags
+    computed = digests.sha1_base32(payload)
+    if claimed != computed and record_type != "revisit":
+        if message is not None and payload[:2] == b"\r\n" and _surplus_crlf(payload, claimed, http, source):
+            payload = payload[2:]
+            computed = digests.sha1_base32(payload)
+            found.append(flag.EXTRA_CRLF)
+        if claimed is not None and claimed != computed and "warc-segment-number" not in values:
+            verdict = _digest_flag(claimed, payload, computed, http, None if message is None else data[start:stop])
+            found += verdict
+    return ArchivedRecord(
+        container="warc",
+        record_type=record_type,
+        url=url,
+        fetch_time=time,
+        server_ip=values.get("warc-ip-address") or None,
+        record_headers=header.fields,
+        http_status=None if message is None else message.status,
+        http_status_line=None if message is None else message.start_line,
+        http_headers=() if message is None else message.headers,
+        payload=payload,
+        payload_digest=computed,
+        declared_digest=claimed,
+        truncated=_truncated(values),
+        declared_mime=media_type(mime),
+        flags=tuple(dict.fromkeys(found)),
+    )
+
+
+def _url(raw: str | None, record_type: str, found: list[str]) -> str:
+    if not raw:
+        if record_type not in _NO_URL:
+            found.append(flag.MISSING_URL)
+        return ""
+    if raw.startswith("<") and raw.endswith(">"):
+        raw = raw[1:-1]
+        found.append(flag.BRACKETED_URL)
+    url, odd = decode_url(raw)
+    if odd:
+        found.append(flag.ODD_URL)
+    return url
+
+
+def _message(
+    record_type: str, values: dict[str, str], url: str, data: bytes, start: int, stop: int
+) -> HttpMessage | None:
+    if record_type not in _HTTP_TYPES or start == stop:
+        return None
+    kind = media_type(values.get("content-type"))
+    if kind == "application/http" or (kind is None and url[:4].lower() == "http"):
+        parse = parse_request if record_type == "request" else parse_response
+        return parse(data, start, stop)
+    return None
+
+
+def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], source: str) -> bool:
+    """CC-MAIN-2018-34 wrote one CRLF too many behind the HTTP header; the digest or the length tells."""
+    if claimed is not None and digests.matches(claimed, payload[2:], digests.sha1_base32(payload[2:])):
+        return True
+    wanted = str(len(payload) - 2)
+    return "CC-MAIN-2018-34" in source and http.get("content-length", wanted) == wanted
+
+
+def _digest_flag(
+    claimed: str, payload: bytes, computed: str, http: dict[str, str], block: bytes | None
+) -> tuple[str, ...]:
+    verdict = digests.matches(claimed, payload, computed)
+    if verdict is None:
+        return (flag.DIGEST_UNKNOWN,)
+    if verdict:
+        return ()
+    plain = dechunked(payload) if "chunked" in http.get("transfer-encoding", "").lower() else None
+    if plain is not None and digests.matches(claimed, plain, digests.sha1_base32(plain)):
+        return (flag.DIGEST_OF_DECHUNKED,)
+    if block is not None and digests.matches(claimed, block, digests.sha1_base32(block)):
+        return (flag.DIGEST_OF_BLOCK,)
+    return (flag.DIGEST_MISMATCH,)
+
+
+def _truncated(values: dict[str, str]) -> str | None:
+    reason = values.get("warc-truncated")
+    return None if reason is None else (reason.strip().lower() or "unspecified")
+
 
 _VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
 _END = b"\r\n\r\n"
-_BLANK = b"\r\n"
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:

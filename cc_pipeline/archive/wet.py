@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from cc_pipeline.archive.headers import first_values
-from cc_pipeline.archive.members import DEFAULT_LIMIT
+from cc_pipeline.archive.http import first_values
+from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.warc import iter_located
-from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 
 

@@ -7,8 +7,8 @@ import sys
 import typer
 from rich.markup import escape
 
-from cc_pipeline.cli import catalog, copy, domains, graph, look, lookup, metadata_json, run, sources, state, url_index
-from cc_pipeline.cli.screen import console_err
+from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
+from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 
 app = typer.Typer(
@@ -23,20 +23,20 @@ app = typer.Typer(
 
 app.command("demo")(run.demo)
 app.command("run")(run.run)
-app.command("crawls")(look.crawls)
-app.command("harvest")(graph.harvest)
+app.command("crawls")(sql.crawls)
+app.command("harvest")(harvest.harvest)
 app.command("plan")(lookup.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
-app.command("replay")(graph.replay)
-app.command("repair")(graph.repair)
-app.command("sql")(look.sql)
-app.command("add-source")(sources.add_source)
-app.command("metadata-json")(metadata_json.metadata_json)
-app.command("doctor")(state.doctor)
-app.command("ui")(state.ui)
-app.command("init", hidden=True)(state.init)
+app.command("replay")(replay.replay)
+app.command("repair")(harvest.repair)
+app.command("sql")(sql.sql)
+app.command("add-source")(whole_files.add_source)
+app.command("metadata-json")(sql.metadata_json)
+app.command("doctor")(doctor.doctor)
+app.command("ui")(doctor.ui)
+app.command("init", hidden=True)(doctor.init)
 app.add_typer(domains.app, name="domains")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")

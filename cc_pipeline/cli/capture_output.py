@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cc_pipeline.cli.plain import as_text, json_line, notice, write_rows
+from cc_pipeline.cli.output import as_text, json_line, notice, write_rows
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 

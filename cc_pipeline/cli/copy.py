@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.graph import all_runs, step
-from cc_pipeline.cli.plain import notice, write_rows
-from cc_pipeline.cli.ready import Asked, asked, needs_harvest
+from cc_pipeline.cli.harvest import all_runs, step
+from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
+from cc_pipeline.cli.question import Asked, asked, needs_harvest
 from cc_pipeline.cli.run import environment
-from cc_pipeline.cli.screen import human_bytes, progress_bars
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, normalise_root
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.copying import CopyReport
+    from cc_pipeline.records.copying import CopyReport
     from cc_pipeline.transport.client import Transport
 
 _UPLOADS = 4
@@ -66,8 +65,8 @@ def copy(
 
       cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
     """
-    from cc_pipeline.defs.opt_in import OptInLauncher
-    from cc_pipeline.extraction.stage_fetch import open_shelf
+    from cc_pipeline.defs.launch import OptInLauncher
+    from cc_pipeline.stages.fetch import open_shelf
 
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
@@ -97,9 +96,9 @@ def _upload(
 ) -> tuple[CopyReport, dict[str, int]]:
     from collections import Counter
 
-    from cc_pipeline.extraction import progress
-    from cc_pipeline.extraction.copying import copy_parts, distinct_captures, plan_copy
-    from cc_pipeline.extraction.record_shelf import RecordShelf
+    from cc_pipeline import progress
+    from cc_pipeline.records.copying import copy_parts, distinct_captures, plan_copy
+    from cc_pipeline.records.storage import RecordShelf
 
     assert isinstance(shelf, RecordShelf)
     where = {"crawl": crawl, "target": [target.slug for target in question.targets]}

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.screen import console, show_table
-from cc_pipeline.commoncrawl.targets import parse_target
-from cc_pipeline.extraction import watch_list
+from cc_pipeline.cli.output import console, show_table
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.stages import watch_list
 
 app = typer.Typer(
     no_args_is_help=True,

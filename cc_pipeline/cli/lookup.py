@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.plain import checked_format, notice, write_rows
-from cc_pipeline.cli.ready import Asked, asked, sources_for
-from cc_pipeline.cli.screen import human_bytes, progress_bars
+from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, write_rows
+from cc_pipeline.cli.question import Asked, asked, sources_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from cc_pipeline.commoncrawl.filters import Filters
-    from cc_pipeline.commoncrawl.targets import Target
-    from cc_pipeline.extraction.fetch_plan import FetchPrice
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.records.plan import FetchPrice
 
 _Texts = Annotated[
     list[str],
@@ -61,7 +60,7 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
-    from cc_pipeline.extraction.locate import price
+    from cc_pipeline.index.locate import price
 
     checked_format(output)
     question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
@@ -181,7 +180,7 @@ def check(
     """
     import pyarrow as pa
 
-    from cc_pipeline.extraction.copying import distinct_captures
+    from cc_pipeline.records.copying import distinct_captures
 
     checked_format(output)
     question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
@@ -203,7 +202,7 @@ def _captures(
 ) -> list[pa.Table]:
     """Captures by target, in their order, with a ``target`` column; says on standard error what it took."""
     from cc_pipeline.cli.capture_output import SCHEMA
-    from cc_pipeline.extraction.locate import locate
+    from cc_pipeline.index.locate import locate
 
     settings = question.settings
     started = time.monotonic()
@@ -243,7 +242,7 @@ def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | 
 def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     import pyarrow.compute as pc
 
-    from cc_pipeline.extraction.fetch_plan import plan_ranges, price_ranges
+    from cc_pipeline.records.plan import plan_ranges, price_ranges
 
     price = price_ranges(plan_ranges(captures), captures)
     pages = pc.count_distinct(captures["url_surtkey"]).as_py()
@@ -253,8 +252,8 @@ def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
 def _located(question: Asked, crawl: str) -> FetchPrice:
     import pyarrow as pa
 
-    from cc_pipeline.extraction.copying import distinct_captures
-    from cc_pipeline.extraction.fetch_plan import plan_ranges, price_ranges
+    from cc_pipeline.records.copying import distinct_captures
+    from cc_pipeline.records.plan import plan_ranges, price_ranges
 
     captures = distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False)))
     return price_ranges(plan_ranges(captures), captures)
@@ -262,9 +261,9 @@ def _located(question: Asked, crawl: str) -> FetchPrice:
 
 def _repairable(question: Asked, crawl: str, why: str) -> Sequence[str]:
     """A note where row groups are read only because nobody knows what they hold."""
-    from cc_pipeline.commoncrawl.target_ranges import merge_ranges
-    from cc_pipeline.index.catalog import open_catalog
-    from cc_pipeline.index.catalog_price import plan_lookup
+    from cc_pipeline.commoncrawl.target import merge_ranges
+    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.price import plan_lookup
 
     settings = question.settings
     if not why.startswith("parquet"):
@@ -279,8 +278,8 @@ def _known(question: Asked, crawl: str) -> FetchPrice | None:
     """The price of the plans that earlier runs have left; ``None`` unless there is one for every target."""
     import pyarrow.compute as pc
 
-    from cc_pipeline.extraction.fetch_plan import FetchPrice
-    from cc_pipeline.extraction.stage_locate import locate_digest_name
+    from cc_pipeline.records.plan import FetchPrice
+    from cc_pipeline.stages.locate import locate_digest_name
 
     lake = question.workspace.lake
     slugs = [target.slug for target in question.targets]

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.plain import checked_format, notice, write_rows
-from cc_pipeline.cli.ready import asked, sources_for
-from cc_pipeline.cli.screen import progress_bars
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
+from cc_pipeline.cli.question import asked, sources_for
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.commoncrawl.targets import Target
-    from cc_pipeline.index.btree_locator import BTreeLocator
-    from cc_pipeline.index.btree_names import ArchiveNames
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.index.btree.locator import ArchiveNames, BTreeLocator
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,12 +53,12 @@ def build(
 
       cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
-    from cc_pipeline.cli.graph import harvest_crawls, step
-    from cc_pipeline.cli.ready import needs_harvest
+    from cc_pipeline.cli.harvest import harvest_crawls, step
+    from cc_pipeline.cli.question import needs_harvest
     from cc_pipeline.cli.run import environment
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.defs.opt_in import OptInLauncher
-    from cc_pipeline.extraction.stage_url_index import keep_arc_list
+    from cc_pipeline.defs.launch import OptInLauncher
+    from cc_pipeline.stages.url_index import keep_arc_list
 
     question = asked([], [crawl], source=source, home=home, subset=subset)
     settings, workspace, (name,) = question.settings, question.workspace, question.crawls
@@ -94,8 +92,8 @@ def search(
 
       cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
-    from cc_pipeline.extraction.locate import opened
-    from cc_pipeline.extraction.url_index_check import archive_names
+    from cc_pipeline.index.locate import opened
+    from cc_pipeline.stages.url_index import archive_names
 
     checked_format(output)
     question = asked(targets, [crawl], source=source, home=home)
@@ -128,7 +126,7 @@ def verify(
 
       cc-pipeline url-index verify --crawl CC-MAIN-2024-22 --sample 100
     """
-    from cc_pipeline.extraction.url_index_check import check_records, check_tree
+    from cc_pipeline.stages.url_index import check_records, check_tree
 
     question = asked([], [crawl], source=source, home=home)
     workspace, (name,) = question.workspace, question.crawls
@@ -150,7 +148,7 @@ def verify(
 
 
 def _describe(settings: Settings, crawl: str) -> None:
-    from cc_pipeline.extraction.url_index_files import index_folder, read_about
+    from cc_pipeline.index.btree.files import index_folder, read_about
 
     folder = index_folder(settings.home / "url-index", crawl)
     about = read_about(folder)
@@ -168,8 +166,8 @@ def _items(
     locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
 ) -> Iterator[tuple[str, str, int, int]]:
     from cc_pipeline.commoncrawl.btree_keys import url_of_btree_key
-    from cc_pipeline.commoncrawl.target_ranges import merge_ranges
-    from cc_pipeline.extraction.url_index_check import read_item
+    from cc_pipeline.commoncrawl.target import merge_ranges
+    from cc_pipeline.stages.url_index import read_item
 
     ranges = merge_ranges(keys for target in targets for keys in target.btree_ranges())
     count = 0
@@ -184,7 +182,7 @@ def _items(
 
 
 def _btree(locator: object) -> BTreeLocator:
-    from cc_pipeline.index.btree_locator import BTreeLocator
+    from cc_pipeline.index.btree.locator import BTreeLocator
 
     assert isinstance(locator, BTreeLocator)
     return locator

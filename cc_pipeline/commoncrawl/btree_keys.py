@@ -1,15 +1,45 @@
-"""Keys of the 2012 URL index: ``http://www.example.com:81/a?b`` is ``com.example.www/a?b:81:http``.
+"""Keys of the 2012 URL index, and half-open ranges of keys compared as bytes.
 
-Source: the published index (``projects/url-index/url-index.1356128792``) and the code that wrote it. The part of the
-authority before its first colon is reversed by dots, the rest of it stands behind the path, the scheme comes last.
-Unlike SURT keys these keep ``www``, case and parameter order.
+``http://www.example.com:81/a?b`` is ``com.example.www/a?b:81:http`` there.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.surt import canonical_host
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """All keys ``k`` with ``start <= k < end``; ``end`` is ``None`` for "to the end of the index".
+
+    Keys are bytes because every index of Common Crawl is sorted bytewise, whatever the reader's locale.
+    """
+
+    start: bytes
+    end: bytes | None
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.start <= key and (self.end is None or key < self.end)
+
+    def may_overlap(self, low: bytes | None, high: bytes | None) -> bool:
+        """Whether a block with keys from ``low`` to ``high`` (both inclusive) may hold a key of this range.
+
+        ``None`` means unknown, and unknown is never pruned.
+        """
+        if high is not None and high < self.start:
+            return False
+        return low is None or self.end is None or low < self.end
+
+
+def prefix_range(prefix: bytes) -> KeyRange:
+    """The range of all keys that start with ``prefix``."""
+    trimmed = prefix.rstrip(b"\xff")
+    end = trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
+    return KeyRange(prefix, end)
+
 
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/*([^/?#]*)([^#]*)", re.DOTALL)
 _SCHEME_AT_END = re.compile(r"(.*):([a-z][a-z0-9+.-]*)", re.DOTALL)

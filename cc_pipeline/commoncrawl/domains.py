@@ -1,20 +1,135 @@
-"""Registered domains, and the host columns of the columnar index for rows that come without them.
-
-Behaviour follows ``HostName`` and ``WarcUri`` of commoncrawl/cc-index-table: nothing but the name for an IP address,
-no suffix and no domain where the public suffix list has no rule, "registry" for the list's ICANN section and
-"private" for the whole list. The list is the one of the package ``publicsuffixlist``; each crawl was made with the
-list of its day, so suffixes of old crawls can differ from what is computed here.
-"""
+"""Host names in the index's form, their registered domains, and the index's host columns."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import idna
 from publicsuffixlist import PublicSuffixList
 
-from cc_pipeline.commoncrawl.hostnames import is_ip, plain_host
-from cc_pipeline.commoncrawl.surt import split_authority
+from cc_pipeline.commoncrawl.surt import canonical_host, split_authority
+from cc_pipeline.errors import UserInputError
+
+_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+_MAX_HOST = 253
+_MAX_PORT = 65535
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A host in ASCII and lower case (IPv6 without brackets), and the port where one was given."""
+
+    host: str
+    port: int | None = None
+
+    @property
+    def is_ip(self) -> bool:
+        return is_ip(self.host)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+
+def read_place(text: str) -> Place:
+    """The host and port in ``text`` (``Example.COM.``, ``münchen.de``, ``1.2.3.4:8080``, ``[2001:db8::1]``).
+
+    Raises ``UserInputError`` with a reason for anything that cannot be a host.
+    """
+    if not text:
+        raise UserInputError("The name is empty. Write a domain such as example.com")
+    if _is_ipv6(text):
+        return Place(ipaddress.IPv6Address(text).compressed)
+    if "@" in text:
+        raise UserInputError(f"{shown(text)} has a user name in it; write the host only, after the @")
+    raw, port_text = split_authority(text)
+    return Place(read_host(raw, text), _read_port(port_text, text) if port_text else None)
+
+
+def read_host(raw: str, typed: str | None = None) -> str:
+    """``raw`` as an ASCII host name; ``typed`` is what to quote in an error."""
+    quoted = shown(typed or raw)
+    if _is_ipv6(raw):
+        return ipaddress.IPv6Address(raw).compressed
+    host = raw.lower().removesuffix(".")
+    for separator in "\u3002\uff0e\uff61":  # dots of other scripts
+        host = host.replace(separator, ".")
+    if not host.isascii():
+        host = _to_ascii(host, quoted)
+    if len(host) > _MAX_HOST:
+        raise UserInputError(f"{quoted} is {len(host)} characters long; host names have at most {_MAX_HOST}")
+    for label in host.split("."):
+        if not label:
+            raise UserInputError(f"{quoted} is no host name: it has an empty part between dots")
+        if not _LABEL.fullmatch(label):
+            raise UserInputError(f"{quoted} is no host name: {_label_reason(label)}")
+    if host.rsplit(".", 1)[-1].isdigit() and not _is_ipv4(host):
+        raise UserInputError(f"{quoted} is neither a name nor a complete IP address; write 1.2.3.4 with four numbers")
+    return host
+
+
+@lru_cache(maxsize=4096)
+def is_ip(host: str) -> bool:
+    """Whether a host (as ``read_host`` gives it) is an IP address."""
+    return _is_ipv4(host) or _is_ipv6(host)
+
+
+def shown(text: str) -> str:
+    """``text`` quoted for an error message, shortened, with control characters visible."""
+    return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+
+
+@lru_cache(maxsize=65536)
+def plain_host(host: str) -> str:
+    """A host from an index row in the form targets have; older crawls kept raw IDN, escapes and closing dots."""
+    return canonical_host(host)
+
+
+def _to_ascii(host: str, quoted: str) -> str:
+    try:
+        return idna.encode(host, uts46=True).decode("ascii").lower()
+    except idna.IDNAError as refused:
+        # Names with symbols (☃.com) were registered under the older rules and are still crawled.
+        try:
+            return host.encode("idna").decode("ascii").lower()
+        except UnicodeError:
+            raise UserInputError(f"{quoted} is no valid international domain name: {refused}") from refused
+
+
+def _label_reason(label: str) -> str:
+    if len(label) > 63:
+        return "one part is longer than 63 characters"
+    odd = sorted(set(re.sub(r"[a-z0-9_-]", "", label)))
+    return "it has " + " ".join("a space" if character == " " else repr(character) for character in odd)
+
+
+def _read_port(text: str, typed: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= _MAX_PORT:
+        raise UserInputError(f"{shown(typed)} has no valid port; ports are numbers from 1 to {_MAX_PORT}")
+    return int(text)
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_ipv6(host: str) -> bool:
+    if ":" not in host:
+        return False
+    try:
+        return ipaddress.IPv6Address(host).scope_id is None
+    except ValueError:
+        return False
+
 
 _PARTS: Final = ("tld", "2nd_last_part", "3rd_last_part", "4th_last_part", "5th_last_part")
 

@@ -1,6 +1,6 @@
 """Asset checks: what the tables promise, reported beside the assets. They never block; commits enforce what must hold.
 
-Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached (extraction/verdicts).
+Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached (stages/checks).
 """
 
 from collections.abc import Iterable
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import dagster as dg
 
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.extraction.verdicts import index_verdicts, ledger_verdict, locators_verdict
-from cc_pipeline.index.catalog_checks import CheckResult
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.stages.checks import index_verdicts, ledger_verdict, locators_verdict
 
 
 def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.AssetCheckResult:

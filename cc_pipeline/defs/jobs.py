@@ -1,11 +1,12 @@
 """The jobs a person or a schedule launches.
 
-Belongs here: selections of assets that run together. Not here: when they run (sensors, schedules).
+Belongs here: selections of assets that run together, and upkeep. Not here: when they run (sensors, schedules).
 """
 
-from __future__ import annotations
-
 import dagster as dg
+
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.stages.upkeep import keep_up
 
 harvest_crawl = dg.define_asset_job(
     "harvest_crawl",
@@ -39,4 +40,32 @@ export_domain = dg.define_asset_job(
     "export_domain",
     selection=dg.AssetSelection.groups("exports"),
     description="A domain's parsed pages in a crawl as Hadoop SequenceFiles, text and metadata.",
+)
+
+
+@dg.op(pool="warehouse")
+def tidy_tables(context: dg.OpExecutionContext, pipeline: Pipeline) -> None:
+    """Merges small files, publishes what results, and deletes files no reader can still need."""
+    report = keep_up(pipeline.workspace())
+    context.add_output_metadata(
+        {
+            "files merged": sum(report.merged.values()),
+            "files deleted": sum(report.deleted.values()),
+            "scratch folders deleted": report.scratch_folders,
+        }
+    )
+
+
+@dg.job(description="Merges small files of the tables, publishes, and deletes superseded files after a week.")
+def upkeep() -> None:
+    """One op: the order of its steps matters."""
+    tidy_tables()
+
+
+weekly_upkeep = dg.ScheduleDefinition(
+    name="weekly_upkeep",
+    job=upkeep,
+    cron_schedule="0 4 * * 0",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Runs upkeep every Sunday.",
 )

@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.extraction.column_notes import COLUMN_NOTES
-from cc_pipeline.extraction.report import StageReport
+from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.tables import COLUMN_NOTES
 
 OWNERS = ["team:cc-pipeline"]
 _PREVIEW_ROWS = 8

@@ -3,8 +3,8 @@
 import dagster as dg
 from pydantic import Field
 
-from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import Workspace
 
 
 class Pipeline(dg.ConfigurableResource[Workspace]):

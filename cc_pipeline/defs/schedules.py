@@ -1,25 +1,68 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions. Ships stopped.
 
-Belongs here: asking for runs of what is missing. Not here: which partitions those are (extraction/discovery).
+Belongs here: asking for runs of what is missing. Not here: which partitions those are (stages/automation).
 """
 
 import os
-from collections.abc import Sequence
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from cc_pipeline.commoncrawl.targets import Target
-from cc_pipeline.defs.failures import RANGE_END, RANGE_START, recent_failures
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction import watch_list as watch_list_file
-from cc_pipeline.extraction.discovery import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
-from cc_pipeline.extraction.stage_parse import out_of_date
-from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.stages import watch_list as watch_list_file
+from cc_pipeline.stages.automation import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
+from cc_pipeline.stages.parse import out_of_date
+from cc_pipeline.stages.workspace import Workspace
+
+#: Tags of a run over many partitions (Dagster's names).
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+_PARTITION = "dagster/partition"
+#: Newest runs looked at; a tick asks for far fewer.
+_MOST_RUNS = 2_000
+
+
+def recent_failures(
+    instance: dg.DagsterInstance, job: str, crawls: Sequence[str], domains: Sequence[str], within: timedelta
+) -> Counter[tuple[str, str]]:
+    """How many runs of ``job`` failed ``within`` the time before now, by (crawl, domain)."""
+    lately = dg.RunsFilter(
+        job_name=job, statuses=[dg.DagsterRunStatus.FAILURE], created_after=datetime.now(UTC) - within
+    )
+    failures: Counter[tuple[str, str]] = Counter()
+    for run in instance.get_runs(lately, limit=_MOST_RUNS):
+        failures.update(run_partitions(run.tags, crawls, domains))
+    return failures
+
+
+def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
+    """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order."""
+    first = tags.get(RANGE_START) or tags.get(_PARTITION, "")
+    last = tags.get(RANGE_END) or first
+    if "|" not in first or "|" not in last:
+        return []
+    first_crawl, first_domain = first.split("|", 1)
+    last_crawl, last_domain = last.split("|", 1)
+    return [
+        (crawl, domain)
+        for crawl in _between(crawls, first_crawl, last_crawl)
+        for domain in _between(domains, first_domain, last_domain)
+    ]
+
+
+def _between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
+    try:
+        return ordered[ordered.index(first) : ordered.index(last) + 1]
+    except ValueError:
+        return ()  # keys deleted since
+
 
 _PER_TICK = "CC_PIPELINE_BACKFILL_PER_TICK"
 #: A partition that failed this often in ``_REMEMBERED`` is left alone until a person runs it or a week has passed.

@@ -1,6 +1,6 @@
 """Sensors: new crawls, the watch list, failed runs. All ship stopped.
 
-Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (extraction/discovery).
+Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (stages/automation).
 """
 
 import json
@@ -10,10 +10,10 @@ import dagster as dg
 from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.extraction import watch_list as watch_list_file
-from cc_pipeline.extraction.crawls import list_crawls
-from cc_pipeline.extraction.discovery import decide_crawls
-from cc_pipeline.extraction.stage_index import is_published
+from cc_pipeline.stages import watch_list as watch_list_file
+from cc_pipeline.stages.automation import decide_crawls
+from cc_pipeline.stages.crawls import list_crawls
+from cc_pipeline.stages.harvest import is_published
 
 _NEW_KEYS_PER_TICK = 200
 _SIX_HOURS = 6 * 3600

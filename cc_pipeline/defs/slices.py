@@ -1,20 +1,44 @@
 """How an asset over crawl × domain runs: many partitions at once, one call of its stage per crawl.
 
-Belongs here: the loop all such assets share. Not here: what a stage does.
+Belongs here: the loop all such assets share, progress in a run's log. Not here: what a stage does.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import dagster as dg
 
+from cc_pipeline import progress
 from cc_pipeline.defs.metadata import figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
-from cc_pipeline.defs.progress import logged_progress
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.extraction.report import StageReport
-from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.workspace import Workspace
+
+_EVERY_SECONDS = 5.0
+
+
+@contextmanager
+def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
+    """Writes progress to the run's log, unless someone at a terminal watches already."""
+    if progress.someone_watches():
+        yield
+        return
+    last: dict[str, float] = {}
+
+    def sink(stage: str, done: int, total: int | None, detail: str) -> None:
+        now = time.monotonic()
+        if now - last.get(stage, 0.0) >= _EVERY_SECONDS:
+            last[stage] = now
+            of = f" of {total:,}" if total is not None else ""
+            log.info(f"{stage}: {done:,}{of} {detail}".rstrip())
+
+    with progress.progress_to(sink):
+        yield
+
 
 #: A run costs seconds before it does anything, a partition inside it milliseconds.
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)

@@ -1,10 +1,4 @@
-"""Which charset a page is in, who said so, and its text. Decoding never fails.
-
-The codes are the 2012 document's: 0 HTTP header, 1 ``meta`` tag or XML declaration, 2 (there: ICU) the shape of
-the bytes, that is a byte order mark or multi-byte sequences that are valid UTF-8, 3 (there: Mozilla) a
-statistical detector, 10 nothing found, read as ISO-8859-1. Labels and decoders follow the WHATWG Encoding
-Standard (https://encoding.spec.whatwg.org/).
-"""
+"""The charset of a page: from header, mark or meta tag where they can be believed, else detected."""
 
 from __future__ import annotations
 
@@ -12,8 +6,234 @@ import codecs
 import re
 from typing import NamedTuple
 
-from cc_pipeline.documents.charset_detect import detect
-from cc_pipeline.documents.charset_labels import CODECS, encoding_for_label
+from resiliparse.parse.encoding import detect_encoding
+
+#: Name: (Python codec, labels).
+_TABLE: dict[str, tuple[str, str]] = {
+    "UTF-8": ("utf-8", "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8"),
+    "IBM866": ("cp866", "866 cp866 csibm866 ibm866"),
+    "ISO-8859-2": (
+        "iso8859-2",
+        "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2",
+    ),
+    "ISO-8859-3": (
+        "iso8859-3",
+        "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988 l3 latin3",
+    ),
+    "ISO-8859-4": (
+        "iso8859-4",
+        "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988 l4 latin4",
+    ),
+    "ISO-8859-5": (
+        "iso8859-5",
+        "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5 iso_8859-5:1988",
+    ),
+    "ISO-8859-6": (
+        "iso8859-6",
+        "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6 iso-8859-6-e "
+        "iso-8859-6-i iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987",
+    ),
+    "ISO-8859-7": (
+        "iso8859-7",
+        "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 iso8859-7 iso88597 iso_8859-7 "
+        "iso_8859-7:1987 sun_eu_greek",
+    ),
+    "ISO-8859-8": (
+        "iso8859-8",
+        "csiso88598e csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e iso-ir-138 iso8859-8 iso88598 iso_8859-8 "
+        "iso_8859-8:1988 visual",
+    ),
+    "ISO-8859-8-I": ("iso8859-8", "csiso88598i iso-8859-8-i logical"),
+    "ISO-8859-10": ("iso8859-10", "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6"),
+    "ISO-8859-13": ("iso8859-13", "iso-8859-13 iso8859-13 iso885913"),
+    "ISO-8859-14": ("iso8859-14", "iso-8859-14 iso8859-14 iso885914"),
+    "ISO-8859-15": ("iso8859-15", "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9"),
+    "ISO-8859-16": ("iso8859-16", "iso-8859-16"),
+    "KOI8-R": ("koi8-r", "cskoi8r koi koi8 koi8-r koi8_r"),
+    "KOI8-U": ("koi8-u", "koi8-ru koi8-u"),
+    "macintosh": ("mac-roman", "csmacintosh mac macintosh x-mac-roman"),
+    "windows-874": ("cp874", "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874"),
+    "windows-1250": ("cp1250", "cp1250 windows-1250 x-cp1250"),
+    "windows-1251": ("cp1251", "cp1251 windows-1251 x-cp1251"),
+    "windows-1252": (
+        "cp1252",
+        "ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
+        "iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252",
+    ),
+    "windows-1253": ("cp1253", "cp1253 windows-1253 x-cp1253"),
+    "windows-1254": (
+        "cp1254",
+        "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9 iso_8859-9:1989 l5 latin5 "
+        "windows-1254 x-cp1254",
+    ),
+    "windows-1255": ("cp1255", "cp1255 windows-1255 x-cp1255"),
+    "windows-1256": ("cp1256", "cp1256 windows-1256 x-cp1256"),
+    "windows-1257": ("cp1257", "cp1257 windows-1257 x-cp1257"),
+    "windows-1258": ("cp1258", "cp1258 windows-1258 x-cp1258"),
+    "x-mac-cyrillic": ("mac-cyrillic", "x-mac-cyrillic x-mac-ukrainian"),
+    "GBK": ("gb18030", "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk"),
+    "gb18030": ("gb18030", "gb18030"),
+    "Big5": ("big5hkscs", "big5 big5-hkscs cn-big5 csbig5 x-x-big5"),
+    "EUC-JP": ("euc_jp", "cseucpkdfmtjapanese euc-jp x-euc-jp"),
+    "ISO-2022-JP": ("iso2022_jp_2", "csiso2022jp iso-2022-jp"),
+    "Shift_JIS": ("cp932", "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis"),
+    "EUC-KR": (
+        "cp949",
+        "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949",
+    ),
+    "replacement": ("ascii", "iso-2022-cn iso-2022-cn-ext replacement"),
+    "UTF-16BE": ("utf-16-be", "unicodefffe utf-16be"),
+    "UTF-16LE": ("utf-16-le", "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le"),
+    "x-user-defined": ("latin-1", "x-user-defined"),
+    # not in the standard, or sent to its "replacement" for reasons of a browser's safety
+    "UTF-32LE": ("utf-32-le", "utf-32le utf-32 utf32"),
+    "UTF-32BE": ("utf-32-be", "utf-32be"),
+    "IBM850": ("cp850", "ibm850 cp850"),
+    "IBM852": ("cp852", "ibm852 cp852"),
+    "IBM855": ("cp855", "ibm855 cp855"),
+    "IBM862": ("cp862", "ibm862 cp862"),
+    "IBM437": ("cp437", "ibm437 cp437"),
+    "Johab": ("johab", "johab ms1361"),
+    "ISO-2022-KR": ("iso2022_kr", "iso-2022-kr csiso2022kr"),
+    "HZ-GB-2312": ("hz", "hz hz-gb-2312"),
+    "TCVN": ("cp1258", "tcvn viscii"),
+    "ISO-8859-1": ("latin-1", ""),
+}
+
+#: Labels in everyday use that the standard does not list.
+_ALIASES = {
+    "cp949": "EUC-KR",
+    "uhc": "EUC-KR",
+    "cp932": "Shift_JIS",
+    "cp936": "GBK",
+    "cp950": "Big5",
+    "eucjp": "EUC-JP",
+    "euckr": "EUC-KR",
+    "maccyrillic": "x-mac-cyrillic",
+    "mac-cyrillic": "x-mac-cyrillic",
+    "windows1251": "windows-1251",
+    "windows1252": "windows-1252",
+    "win1251": "windows-1251",
+    "utf8mb4": "UTF-8",
+    "utf-8-sig": "UTF-8",
+    "cp65001": "UTF-8",
+    "cp874": "windows-874",
+    "iso-8859-1-windows-3.1-latin-1": "windows-1252",
+}
+
+CODECS: dict[str, str] = {name: codec for name, (codec, _) in _TABLE.items()}
+
+_NAMES: dict[str, str] = {label: name for name, (_, labels) in _TABLE.items() for label in labels.split()} | _ALIASES
+
+
+def encoding_for_label(label: str) -> str | None:
+    """The standard's name for a label found in a header or a page, ``None`` for an unknown one."""
+    return _NAMES.get(label.strip(" \t\r\n\f\"'").lower())
+
+
+_SAMPLE_BYTES = 256 * 1024
+_NUL_SAMPLE = 4096
+_NUL_SHARE = 0.3
+_ASCII = bytes(range(128))
+
+#: What text in a multi-byte charset is mostly made of; tried where statistics have no answer.
+_SCRIPTS = (
+    ("EUC-KR", re.compile("[\uac00-\ud7a3]")),
+    ("Johab", re.compile("[\uac00-\ud7a3]")),
+    ("EUC-JP", re.compile("[\u3040-\u30ff]")),
+    ("Shift_JIS", re.compile("[\u3040-\u30ff]")),
+    ("Big5", re.compile("[\u4e00-\u9fff]")),
+    ("GBK", re.compile("[\u4e00-\u9fff]")),
+)
+_SCRIPT_SHARE = 0.5
+#: An ISO charset has no letters where windows charsets have quotes and dashes.
+_WINDOWS_TWIN = {
+    "ISO-8859-2": "windows-1250",
+    "ISO-8859-5": "windows-1251",
+    "ISO-8859-7": "windows-1253",
+    "ISO-8859-8": "windows-1255",
+    "ISO-8859-15": "windows-1252",
+}
+
+
+class Detected(NamedTuple):
+    """A charset's WHATWG name, and whether the bytes' shape alone decided."""
+
+    charset: str
+    by_shape: bool
+
+
+def detect(payload: bytes) -> Detected | None:
+    """The charset of unlabelled bytes, ``None`` where nothing speaks for any."""
+    sample = payload[:_SAMPLE_BYTES]
+    if not sample:
+        return None
+    if (wide := _wide(sample[:_NUL_SAMPLE])) is not None:
+        return Detected(wide, True)
+    if sample.isascii() or _valid_utf8(sample, whole=len(sample) == len(payload)):
+        return Detected("UTF-8", True)
+    high = sample.translate(None, _ASCII)
+    if max(high) <= 0x9F and len(high) * 20 < len(sample):
+        return Detected("windows-1252", False)  # quotes, dashes and dots in English text
+    name = _guess(sample)
+    if name in _WINDOWS_TWIN and any(0x80 <= byte <= 0x9F for byte in set(high)):
+        name = _WINDOWS_TWIN[name]
+    if name is None or not _decodes(sample, name):
+        name = _by_script(sample) or name
+    return Detected(name, False) if name else None
+
+
+def _guess(sample: bytes) -> str | None:
+    guess = detect_encoding(sample, max_len=len(sample), html5_compatible=False)
+    return encoding_for_label(guess) or encoding_for_label(guess.replace("_", "-")) if guess else None
+
+
+def _wide(head: bytes) -> str | None:
+    """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
+    if head.count(0) < len(head) * _NUL_SHARE:
+        return None
+    zeros = [head[place::4].count(0) * 4 / len(head) for place in range(4)]
+    often = [share > _NUL_SHARE for share in zeros]
+    names = {
+        (False, True, True, True): "UTF-32LE",
+        (True, True, True, False): "UTF-32BE",
+        (False, True, False, True): "UTF-16LE",
+        (True, False, True, False): "UTF-16BE",
+    }
+    name = names.get((often[0], often[1], often[2], often[3]))
+    # a character above U+FFFF has no zero in the third byte, yet the fourth is always one
+    return name if name is None or _decodes(head[: len(head) // 4 * 4], name) else None
+
+
+def _valid_utf8(sample: bytes, *, whole: bool) -> bool:
+    try:
+        sample.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return not whole and error.start >= len(sample) - 3
+    return True
+
+
+def _decodes(sample: bytes, name: str) -> bool:
+    try:
+        sample.decode(CODECS[name])
+    except UnicodeDecodeError as error:
+        return error.start >= len(sample) - 4 and len(sample) >= _SAMPLE_BYTES
+    except UnicodeError:
+        return False
+    return True
+
+
+def _by_script(sample: bytes) -> str | None:
+    for name, letters in _SCRIPTS:
+        try:
+            text = sample.decode(CODECS[name])
+        except UnicodeError:
+            continue
+        foreign = sum(1 for character in text if not character.isascii())
+        if foreign and len(letters.findall(text)) >= _SCRIPT_SHARE * foreign:
+            return name
+    return None
+
 
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 

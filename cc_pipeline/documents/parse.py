@@ -6,21 +6,16 @@ import hashlib
 from typing import Any
 
 from cc_pipeline.documents.charset import Decoded, decode
-from cc_pipeline.documents.feed_rows import feed_rows
-from cc_pipeline.documents.feeds import parse_feed
-from cc_pipeline.documents.headers import header
-from cc_pipeline.documents.html import parse_html
-from cc_pipeline.documents.language import detect_languages
-from cc_pipeline.documents.legacy_json import metadata_json
-from cc_pipeline.documents.mapping import exchange_row, is_robots_txt, page_keys
-from cc_pipeline.documents.mime import Kind, choose_kind, split_content_type
-from cc_pipeline.documents.options import ParseOptions
-from cc_pipeline.documents.page import Link, PageInput, ParsedPage
-from cc_pipeline.documents.page_facts import page_facts
-from cc_pipeline.documents.simhash import text_simhash
-from cc_pipeline.documents.structured import canonical_url, json_ld, meta_description, open_graph
-from cc_pipeline.documents.text import extractor_name, full_text, main_content
-from cc_pipeline.documents.urls import resolver
+from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
+from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
+from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_description, open_graph, page_facts
+from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
+from cc_pipeline.documents.html.tree import parse_html
+from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.legacy2012.json import metadata_json
+from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
+from cc_pipeline.documents.legacy2012.simhash import text_simhash
+from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.errors import DataFault
 
 _DEFAULT = ParseOptions()

@@ -1,14 +1,15 @@
-"""The one interface behind which Parquet, the prefixed B-tree and ZipNum find captures."""
+"""What every locator answers, and which one a look-up uses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.targets import Target
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import UserInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +50,61 @@ class Locator(Protocol):
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice: ...
 
     def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult: ...
+
+
+#: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
+VIAS = ("auto", "parquet", "btree", "zipnum")
+
+#: Bytes that cost about as much time as one request at a polite pace.
+REQUEST_BYTES = 256 << 10
+
+#: A price below this is not worth comparing: to ask another index for its price costs about as much.
+CHEAP = 64 << 20
+
+#: Indexes in the order of what they tell of a capture; a B-tree has nothing but the place.
+_ORDER = ("parquet", "zipnum", "btree")
+
+
+def weight(price: LookupPrice) -> int:
+    """A price as one number of bytes, requests included."""
+    size = price.bytes if price.likely_bytes is None else price.likely_bytes
+    return size + price.requests * REQUEST_BYTES
+
+
+def choose(
+    available: Mapping[str, Callable[[], Locator]],
+    crawl: str,
+    subsets: Sequence[str],
+    targets: Sequence[Target],
+    via: str = "auto",
+) -> tuple[Locator, str]:
+    """The locator to ask, and why in words.
+
+    ``available`` makes the locators there are for this crawl, by name. ``via`` takes that one. ``auto`` takes the
+    columnar index unless it is dear (old crawls have no page index: whole columns are read) and ZipNum is cheaper;
+    a B-tree only where there is nothing else, because it has neither time nor status. Raises ``UserInputError``
+    for an index that this crawl does not have.
+    """
+    if via not in VIAS:
+        raise UserInputError(f"via is {via!r}; choose one of {', '.join(VIAS)}")
+    there = [name for name in _ORDER if name in available]
+    if via != "auto":
+        if via not in available:
+            raise UserInputError(f"{crawl} has no {via} index here; it has: {', '.join(there) or 'none'}")
+        return available[via](), f"{via}, as asked"
+    if not there:
+        raise UserInputError(f"no index of {crawl} is at hand; harvest the crawl or build a URL index for it")
+    first = available[there[0]]()
+    if there[:2] != ["parquet", "zipnum"]:
+        return first, f"{first.name}, the only one" if len(there) == 1 else f"{first.name}, which says more"
+    price = first.price(crawl, subsets, targets)
+    if weight(price) <= CHEAP:
+        return first, f"parquet, at about {_size(weight(price))}"
+    other = available["zipnum"]()
+    rival = other.price(crawl, subsets, targets)
+    chosen = first if weight(price) <= weight(rival) else other
+    return chosen, f"{chosen.name} (parquet about {_size(weight(price))}, zipnum about {_size(weight(rival))})"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.1f} GB"

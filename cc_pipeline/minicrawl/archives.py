@@ -12,14 +12,20 @@ from cc_pipeline.commoncrawl.crawl_quirks import has
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.arc_records import arc_record, file_description
-from cc_pipeline.minicrawl.exchange import Exchange
-from cc_pipeline.minicrawl.members import MemberFile
+from cc_pipeline.minicrawl.records import (
+    Exchange,
+    arc_record,
+    file_description,
+    metadata_record,
+    request_record,
+    response_record,
+    warcinfo,
+)
 from cc_pipeline.minicrawl.responses import Servers
+from cc_pipeline.minicrawl.seeded import MemberFile
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import SEGMENT_SPAN, Visit, plan_visits, segment_start
-from cc_pipeline.minicrawl.warc_records import metadata_record, request_record, response_record, warcinfo
 
 #: Folder of a segment by subset; every segment has one file of each kind per file number.
 SUBSETS: tuple[str, ...] = ("warc", "crawldiagnostics", "robotstxt")

@@ -12,14 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.index.btree_writer import pack_pointer, write_btree
+from cc_pipeline.index.btree.format import pack_pointer
+from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.minicrawl.archives import SUBSETS, arc_file_key, segment_id, warc_file_key, write_archives
-from cc_pipeline.minicrawl.columnar import write_columnar
-from cc_pipeline.minicrawl.members import gzip_member
+from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
+from cc_pipeline.minicrawl.seeded import gzip_member
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.minicrawl.visits import plan_visits, segment_start
-from cc_pipeline.minicrawl.zipnum import write_zipnum
 
 #: Called with a crawl id, captures written so far and captures in all.
 Progress = Callable[[str, int, int], None]

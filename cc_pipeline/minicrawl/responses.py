@@ -8,13 +8,11 @@ from email.utils import format_datetime
 from random import Random
 
 from cc_pipeline.minicrawl import bodies, seeded
-from cc_pipeline.minicrawl.exchange import Exchange, Headers
-from cc_pipeline.minicrawl.feeds import MIME_TYPES, feed
-from cc_pipeline.minicrawl.html import HtmlPage, html_page
+from cc_pipeline.minicrawl.bodies import MIME_TYPES, HtmlPage, feed, html_page
 from cc_pipeline.minicrawl.languages import INDEX_CHARSETS, LANGUAGES, Language
-from cc_pipeline.minicrawl.sites import page_counts, page_url, server_address, site
+from cc_pipeline.minicrawl.records import Exchange, Headers
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.visits import Visit
+from cc_pipeline.minicrawl.visits import Visit, page_counts, page_url, server_address, site
 
 _REASONS = {
     200: "OK",

@@ -1,4 +1,4 @@
-"""Which pages a crawl visits, when, and into which file each visit goes."""
+"""The invented sites of a mini crawl, and which of their pages a crawl visits, when, into which file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,144 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.sites import Site, page_counts, page_url, site
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One registered domain (or IP host). ``origins`` are ``scheme://host[:port]``, the main one first."""
+
+    domain: str
+    language: str
+    origins: tuple[str, ...]
+
+
+#: In the order in which a small spec takes them; the first is the largest.
+NAMED_SITES: tuple[Site, ...] = (
+    Site(
+        "example.com",
+        "eng",
+        (
+            "https://www.example.com",
+            "https://example.com",
+            "http://www.example.com",
+            "https://blog.example.com",
+            "http://shop.example.com:8080",
+            "https://deep.archive.blog.example.com",
+        ),
+    ),
+    Site("example-foo.com", "eng", ("https://www.example-foo.com", "http://example-foo.com")),
+    Site("example.org", "eng", ("https://example.org", "https://feeds.example.org", "https://docs.example.org")),
+    Site("beispiel-example.de", "deu", ("https://www.beispiel-example.de", "http://beispiel-example.de")),
+    Site("exemple-example.fr", "fra", ("https://www.exemple-example.fr",)),
+    Site("primer-example.ru", "rus", ("http://www.primer-example.ru", "https://primer-example.ru")),
+    Site("example.co.uk", "eng", ("https://www.example.co.uk", "https://news.example.co.uk")),
+    Site("xn--mnchen-example-gsb.de", "deu", ("https://www.xn--mnchen-example-gsb.de",)),
+    Site("kunst-example.museum", "fra", ("https://kunst-example.museum",)),
+    Site("192.0.2.17", "eng", ("http://192.0.2.17", "http://192.0.2.17:8088")),
+    Site("rei-example.co.jp", "jpn", ("http://www.rei-example.co.jp",)),
+    Site("liti-example.cn", "zho", ("http://www.liti-example.cn", "https://m.liti-example.cn")),
+    Site("ejemplo-example.es", "spa", ("https://www.ejemplo-example.es",)),
+    Site("exemplo-example.com.br", "por", ("https://www.exemplo-example.com.br",)),
+    Site("paradeigma-example.gr", "ell", ("http://paradeigma-example.gr",)),
+    Site("examplex.com", "eng", ("https://examplex.com",)),
+    Site("example-pages.github.io", "eng", ("https://example-pages.github.io",)),
+    Site("example.gov.uk", "eng", ("https://www.example.gov.uk",)),
+    Site("example.net", "spa", ("https://www2.example.net", "https://example.net")),
+)
+
+_FIRST = (
+    "amber",
+    "birch",
+    "copper",
+    "delta",
+    "ember",
+    "fjord",
+    "garnet",
+    "hazel",
+    "indigo",
+    "juniper",
+    "kelp",
+    "linden",
+)
+_SECOND = ("bakery", "cycles", "dental", "farm", "gallery", "hostel", "institute", "journal", "kiosk", "law", "music")
+_ENDINGS = (
+    (".com", "eng"),
+    (".org", "eng"),
+    (".de", "deu"),
+    (".fr", "fra"),
+    (".net", "spa"),
+    (".co.uk", "eng"),
+    (".com.br", "por"),
+    (".ru", "rus"),
+    (".info", "eng"),
+    (".museum", "fra"),
+    (".co.jp", "jpn"),
+    (".gr", "ell"),
+)
+
+
+def site(number: int) -> Site:
+    """The site with this number: a named one first, an endless row of invented ones after them."""
+    if number < len(NAMED_SITES):
+        return NAMED_SITES[number]
+    index = number - len(NAMED_SITES)
+    ending, language = _ENDINGS[index % len(_ENDINGS)]
+    name = f"{_FIRST[index % len(_FIRST)]}-{_SECOND[index % len(_SECOND)]}-{index}-example{ending}"
+    scheme = "http" if index % 3 == 0 else "https"
+    return Site(name, language, (f"{scheme}://www.{name}", f"{scheme}://{name}")[index % 2 :])
+
+
+def page_counts(pages: int, sites: int) -> tuple[int, ...]:
+    """How many pages each site has: ``pages`` in all, shared as 1/rank, at least one each."""
+    shares = [1.0 / (rank + 1) for rank in range(sites)]
+    scale = max(pages - sites, 0) / sum(shares)
+    counts = [1 + int(share * scale) for share in shares]
+    counts[0] += max(pages - sum(counts), 0)
+    return tuple(counts)
+
+
+def page_url(seed: int, place: Site, index: int) -> str:
+    """The URL of a site's page number ``index``; number 0 is the start page of the main origin."""
+    if index == 0:
+        return place.origins[0] + "/"
+    drawn = seeded.number(seed, "url", place.domain, index)
+    origin = place.origins[0] if drawn % 10 < 5 else place.origins[(drawn >> 8) % len(place.origins)]
+    return origin + _path(index, (drawn >> 16) % 16, drawn >> 24)
+
+
+def _path(index: int, style: int, drawn: int) -> str:
+    year, month = 2009 + drawn % 15, 1 + (drawn >> 8) % 12
+    number = drawn >> 16 & 0xFFF
+    styles = (
+        f"/news/{year}/{month:02d}/story-{index}.html",
+        f"/news/{year}/{month:02d}/{(drawn >> 20) % 28 + 1:02d}/{_FIRST[number % 12]}-{_SECOND[number % 11]}-{index}/",
+        f"/articles/{index}",
+        f"/product.php?id={index}&cat={number % 40}",
+        f"/search?q={_FIRST[number % 12]}+{_SECOND[number % 11]}&page={index}",
+        f"/forum/viewtopic.php?t={index}&sid={drawn & 0xFFFFFFFF:08x}&a=1",
+        f"/wiki/{_FIRST[number % 12].title()}_{_SECOND[number % 11].title()}_({index})",
+        f"/People/{_SECOND[number % 11].upper()}/{index}.HTM",
+        f"/caf%C3%A9/men%C3%BC-{index}",
+        f"/shop/item;jsessionid={drawn & 0xFFFFFF:06X}?item={index}",
+        f"/a/b/{index}/index.html",
+        f"/tag/{_FIRST[number % 12]}/page/{index}/",
+        f"//double//{index}.html",
+        f"/list?{_SECOND[number % 11]}[]=1&{_SECOND[number % 11]}[]=2&n={index}",
+        f"/~user{number % 7}/{index}/",
+        f"/?p={index}",
+    )
+    return styles[style]
+
+
+def server_address(seed: int, origin: str, *, newer: bool) -> str:
+    """The documentation-network address that serves an origin; some have IPv6 ones in ``newer`` crawls."""
+    drawn = seeded.number(seed, "ip", origin.lower())
+    if newer and drawn % 8 == 0:
+        return f"2001:db8:{drawn >> 8 & 0xFFFF:x}:{drawn >> 24 & 0xFFFF:x}::1"
+    network = ("192.0.2", "198.51.100", "203.0.113")[drawn % 3]
+    return f"{network}.{1 + (drawn >> 8) % 254}"
+
 
 #: Page numbers 1, 2, ... of the largest site are of these kinds in this order, so that even a tiny bucket has them all.
 CERTAIN_KINDS: tuple[str, ...] = (

@@ -14,7 +14,7 @@ from yarl import URL
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.lines import Lines
+from cc_pipeline.stores.connections import Lines
 
 __all__ = ["Conversation", "HttpStore", "Timeouts"]
 

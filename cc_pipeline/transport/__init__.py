@@ -2,8 +2,7 @@
 
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
-from cc_pipeline.transport.retry import RetryPolicy
+from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
 
 __all__ = [
     "ByteRange",

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
 from cc_pipeline.transport.gate import Gate, GateClosed
-from cc_pipeline.transport.ranges import TransportStats
-from cc_pipeline.transport.retry import RetryPolicy
+from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
 
 Fetch = Callable[[], Awaitable[Answer]]
 Judge = Callable[[Answer], Verified | Finding]

@@ -1,9 +1,4 @@
-"""One request budget per machine: a small SQLite file from which every process leases its next requests.
-
-A lease is a run of evenly spaced moments ("slots"), each good for one request at its moment and void when missed,
-so that no delay of a process can make up for lost time with a burst. Places asking for less (429, 503) slow down
-everybody; refusals (403) without a success between them open a circuit breaker, also for everybody.
-"""
+"""The request budget all processes of a machine share: limits by host, leases, breaker, and its state."""
 
 from __future__ import annotations
 
@@ -11,13 +6,60 @@ import os
 import sqlite3
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
+from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.transport.faults import LONGEST_WAIT
-from cc_pipeline.transport.limits import SourceLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLimits:
+    """Per host and machine: ``rate`` in requests per second (``None``: as fast as it goes), ``concurrency`` in
+    requests under way. ``shared`` says whether other processes of this machine count too."""
+
+    rate: float | None
+    concurrency: int
+    shared: bool = True
+
+
+#: The public mirror. Common Crawl asks for a few thousand requests a second from everybody together.
+_PUBLIC = SourceLimits(rate=10.0, concurrency=8)
+#: The index server answers about 100,000 look-ups an hour for everybody together.
+_INDEX_SERVER = SourceLimits(rate=1.0, concurrency=2)
+#: S3 itself takes some 5,500 reads a second and prefix.
+_BUCKET = SourceLimits(rate=1_000.0, concurrency=128)
+_OWN_MACHINE = SourceLimits(rate=None, concurrency=128, shared=False)
+
+_BY_HOST = {"data.commoncrawl.org": _PUBLIC, "index.commoncrawl.org": _INDEX_SERVER}
+
+
+def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
+    """The limits of a source as ``open_store`` takes it."""
+    scheme = source.partition("://")[0].lower() if "://" in source else "file"
+    if scheme == "file":
+        return _OWN_MACHINE
+    if scheme == "s3":
+        if s3_endpoint is None or not is_loopback(urlsplit(s3_endpoint).hostname or ""):
+            return _BUCKET
+        return _OWN_MACHINE
+    host = urlsplit(source).hostname or ""
+    return _OWN_MACHINE if is_loopback(host) else _BY_HOST.get(host, _PUBLIC)
+
+
+def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int | None) -> SourceLimits:
+    """The defaults with what a person set; a rate set on purpose is shared by the machine's processes."""
+    limits = defaults
+    if rate is not None:
+        limits = replace(limits, rate=rate, shared=True)
+    if concurrency is not None:
+        limits = replace(limits, concurrency=concurrency)
+    return limits
+
 
 #: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no
 #: window of one second sees more than 1.05 times the rate.
@@ -252,3 +294,74 @@ class _Exclusive:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
         self._db.execute("rollback" if kind else "commit")
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is what is allowed now, ``full_rate``
+    what is allowed when nothing is wrong. Times are ``None`` when they are over."""
+
+    host: str
+    full_rate: float | None
+    rate: float | None
+    concurrency: int
+    processes: int
+    paused_until: datetime | None
+    breaker_open_until: datetime | None
+    last_refusal: str | None
+    last_refusal_at: datetime | None
+
+    @property
+    def breaker_open(self) -> bool:
+        """Whether nothing is sent to this host for now."""
+        return self.breaker_open_until is not None
+
+
+def budget_state(path: Path) -> tuple[HostState, ...]:
+    """The state of every host ever asked, by name; empty when there is no budget file. Never blocks a run."""
+    if not path.exists():
+        return ()
+    now = time.time()
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
+    try:
+        rows = db.execute(
+            "select host, rate, concurrency, factor, factor_at, pause_until, open_until, last_refusal, last_refusal_at,"
+            " (select count(*) from holders where holders.host = hosts.host and expires > ?) from hosts order by host",
+            (now,),
+        ).fetchall()
+    except sqlite3.OperationalError:
+        return ()  # the file is being made
+    finally:
+        db.close()
+    return tuple(
+        HostState(
+            host=host,
+            full_rate=rate,
+            rate=None if rate is None else rate * recovered(factor, now - factor_at),
+            concurrency=concurrency,
+            processes=processes,
+            paused_until=_later(pause_until, now),
+            breaker_open_until=_later(open_until, now),
+            last_refusal=refusal,
+            last_refusal_at=datetime.fromtimestamp(refused_at, UTC) if refused_at else None,
+        )
+        for host, rate, concurrency, factor, factor_at, pause_until, open_until, refusal, refused_at, processes in rows
+    )
+
+
+def reset_breaker(path: Path, host: str) -> bool:
+    """Closes a host's breaker and ends its pause, because a person says so; whether there was such a host."""
+    if not path.exists():
+        return False
+    db = sqlite3.connect(path, timeout=30, isolation_level=None)
+    try:
+        changed = db.execute(
+            "update hosts set forbidden = 0, opens = 0, open_until = 0, pause_until = 0 where host = ?", (host,)
+        ).rowcount
+    finally:
+        db.close()
+    return changed > 0
+
+
+def _later(seconds: float, now: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds > now else None

@@ -11,7 +11,7 @@ from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3 import S3Options
 from cc_pipeline.transport.asking import Asker
-from cc_pipeline.transport.budget import BreakerPolicy, Budget
+from cc_pipeline.transport.budget import BreakerPolicy, Budget, chosen_limits, default_limits
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
@@ -23,11 +23,8 @@ from cc_pipeline.transport.faults import (
     range_fault,
 )
 from cc_pipeline.transport.gate import Gate
-from cc_pipeline.transport.limits import chosen_limits, default_limits
-from cc_pipeline.transport.loop import LoopThread
-from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
-from cc_pipeline.transport.retry import RetryPolicy
-from cc_pipeline.transport.stream import Stream
+from cc_pipeline.transport.loop import LoopThread, Stream
+from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
 
 _WHOLE_LIMIT = 64 << 20
 _PRECONDITION_FAILED = 412

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, so that synchronous code can have many requests under way."""
+"""An event loop on its own thread, and many requests under way while a caller takes results one by one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import concurrent.futures
 import importlib
 import importlib.util
 import os
+import queue
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -79,3 +81,92 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     fast: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
     return fast
+
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Stream(Generic[In, Out]):
+    """``work`` runs in ``loop`` for each request; results come back in the order they are ready.
+
+    ``cost`` says how many bytes a request may bring, ``memory_bound`` how many may be under way or waiting to
+    be taken (one request always may). Requests are drawn in the caller's thread and no earlier than needed.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Callable[[In], Awaitable[Out]],
+        cost: Callable[[In], int],
+        window: int,
+        memory_bound: int,
+    ) -> None:
+        self._loop = loop
+        self._work = work
+        self._cost = cost
+        self._window = window
+        self._memory_bound = memory_bound
+        self._done: queue.SimpleQueue[tuple[int, Out | None, BaseException | None]] = queue.SimpleQueue()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run(self, requests: Iterable[In]) -> Iterator[Out]:
+        """Raises what ``work`` raises; leaving early cancels what is under way."""
+        source = iter(requests)
+        ready: deque[tuple[int, Out | None, BaseException | None]] = deque()
+        # the window is topped up again after a quarter of it was taken, so that the link never runs dry
+        portion = max(1, self._window // 4)
+        waiting = held = 0
+        ahead = next(source, None)
+        try:
+            while True:
+                batch: list[In] = []
+                while ahead is not None and waiting < self._window:
+                    cost = self._cost(ahead)
+                    if held and held + cost > self._memory_bound:
+                        break
+                    batch.append(ahead)
+                    waiting += 1
+                    held += cost
+                    ahead = next(source, None)
+                if batch:
+                    self._loop.call_soon_threadsafe(self._start, batch)
+                if not waiting:
+                    return
+                ready.append(self._done.get())
+                while len(ready) < portion:
+                    try:
+                        ready.append(self._done.get_nowait())
+                    except queue.Empty:
+                        break
+                waiting -= len(ready)
+                while ready:
+                    cost, result, error = ready.popleft()
+                    if error is not None:
+                        raise error
+                    yield result  # type: ignore[misc]  # a result is there whenever there is no error
+                    held -= cost
+        finally:
+            if waiting or self._tasks:
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _start(self, batch: list[In]) -> None:
+        for request in batch:
+            task = self._loop.create_task(self._one(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _cancel(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def _one(self, request: In) -> None:
+        cost = self._cost(request)
+        try:
+            result = await self._work(request)
+        except BaseException as error:
+            self._done.put((cost, None, error))
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._done.put((cost, result, None))

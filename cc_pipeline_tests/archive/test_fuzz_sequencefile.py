@@ -8,8 +8,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.hadoopcodecs import _DECODERS, CodecError, decompress
-from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_header
-from cc_pipeline.archive.sequenceheader import Compression
+from cc_pipeline.archive.sequencefile import Compression, SequencePair, iter_pairs, read_header
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.corpus import CORPUS

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.archive import hadoopcodecs, writables
-from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_header
-from cc_pipeline.archive.sequenceheader import Compression, write_header
+from cc_pipeline.archive.sequencefile import Compression, SequencePair, iter_pairs, read_header, write_header
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
-from cc_pipeline.archive.vint import decode_vint, encode_vint
+from cc_pipeline.archive.writables import decode_vint, encode_vint
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 

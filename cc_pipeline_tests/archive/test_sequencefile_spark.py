@@ -10,8 +10,7 @@ from typing import get_args
 
 import pytest
 
-from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
-from cc_pipeline.archive.sequenceheader import Compression
+from cc_pipeline.archive.sequencefile import Compression, SequencePair, iter_pairs
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 
 SPARK_PYTHON = os.environ.get("CC_PIPELINE_SPARK_PYTHON")

@@ -11,8 +11,8 @@ import pytest
 
 from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive import warc
+from cc_pipeline.archive.members import ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.windows import ByteSource
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import faults_of, records_of

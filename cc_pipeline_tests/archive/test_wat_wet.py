@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.archive.wat import WatRecord, iter_wat
-from cc_pipeline.archive.wathtml import WatLink
+from cc_pipeline.archive.wat import WatLink, WatRecord, iter_wat
 from cc_pipeline.archive.wet import WetRecord, iter_wet
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders

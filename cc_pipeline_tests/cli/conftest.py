@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.cli import main
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl import TEST, Capture, MiniCrawlTruth, ensure
 from cc_pipeline.settings import load_settings

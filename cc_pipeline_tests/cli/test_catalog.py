@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.extraction.budget_health import budget_findings
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.limits import SourceLimits
+from cc_pipeline.stages.health import budget_findings
+from cc_pipeline.transport.budget import Budget, SourceLimits
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")

@@ -10,10 +10,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.copying import copy_parts, list_key, plan_copy
-from cc_pipeline.extraction.stage_fetch import open_shelf
-from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.records.copying import copy_parts, list_key, plan_copy
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.fetch import open_shelf
+from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.cli.conftest import NEW, World
 

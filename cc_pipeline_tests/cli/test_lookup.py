@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.minicrawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 

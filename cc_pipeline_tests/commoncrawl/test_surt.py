@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.percent import unescape_fully
-from cc_pipeline.commoncrawl.surt import surt_host, surt_key
+from cc_pipeline.commoncrawl.surt import surt_host, surt_key, unescape_fully
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 

@@ -8,12 +8,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import btree_key
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key, prefix_range
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
-from cc_pipeline.commoncrawl.keyrange import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.commoncrawl.target_ranges import merge_ranges
-from cc_pipeline.commoncrawl.targets import Target, parse_target
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 LABEL = st.sampled_from(["a", "b", "www", "www2", "wwwx", "ab", "a-b", "com", "example", "x1"])

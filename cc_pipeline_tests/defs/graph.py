@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.cli.app import main
-from cc_pipeline.cli.screen import console, console_err
+from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.settings import Settings, load_settings

@@ -10,10 +10,10 @@ import pytest
 
 from cc_pipeline.defs.checks import index_checks, ledger_balances, locators_agree
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
-from cc_pipeline_tests.stages import ARC, NEW, OLD, copy_of, extract, harvest, replace_file, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, extract, harvest, replace_file, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")

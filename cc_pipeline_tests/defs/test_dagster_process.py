@@ -20,7 +20,7 @@ import pytest
 
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.stages import NEW
+from cc_pipeline_tests.world import NEW
 
 pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 

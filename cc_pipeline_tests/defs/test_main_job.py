@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings

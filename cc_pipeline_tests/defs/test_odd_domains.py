@@ -26,7 +26,7 @@ from cc_pipeline_tests.defs.graph import (
     state_of,
 )
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.stages import NEW, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
 pytestmark = pytest.mark.xdist_group("odd_domains")
 

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus

@@ -12,18 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cc_pipeline.defs.schedules as schedules
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.failures import RANGE_END, RANGE_START, recent_failures, run_partitions
 from cc_pipeline.defs.instance import PROCESS_TAG, this_process
 from cc_pipeline.defs.partitions import contiguous_ranges
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.defs.schedules import backfill_missing
+from cc_pipeline.defs.schedules import RANGE_END, RANGE_START, backfill_missing, recent_failures, run_partitions
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction.discovery import decide_backfill
-from cc_pipeline.extraction.stage_locate import locate_captures
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.stages import NEW, OLD, harvest, workspace_of
+from cc_pipeline.stages.automation import decide_backfill
+from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
 
 pytestmark = pytest.mark.xdist_group("schedules")
 

@@ -14,11 +14,11 @@ import cc_pipeline.defs.sensors as sensors
 from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.defs.sensors import new_crawls, watch_list
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.stages import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file
+from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file
 
 Bucket = tuple[Path, MiniCrawlTruth]
 

@@ -11,17 +11,17 @@ from typer.testing import CliRunner
 
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.cli.app import app
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.extraction.stage_export import export_prefix
-from cc_pipeline.extraction.stage_publish import publish_warehouse
-from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.stages.export import export_prefix
+from cc_pipeline.stages.publish import publish_warehouse
+from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.extraction.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
+from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 
 
 @pytest.fixture(scope="module")

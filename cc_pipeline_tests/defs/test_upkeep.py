@@ -6,12 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from cc_pipeline.commoncrawl.targets import parse_target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.extraction.stage_upkeep import keep_up
-from cc_pipeline.extraction.workspace import Workspace
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.upkeep import keep_up
+from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.published import published_rows
 
 

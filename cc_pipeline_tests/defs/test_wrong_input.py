@@ -13,7 +13,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.stages import (
+from cc_pipeline_tests.world import (
     ANNOUNCED,
     NEW,
     OLD,
@@ -47,7 +47,7 @@ def home(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in [name for name in os.environ if name.startswith("CC_PIPELINE_")]:
             patch.delenv(name)
         from cc_pipeline.cli.run import materialize  # noqa: PLC0415  # after the environment is clean
-        from cc_pipeline.commoncrawl.targets import parse_target  # noqa: PLC0415
+        from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
         from cc_pipeline.settings import load_settings  # noqa: PLC0415
 
         materialize(load_settings(source=str(source), home=str(where)), [NEW], [parse_target(SITE)])

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.charset import HEADER, META, SHAPE, STATISTICS, UNDETERMINED, declared, decode
-from cc_pipeline.documents.charset_labels import CODECS, encoding_for_label
+from cc_pipeline.documents.charset import (
+    CODECS,
+    HEADER,
+    META,
+    SHAPE,
+    STATISTICS,
+    UNDETERMINED,
+    declared,
+    decode,
+    encoding_for_label,
+)
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
 

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.legacy_json import metadata_json
-from cc_pipeline.documents.options import Limits, ParseOptions
+from cc_pipeline.documents.legacy2012.json import metadata_json
+from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.tables import to_record_batches
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS
 from cc_pipeline_tests.documents.pages import page
-from cc_pipeline_tests.documents.test_feeds import ATOM, RSS
 from cc_pipeline_tests.documents.test_parse_page import HTML
 
 SECONDS = float(os.environ.get("CC_PIPELINE_FUZZ_SECONDS", "3"))

@@ -6,8 +6,7 @@ import hashlib
 
 import pytest
 
-from cc_pipeline.documents.options import Limits, ParseOptions
-from cc_pipeline.documents.page import RedirectFrom
+from cc_pipeline.documents.page import Limits, ParseOptions, RedirectFrom
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.documents.pages import WARC, WHEN, page

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.extraction.harvest import harvest_crawl
-from cc_pipeline.extraction.index_tables import crawl_tables
-from cc_pipeline.index.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog_build import build_catalog
-from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.keyrange import prefix_range
+from cc_pipeline.commoncrawl.btree_keys import prefix_range
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.btree import BTree, Item
-from cc_pipeline.index.btree_format import HEADER, pack_pointer
-from cc_pipeline.index.btree_writer import write_btree
-from cc_pipeline.index.footers import decode_footer
+from cc_pipeline.index.btree.format import HEADER, pack_pointer
+from cc_pipeline.index.btree.tree import BTree, Item
+from cc_pipeline.index.btree.writer import write_btree
+from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline_tests.fuzzing import edits, fuzz
 
 MOST = 20_000

@@ -13,16 +13,16 @@ import pytest
 
 from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.commoncrawl.targets import Target, parse_target
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction.url_index import build_from_arcs, build_from_columnar
-from cc_pipeline.extraction.url_index_files import open_url_index
-from cc_pipeline.index.btree_locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
+from cc_pipeline.index.btree.build import build_from_arcs, build_from_columnar
+from cc_pipeline.index.btree.files import open_url_index
+from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.locator import Locator
-from cc_pipeline.index.parquet_catalog import CatalogFinder
-from cc_pipeline.index.parquet_finder import Footers
-from cc_pipeline.index.parquet_locator import ParquetLocator
-from cc_pipeline.index.zipnum import ZipNumLocator
+from cc_pipeline.index.parquet.finder import CatalogFinder, Footers
+from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.minicrawl.generate import generate
 from cc_pipeline.minicrawl.spec import TEST, spec_for
 from cc_pipeline.minicrawl.truth import Capture

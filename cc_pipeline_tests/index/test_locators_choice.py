@@ -10,15 +10,15 @@ import pytest
 
 from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.targets import Target, parse_target
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.locate import IndexSources, agree, locate, price
-from cc_pipeline.index.btree_locator import CRAWL_2012
-from cc_pipeline.index.chooser import choose
-from cc_pipeline.index.footer_store import FooterStore
-from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult
-from cc_pipeline.index.parquet_catalog import CatalogFinder
-from cc_pipeline.index.parquet_locator import ParquetLocator
+from cc_pipeline.index.btree.locator import CRAWL_2012
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.locate import IndexSources, agree, locate, price
+from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
+from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.minicrawl.generate import VALID_SEGMENTS_KEY, generate
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.transport.client import Transport

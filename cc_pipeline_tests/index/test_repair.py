@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.extraction.harvest import harvest_crawl
-from cc_pipeline.extraction.index_tables import crawl_tables
-from cc_pipeline.extraction.repair import plan_repair, repair_row_groups
-from cc_pipeline.index.footer_store import FooterStore
-from cc_pipeline.index.footers import decode_footer
-from cc_pipeline.index.parquet_assemble import ColumnLayout
-from cc_pipeline.index.statistics_repair import KeyBounds, RepairLog, check_pages, read_bounds
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.parquet.places import ColumnLayout
+from cc_pipeline.index.repair import KeyBounds, RepairLog, check_pages, plan_repair, read_bounds, repair_row_groups
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.index.footer_files import encrypted_bytes, index_table, parquet_bytes
-from cc_pipeline_tests.index.harvest_world import CRAWL, MemoryReader, key_of
+from cc_pipeline_tests.index.footers.footer_files import encrypted_bytes, index_table, parquet_bytes
+from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, key_of
 
 
 def unmarked(rows: int = 60, **options: object) -> bytes:

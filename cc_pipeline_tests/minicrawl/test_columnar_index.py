@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
-from cc_pipeline.index.footers import decode_footer
-from cc_pipeline.index.parquet_pages import read_column_index, read_offset_index
+from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
 from cc_pipeline.minicrawl import CrawlSpec, MiniCrawlSpec, generate
 from cc_pipeline_tests.minicrawl.conftest import NEW, OLD, Bucket
 

@@ -10,9 +10,15 @@ import pytest
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.flags import EXTRA_CRLF
 from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.commoncrawl.arc_paths import parse_arc_key, parse_valid_segments
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
-from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile, parse_path_list, path_list_key
+from cc_pipeline.commoncrawl.paths import (
+    IndexFile,
+    WarcFile,
+    parse_arc_key,
+    parse_path_list,
+    parse_valid_segments,
+    path_list_key,
+)
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.minicrawl import Capture, CrawlSpec, MiniCrawlSpec, generate

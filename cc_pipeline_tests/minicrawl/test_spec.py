@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.minicrawl import TEST, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, ensure, generate, spec_for, truth_path
 from cc_pipeline.minicrawl.__main__ import main
-from cc_pipeline.minicrawl.sites import page_counts, site
+from cc_pipeline.minicrawl.visits import page_counts, site
 
 SMALL = MiniCrawlSpec(
     pages=12, sites=2, crawls=(CrawlSpec("CC-MAIN-2024-22", segments=1, files_per_segment=1, parts=1),)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, Timeouts
-from cc_pipeline.stores.chunks import Dechunker
+from cc_pipeline.stores.connections import Dechunker
 from cc_pipeline.stores.opening import open_store
 from cc_pipeline.stores.web import Conversation, HttpStore
 

@@ -17,9 +17,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
-from cc_pipeline.transport.budget import JITTER, BreakerPolicy, Budget, Closed, Lease, slot_spacing
-from cc_pipeline.transport.budget_state import budget_state, reset_breaker
-from cc_pipeline.transport.limits import SourceLimits, chosen_limits, default_limits
+from cc_pipeline.transport.budget import (
+    JITTER,
+    BreakerPolicy,
+    Budget,
+    Closed,
+    Lease,
+    SourceLimits,
+    budget_state,
+    chosen_limits,
+    default_limits,
+    reset_breaker,
+    slot_spacing,
+)
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 HOST = "example.org"

@@ -1,6 +1,6 @@
 """Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012.
 
-Belongs here: the two export assets. Not here: the file format (archive) or the order of records (extraction).
+Belongs here: the two export assets. Not here: the file format (archive) or the order of records (stages).
 """
 
 from collections.abc import Iterator
@@ -9,14 +9,12 @@ from typing import Literal, cast
 import dagster as dg
 from pydantic import Field
 
-from cc_pipeline.archive.sequenceheader import Compression
+from cc_pipeline.archive.sequencefile import Compression
 from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, by_crawl, partition_key
-from cc_pipeline.defs.progress import logged_progress
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.defs.slices import BACKFILL, attach_metadata
-from cc_pipeline.extraction.export_files import Codec, ExportOptions
-from cc_pipeline.extraction.stage_export import VERSION, ExportKind, export_prefix, export_slices
+from cc_pipeline.defs.slices import BACKFILL, attach_metadata, logged_progress
+from cc_pipeline.stages.export import VERSION, Codec, ExportKind, ExportOptions, export_prefix, export_slices
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
 

@@ -1,6 +1,6 @@
 """Pages out of files read whole: 2012 SequenceFiles, WAT and WET.
 
-Belongs here: the assets partitioned by file. Not here: readers of those files (archive) and their rows (extraction).
+Belongs here: the assets partitioned by file. Not here: readers of those files (archive) and their rows (stages).
 """
 
 from collections.abc import Iterator
@@ -10,20 +10,14 @@ import pyarrow as pa
 
 from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import SOURCE_FILE
-from cc_pipeline.defs.progress import logged_progress
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.defs.slices import attach_metadata
+from cc_pipeline.defs.slices import attach_metadata, logged_progress
 from cc_pipeline.documents.page import PARSER_VERSION
-from cc_pipeline.documents.schemas import (
-    FEED_ITEMS_SCHEMA,
-    PAGE_LINKS_SCHEMA,
-    PAGE_METADATA_SCHEMA,
-    PAGE_TEXT_SCHEMA,
-)
-from cc_pipeline.extraction.source_files import registered
-from cc_pipeline.extraction.source_schema import SOURCE_FAULTS_SCHEMA
-from cc_pipeline.extraction.stage_sources import read_sources
-from cc_pipeline.extraction.workspace import Workspace
+from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
+from cc_pipeline.stages.whole_files import read_sources
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.wholefiles.files import registered
+from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA
 
 #: Files take minutes each; more of them in one run save only the seconds a run costs.
 _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)

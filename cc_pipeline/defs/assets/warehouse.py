@@ -1,13 +1,13 @@
 """The published DuckDB file.
 
-Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (extraction).
+Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (stages).
 """
 
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.extraction.stage_publish import publish_warehouse
+from cc_pipeline.stages.publish import publish_warehouse
 
 
 @dg.asset(

@@ -1,0 +1,83 @@
+"""``doctor``, ``ui`` and ``init``: the state of this home, and the UI on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import console
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import load_settings
+
+
+def doctor(
+    source: options.Source = None,
+    home: options.Home = None,
+    reset: Annotated[
+        str | None,
+        typer.Option(
+            "--reset-breaker", metavar="HOST", show_default=False, help="Send to a host again that had refused."
+        ),
+    ] = None,
+) -> None:
+    """Check settings, source, disk, request budget and tables, and say what to do about each.
+
+    The request budget is what all processes of this machine share: a host that throttles slows everyone down, one that
+    keeps refusing is left alone for a while (its breaker is open).
+
+    [bold]Examples[/]
+
+      cc-pipeline doctor
+
+      cc-pipeline doctor --reset-breaker data.commoncrawl.org
+    """
+    from cc_pipeline.stages.health import budget_findings, examine
+    from cc_pipeline.transport.budget import reset_breaker
+
+    settings = load_settings(source=source, home=home)
+    if reset is not None and not reset_breaker(settings.budget_path, reset):
+        raise UserInputError(f"{reset!r} was never asked from {settings.home}; cc-pipeline doctor names the hosts")
+    findings = [*examine(settings), *budget_findings(settings)]
+    marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
+    for finding in findings:
+        console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)
+        if finding.advice:
+            console.print(f"     {'':<10} what to do: {finding.advice}", highlight=False)
+    if any(finding.level == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+def ui(
+    home: options.Home = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
+) -> None:
+    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C."""
+    from cc_pipeline.defs.instance import prepare_instance
+
+    settings = load_settings(home=home)
+    prepare_instance(settings)
+    os.environ["CC_PIPELINE_HOME"] = str(settings.home)
+    console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
+    # dagster lets a .env of the current folder win over the environment, and that one may name another home
+    os.chdir(settings.dagster_home)
+    command = str(Path(sys.executable).with_name("dagster"))
+    workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
+    where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
+    arguments = ["dev", *where, "-h", "127.0.0.1", "-p", str(port)]
+    os.execv(command, [command, *arguments])
+
+
+def init(quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
+    """Point plain `dagster dev` and `dg dev` in this folder at the home: writes .env and dagster.yaml."""
+    from cc_pipeline.defs.instance import prepare_files
+
+    settings = load_settings()
+    written = prepare_files(settings, Path.cwd())
+    if not quiet:
+        for path in written:
+            console.print(f"wrote {path}", highlight=False)

@@ -1,0 +1,118 @@
+"""``harvest`` and ``repair``: the index of crawls, asked for by name, through Dagster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import progress_bars, write_rows
+from cc_pipeline.cli.run import environment, resolve_crawls
+from cc_pipeline.cli.run import step as told_step
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+_COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
+             "without_statistics", "reason")  # fmt: skip
+
+
+def harvest(
+    crawl: Annotated[
+        list[str] | None,
+        typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every crawl of the source that has been published.")] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Fetch the footers of crawls' index files once, and put their row groups into the catalog.
+
+    One request a file (900 a crawl today). What is kept already is not asked for again, so a stopped harvest goes on
+    where it was.
+
+    [bold]Examples[/]
+
+      cc-pipeline harvest --crawl CC-MAIN-2024-22
+
+      cc-pipeline harvest -c newest -c CC-MAIN-2018-05
+
+      cc-pipeline harvest --all
+    """
+    settings = load_settings(source=source, home=home)
+    if every == bool(crawl):
+        raise UserInputError("name crawls with --crawl, or all of them with --all")
+    claim_home(settings)
+    chosen = _published(settings) if every else resolve_crawls(settings, crawl or [])
+    harvest_crawls(settings, chosen)
+    show_coverage(settings, chosen)
+
+
+def step(name: str, work: object) -> None:
+    """As ``run.step``, told on standard error: standard output is for what a command answers."""
+    with redirect_stdout(sys.stderr):
+        told_step(name, work)
+
+
+def harvest_crawls(settings: Settings, crawls: Sequence[str]) -> None:
+    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails."""
+    from cc_pipeline.defs.launch import Launcher
+
+    with environment(settings), Launcher(settings) as launcher, progress_bars():
+        step("index", lambda: launcher.harvest(crawls))
+
+
+def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
+    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
+    from cc_pipeline.index.catalog.catalog import open_catalog
+
+    if not settings.catalog_path.exists():
+        raise EnvironmentFault(
+            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+        )
+    with open_catalog(settings.catalog_path) as catalog:
+        rows = [row for row in catalog.coverage().to_pylist() if crawls is None or row["crawl"] in crawls]
+    ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
+    write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
+
+
+def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
+    """Read key bounds of row groups that were published without any, so that look-ups can skip them.
+
+    Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have none at all, some later ones lack a few. This reads the key
+    column of each such row group once, about 23 MB apiece in the real index; a stopped repair goes on where it was.
+
+    [bold]Examples[/]
+
+      cc-pipeline repair --crawl CC-MAIN-2018-05
+
+      cc-pipeline catalog coverage        (shows which crawls need it: without_statistics)
+    """
+    from cc_pipeline.defs.launch import OptInLauncher
+
+    settings = load_settings(source=source, home=home)
+    claim_home(settings)
+    chosen = resolve_crawls(settings, crawl)
+    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
+        for one in chosen:
+            step(f"repair {one}", partial(launcher.repair, one))
+    show_coverage(settings, chosen)
+
+
+def all_runs(runs: Iterable[object]) -> None:
+    """Does runs that are made one by one as they are asked for."""
+    for _ in runs:
+        pass
+
+
+def _published(settings: Settings) -> list[str]:
+    from cc_pipeline.stages.crawls import list_crawls
+    from cc_pipeline.stages.harvest import is_published
+    from cc_pipeline.stages.workspace import Workspace
+
+    workspace = Workspace(settings)
+    return [crawl.id for crawl in list_crawls(workspace) if is_published(workspace, crawl.id)]

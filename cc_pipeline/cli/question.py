@@ -1,0 +1,102 @@
+"""What look-up commands share: the workspace, the crawls and targets meant, and whether an index is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.index.locate import IndexSources
+    from cc_pipeline.stages.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a look-up is about. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
+
+    settings: Settings
+    workspace: Workspace
+    crawls: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+
+def asked(
+    targets: Sequence[str],
+    crawls: Sequence[str],
+    *,
+    source: str | None,
+    home: str | None,
+    subset: Sequence[str] | None = None,
+    via: str | None = None,
+) -> Asked:
+    """From what a person typed. Raises ``UserInputError`` for what is none, and for a home of another source.
+
+    The home is claimed: its catalog must never answer for another source.
+    """
+    from cc_pipeline.cli.run import resolve_crawls
+    from cc_pipeline.stages.workspace import Workspace
+
+    settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
+    parsed = {target.slug: target for target in map(parse_target, targets)}
+    claim_home(settings)
+    return Asked(settings, Workspace(settings), tuple(resolve_crawls(settings, crawls)), tuple(parsed.values()))
+
+
+@contextmanager
+def sources_for(
+    workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
+) -> Iterator[IndexSources]:
+    """The indexes of a workspace for one crawl. ``harvest`` first reads the footers of a crawl that needs it.
+
+    Raises ``EnvironmentFault`` naming the command to run when there is no index to ask.
+    """
+    from cc_pipeline.cli.harvest import harvest_crawls
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+    from cc_pipeline.index.locate import opened
+    from cc_pipeline.stages.locate import index_sources
+
+    columnar = crawl not in ARC_CRAWLS
+    if via in ("auto", "parquet") and needs_harvest(workspace, crawl):
+        if harvest:
+            harvest_crawls(workspace.settings, [crawl])
+        elif via == "parquet":
+            raise EnvironmentFault(
+                f"the index of {crawl} has not been harvested",
+                f"Harvest it once: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
+            )
+    with index_sources(workspace) as sources:
+        with opened(crawl, sources) as available:
+            none = not available or (via == "btree" and "btree" not in available)
+        if none:
+            what = f"no {via} index of {crawl} is at hand" if available else f"no index of {crawl} is at hand"
+            way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
+            raise EnvironmentFault(what, f"Make one: {way}")
+        yield replace(sources, columns=None if columns is None else tuple(columns))
+
+
+def needs_harvest(workspace: Workspace, crawl: str) -> bool:
+    """Whether ``crawl`` has a columnar index of which the catalog knows nothing yet."""
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+    from cc_pipeline.index.catalog.catalog import open_catalog
+
+    path = workspace.settings.catalog_path
+    if crawl in ARC_CRAWLS:
+        return False
+    if not path.exists():
+        return True
+    with open_catalog(path) as catalog:
+        return not any(row["harvested"] for row in catalog.coverage(crawl).to_pylist())
+
+
+def _build(crawl: str) -> str:
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+
+    arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
+    return f"cc-pipeline url-index build --crawl {crawl}{arcs}"

@@ -1,0 +1,50 @@
+"""``replay``: records that are not there, asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.harvest import all_runs, step
+from cc_pipeline.cli.output import notice, progress_bars, write_rows
+from cc_pipeline.cli.question import asked
+from cc_pipeline.cli.run import environment
+
+
+def replay(
+    crawl: options.Crawls,
+    domain: options.Targets,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Ask again for records that are quarantined or missing, then parse and publish what came.
+
+    The ledger says why a record was put aside: cc-pipeline sql "SELECT reason, count(*) FROM quarantine GROUP BY ALL".
+
+    [bold]Examples[/]
+
+      cc-pipeline replay --crawl CC-MAIN-2024-22 --domain example.com
+    """
+    from cc_pipeline.defs.launch import OptInLauncher
+    from cc_pipeline.stages.replay import replay_records
+
+    question = asked(domain, crawl, source=source, home=home)
+    slugs = [target.slug for target in question.targets]
+    rows: list[Sequence[object]] = []
+    with environment(question.settings), OptInLauncher(question.settings) as launcher, progress_bars():
+        launcher.add_targets(question.targets)
+        for one in question.crawls:
+            done = replay_records(question.workspace, one, slugs)
+            for slug, figures in done.after.items():
+                launcher.record_outside_run("records", one, slug, figures)
+                before = done.before[slug]
+                rows.append((one, slug, *(text for name in figures for text in (before[name], figures[name]))))
+            if done.again:
+                step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
+        step("cc.duckdb", launcher.publish)
+    columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now"]
+    write_rows("what the replay changed", columns, rows)
+    if any(row[5] or row[7] for row in rows):
+        query = "SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'"
+        notice(f'still put aside, and why: cc-pipeline sql "{query}"')

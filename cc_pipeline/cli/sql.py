@@ -1,0 +1,117 @@
+"""``crawls``, ``sql`` and ``metadata-json``: looking at what there is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import answer_query, checked_format, console, console_err, show_table
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import Settings, load_settings
+
+
+def crawls(
+    source: options.Source = None,
+    home: options.Home = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first; 0 for all.")] = 20,
+) -> None:
+    """List the crawls of the source, newest first."""
+    from cc_pipeline.stages.crawls import list_crawls
+    from cc_pipeline.stages.workspace import Workspace
+
+    settings = load_settings(source=source, home=home)
+    found = list_crawls(Workspace(settings))
+    rows = [(c.id, c.era, str(c.started or ""), str(c.ended or ""), c.name) for c in found[: limit or None]]
+    show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
+    if limit and len(found) > limit:
+        console.print(f"{len(found) - limit:,} more: cc-pipeline crawls --limit 0")
+
+
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(help="One query; without it a prompt opens.", show_default=False)
+    ] = None,
+    home: options.Home = None,
+    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+) -> None:
+    """Ask cc.duckdb, read-only: one query, or a prompt.
+
+    [bold]Examples[/]
+
+      cc-pipeline sql "SELECT crawl, count(*) FROM captures GROUP BY ALL ORDER BY ALL"
+
+      cc-pipeline sql --format csv "SELECT url, title FROM page_text" > titles.csv
+    """
+    checked_format(output)
+    settings = load_settings(home=home)
+    if query is not None:
+        _answer(settings, query, output)
+        return
+    console_err.print("One statement a line, ended by Enter. Tables: SHOW TABLES. Leave with Ctrl-D.")
+    while True:
+        try:
+            line = input("cc> ").strip().rstrip(";")
+        except EOFError:
+            return
+        if line.lower() in ("exit", "quit", ".quit"):
+            return
+        if line:
+            try:
+                _answer(settings, line, output)
+            except UserInputError as error:
+                console_err.print(f"[red]{error}[/]", highlight=False, markup=True)
+
+
+def _answer(settings: Settings, query: str, output: str) -> None:
+    advice = "Publish it first: cc-pipeline run --crawl … --domain …, or make demo."
+    answer_query(settings.published_path, query, output, advice=advice)
+
+
+_BATCH = 200
+#: What would end a line or a column of it; no valid URL has it unescaped.
+_ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
+
+
+def metadata_json(
+    where: Annotated[str, typer.Option(help="Which rows: a condition in SQL over page_metadata.")] = "true",
+    compat: Annotated[
+        str | None, typer.Option(help="2012: with the bugs the writer had in 2012.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many; 0 for all.")] = 0,
+    home: options.Home = None,
+) -> None:
+    """Print the 2012 metadata document of published pages, one a line: URL, tab, JSON.
+
+    [bold]Examples[/]
+
+      cc-pipeline metadata-json --where "domain = 'example.com'" > example.tsv
+
+      cc-pipeline metadata-json --where "parsed_as = 'feed'" --limit 1 --compat 2012
+    """
+    import duckdb
+
+    from cc_pipeline.documents.legacy2012.json import metadata_json as document_of
+
+    if compat not in (None, "2012"):
+        raise UserInputError(f"--compat is {compat!r}; the only one there is: 2012")
+    mode: Literal["2012"] | None = "2012" if compat else None
+    path = load_settings(home=home).published_path
+    if not path.exists():
+        raise EnvironmentFault(f"{path} is not there yet", "Publish it first: cc-pipeline run --crawl … --domain …")
+    order = "crawl, warc_filename, warc_record_offset, url"
+    query = f"SELECT * FROM page_metadata WHERE ({where}) ORDER BY {order}" + (f" LIMIT {limit}" if limit else "")
+    with duckdb.connect(str(path), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            result = connection.execute(query)
+            columns = [column[0] for column in result.description or []]
+            while rows := result.fetchmany(_BATCH):
+                for values in rows:
+                    row = dict(zip(columns, values, strict=True))
+                    url = (row["url"] or "").translate(_ESCAPED)
+                    sys.stdout.write(f"{url}\t{document_of(row, compat=mode)}\n")
+        except duckdb.Error as error:
+            raise UserInputError(f"DuckDB says: {error}") from None

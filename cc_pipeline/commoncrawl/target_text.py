@@ -1,0 +1,264 @@
+"""Targets from what a person types: a domain, host, page, prefix, suffix, or a named set of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key, reverse_dots, url_of_btree_key
+from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
+from cc_pipeline.commoncrawl.surt import resolved_parts, surt_key
+from cc_pipeline.commoncrawl.target import (
+    Target,
+    domain_ranges,
+    exact_range,
+    host_ranges,
+    merge_ranges,
+    path_prefix_ranges,
+    reversed_prefix_ranges,
+)
+from cc_pipeline.errors import UserInputError
+
+MAX_SLUG = 120
+_SPEAKING = 80
+_AS_IT_IS = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
+_ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
+
+
+def place_slug(kind: str, place: Place) -> str:
+    """Slug of a target that is a host and perhaps a port: ``example.com``, ``example.com_8080``, ``host_www.x.org``."""
+    if not _is_safe(place.host):
+        return hashed_slug(kind, str(place))
+    speaking = place.host if kind == "domain" else f"{kind}_{place.host}"
+    return speaking if place.port is None else f"{speaking}_{place.port}"
+
+
+def value_slug(kind: str, value: str) -> str:
+    """Slug of any other value, with a hash only where it needs one: ``rev_com.nytimes.blogs``."""
+    return f"{kind}_{value}" if _is_safe(value) else hashed_slug(kind, value)
+
+
+def hashed_slug(kind: str, value: str) -> str:
+    """Slug of any value: what can be shown of it, and a hash."""
+    speaking = _ODD.sub("-", value.lower()).strip(".-")[:_SPEAKING].rstrip(".-")
+    digest = hashlib.sha256(f"{kind}:{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return "_".join(part for part in (kind, speaking, digest) if part)
+
+
+def set_slug(name: str) -> str:
+    """Slug of a named set."""
+    return f"set-{name}"
+
+
+def _is_safe(value: str) -> bool:
+    return len(value) <= _SPEAKING and _AS_IT_IS.fullmatch(value) is not None and ".." not in value
+
+
+__all__ = ["KeyRange", "Target", "btree_key", "merge_ranges", "parse_target", "parse_target_lines", "url_of_btree_key"]
+
+_MAX_URL = 8192
+_KIND = re.compile(r"([a-z]+):(?!//)(.*)", re.IGNORECASE | re.DOTALL)
+_WEB_URL = re.compile(r"(https?)://?([^/?#\\]*)([^#]*)(?:#.*)?", re.IGNORECASE | re.DOTALL)
+_SET_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
+_REVERSED = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?:\.|/[!-~]*)?")
+# In url: and prefix: members a comma belongs to the URL unless a space or another kind comes after it.
+_MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev):)|,$")
+
+
+def parse_target(text: str) -> Target:
+    """The target ``text`` means; ``docs/targets.md`` tells the kinds. ``parse_target(t.definition) == t``.
+
+    Raises ``UserInputError`` saying what is wrong and what to write instead.
+    """
+    text = text.strip()
+    if any(ord(character) < 32 or character == "\x7f" for character in text):
+        raise UserInputError(f"{shown(text)} has a control character in it")
+    match = _KIND.fullmatch(text)
+    if match is None or is_ip(text) or _port_follows(match[1], match[2]):
+        return _domain(text)
+    kind, value = match[1].lower(), match[2].strip()
+    reader = _READERS.get(kind)
+    if reader is None:
+        if kind in ("http", "https"):
+            return _domain(text)
+        raise UserInputError(f"{shown(text)} has the unknown kind {kind!r}; kinds are {', '.join(_READERS)}")
+    if not value:
+        raise UserInputError(f"{shown(text)} says nothing after {kind}:")
+    return reader(value)
+
+
+def parse_target_lines(text: str) -> tuple[Target, ...]:
+    """The targets of a watch list, one a line; blank lines and ``#`` comments are skipped, repetitions dropped.
+
+    Raises ``UserInputError`` naming every wrong line.
+    """
+    found: dict[str, Target] = {}
+    wrong: list[str] = []
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        if not content:
+            continue
+        try:
+            target = parse_target(content)
+        except UserInputError as refused:
+            wrong.append(f"line {number}: {refused}")
+            continue
+        other = found.setdefault(target.slug, target)
+        if other.version != target.version:
+            wrong.append(f"line {number}: the set {target.value!r} is already defined with other members")
+    if wrong:
+        raise UserInputError("; ".join(wrong))
+    return tuple(found.values())
+
+
+def _domain(text: str) -> Target:
+    name = _bare_name(text)
+    place = read_place(name)
+    if not place.is_ip and "." not in place.host:
+        raise UserInputError(
+            f"{shown(text)} has no dot; write tld:{place.host} for everything under a top-level domain, "
+            f"host:{place.host} for a host of that name"
+        )
+    if not place.is_ip and place.port is None and is_icann_suffix(place.host):
+        raise UserInputError(
+            f"{shown(text)} is a public suffix under which many organisations have their sites; write "
+            f"suffix:{place.host} if all of them are meant, host:www.{place.host} for the one site"
+        )
+    return Target("domain", str(place), place_slug("domain", place), domain_ranges(place), place=place)
+
+
+def _bare_name(text: str) -> str:
+    """The name in ``text``: ``https://x.org/``, ``*.x.org`` and ``.x.org`` mean ``x.org``; a path is refused."""
+    web = _WEB_URL.fullmatch(text)
+    name, tail = (web[2], web[3]) if web else (text, "")
+    if not web:
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|https?:", text):
+            raise UserInputError(f"{shown(text)} is no http:// or https:// address; Common Crawl has no others")
+        cut = re.search(r"[/?#]", text)
+        name, tail = (text[: cut.start()], text[cut.start() :]) if cut else (text, "")
+    if tail not in ("", "/", "/*"):
+        site = read_place(name)
+        page = text if web else f"http://{text}"
+        raise UserInputError(
+            f"{shown(text)} is more than a host name; write url:{page} for that page, prefix:{page} for what lies "
+            f"under it, or {site} for the whole site"
+        )
+    return re.sub(r"^\*?\.(?=[^.])", "", name)
+
+
+def _host(value: str) -> Target:
+    place = read_place(_bare_name(value))
+    return Target("host", str(place), place_slug("host", place), host_ranges(place), place=place)
+
+
+def _tld(value: str) -> Target:
+    name = read_host(value.removeprefix("*").removeprefix("."))
+    if "." in name or ":" in name or name.isdigit():
+        raise UserInputError(f"{shown(value)} is no top-level domain; write suffix:{name} for what is under a suffix")
+    place = Place(name)
+    return Target("tld", name, place_slug("tld", place), domain_ranges(place), place=place)
+
+
+def _suffix(value: str) -> Target:
+    place = Place(read_host(value.removeprefix("*").removeprefix(".")))
+    if place.is_ip:
+        raise UserInputError(f"{shown(value)} is an IP address, which has nothing under it; write host:{place}")
+    return Target("suffix", place.host, place_slug("suffix", place), domain_ranges(place), place=place)
+
+
+def _url(value: str) -> Target:
+    url = _read_url(value)
+    return Target("url", url, hashed_slug("url", url), (exact_range(surt_key(url)),))
+
+
+def _prefix(value: str) -> Target:
+    url = re.sub(r"(?:%[0-9A-Fa-f]?|\*|\s)+$", "", _read_url(value))  # an escape cut short says nothing
+    parts = resolved_parts(url)
+    assert parts is not None, "it has a host"
+    return Target("prefix", url, hashed_slug("prefix", url), path_prefix_ranges(*parts))
+
+
+def _read_url(value: str) -> str:
+    """``value`` as an absolute URL with a normal host; without a scheme it is taken for ``http``."""
+    if len(value) > _MAX_URL:
+        raise UserInputError(f"{shown(value)} is {len(value)} characters long; the longest URL accepted is {_MAX_URL}")
+    match = _WEB_URL.fullmatch(value if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value) else f"http://{value}")
+    if match is None:
+        raise UserInputError(f"{shown(value)} is no http:// or https:// address; Common Crawl has no others")
+    scheme, authority, tail = match.groups()
+    if "@" in authority:
+        raise UserInputError(f"{shown(value)} has a user name in it; keys have none, so leave it out")
+    place = read_place(authority)
+    tail = tail.strip().replace(" ", "%20")
+    return f"{scheme.lower()}://{place}{tail if tail.startswith('/') else '/' + tail}"
+
+
+def _rev(value: str) -> Target:
+    members = _distinct(tuple(_one_rev(part.strip()) for part in value.split(",") if part.strip()))
+    if not members:
+        raise UserInputError(f"{shown('rev:' + value)} says nothing after rev:")
+    if len(members) == 1:
+        return members[0]
+    listed = ", ".join(member.value for member in members)
+    return _set_of(listed, hashed_slug("rev", listed), members)
+
+
+def _one_rev(value: str) -> Target:
+    host, slash, path = value.partition("/")
+    name = host.lower()
+    if not _REVERSED.fullmatch(name + slash + path):
+        raise UserInputError(f"{shown(value)} is no reversed host; write it like rev:com.nytimes.blogs")
+    # A path behind it makes the host a whole one; the path is compared as written, which keys say nothing about.
+    ranges = host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
+    text = name + slash + path
+    return Target("rev", text, value_slug("rev", text), ranges)
+
+
+def _set(value: str) -> Target:
+    name, equals, listed = (part.strip() for part in value.partition("="))
+    texts = _member_texts(listed)
+    if not equals or not texts:
+        raise UserInputError(
+            f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
+        )
+    if not _SET_NAME.fullmatch(name.lower()):
+        raise UserInputError(f"{shown(name)} cannot name a set; use up to 60 letters, digits, - and _")
+    members = _distinct(tuple(parse_target(part) for part in texts))
+    if any(member.kind == "set" for member in members):
+        raise UserInputError(f"{shown('set:' + name)} has a set or a list in it; write out its members")
+    return _set_of(name.lower(), set_slug(name.lower()), members)
+
+
+def _member_texts(listed: str) -> list[str]:
+    texts: list[str] = []
+    for piece in _MEMBER_END.split(listed):
+        whole = piece.lower().startswith(("url:", "prefix:"))
+        texts += [part for part in ([piece] if whole else piece.split(",")) if part]
+    return texts
+
+
+def _distinct(members: tuple[Target, ...]) -> tuple[Target, ...]:
+    return tuple({member.slug: member for member in members}.values())
+
+
+def _set_of(name: str, slug: str, members: tuple[Target, ...]) -> Target:
+    ranges = merge_ranges(key_range for member in members for key_range in member.ranges)
+    return Target("set", name, slug, ranges, members)
+
+
+def _port_follows(name: str, rest: str) -> bool:
+    """``localhost:8080`` is a host with a port, not a kind."""
+    return name.lower() not in _READERS and re.fullmatch(r"[0-9]+/?", rest) is not None
+
+
+_READERS: dict[str, Callable[[str], Target]] = {
+    "domain": _domain,
+    "host": _host,
+    "url": _url,
+    "prefix": _prefix,
+    "tld": _tld,
+    "suffix": _suffix,
+    "rev": _rev,
+    "set": _set,
+}

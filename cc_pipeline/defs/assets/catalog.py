@@ -1,0 +1,180 @@
+"""From the list of crawls to the row-group catalog.
+
+Belongs here: ``crawls``, the index assets, ``repaired_statistics`` and ``url_index``. Not here: how an index is read.
+"""
+
+import dagster as dg
+
+from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.partitions import CRAWL
+from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.slices import logged_progress
+from cc_pipeline.index.btree.build import UrlIndexReport
+from cc_pipeline.index.catalog.tables import ROW_GROUPS_SCHEMA
+from cc_pipeline.stages.crawls import commit_crawls
+from cc_pipeline.stages.harvest import (
+    commit_manifest,
+    commit_row_groups,
+    coverage_figures,
+    harvest_footers,
+    key_range_picture,
+    repair_statistics,
+)
+from cc_pipeline.stages.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
+from cc_pipeline.stages.url_index import build_url_index
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"json", "deltalake"},
+    code_version="1",
+    metadata=table_metadata("crawls", CRAWLS_SCHEMA),
+)
+def crawls(pipeline: Pipeline) -> dg.MaterializeResult[None]:
+    """One row per crawl in collinfo.json, the three of the ARC years included."""
+    workspace = pipeline.workspace()
+    report = commit_crawls(workspace)
+    table = workspace.lake.read("crawls").sort_by([("crawl", "descending")])
+    return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)})
+
+
+#: Many crawls in one run: each costs seconds, a run of its own costs more.
+_BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"deltalake"},
+    code_version="1",
+    deps=["crawls"],
+    partitions_def=CRAWL,
+    backfill_policy=_BACKFILL,
+    metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA),
+)
+def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+    """One row per file of the columnar index, as the crawl's path list names them; none for the ARC years."""
+    workspace = pipeline.workspace()
+    reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
+    for crawl, report in reports.items():
+        table = workspace.lake.read("index_manifest", {"crawl": crawl})
+        context.add_asset_metadata(stage_metadata(report) | {"preview": preview(table)}, partition_key=crawl)
+    return dg.MaterializeResult()
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"parquet"},
+    code_version="1",
+    deps=[index_manifest],
+    partitions_def=CRAWL,
+    backfill_policy=_BACKFILL,
+)
+def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+    """The raw footer of every index file, fetched once with one suffix request each and kept."""
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        for crawl in context.partition_keys:
+            report = harvest_footers(workspace, crawl)
+            context.add_asset_metadata(stage_metadata(report), partition_key=crawl)
+    return dg.MaterializeResult()
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"deltalake", "duckdb"},
+    code_version="1",
+    deps=[index_footers],
+    partitions_def=CRAWL,
+    backfill_policy=_BACKFILL,
+    pool="catalog",
+    metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
+)
+def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+    """One row per row group: where it is, how large, and which keys it holds. Rebuilds ``catalog.duckdb``."""
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        reports = commit_row_groups(workspace, context.partition_keys)
+    shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
+    for crawl, report in reports.items():
+        table = workspace.lake.read("row_groups", {"crawl": crawl})
+        metadata = (
+            stage_metadata(report) | figures(coverage_figures(workspace, crawl)) | {"preview": preview(table, shown)}
+        )
+        picture = key_range_picture(table, crawl)
+        if picture is not None:
+            metadata["key ranges"] = dg.MetadataValue.md(picture)
+        context.add_asset_metadata(metadata, partition_key=crawl)
+    return dg.MaterializeResult()
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"deltalake", "duckdb"},
+    code_version="1",
+    deps=[row_groups],
+    partitions_def=CRAWL,
+    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
+    pool="catalog",
+    metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
+)
+def repaired_statistics(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+    """Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones).
+
+    Reads the key column of each such row group once, about 23 MB apiece in the real index, so no job includes it.
+    Until it has run such row groups are read by every look-up that might concern them.
+    """
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        for crawl in context.partition_keys:
+            report = repair_statistics(workspace, crawl)
+            context.add_asset_metadata(
+                stage_metadata(report) | figures(coverage_figures(workspace, crawl)), partition_key=crawl
+            )
+    return dg.MaterializeResult()
+
+
+@dg.asset(
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"file"},
+    code_version="1",
+    deps=["row_groups"],
+    partitions_def=CRAWL,
+    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
+)
+def url_index(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+    """A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.
+
+    Reads four columns of the crawl's whole columnar index (tens of gigabytes of the real one), or all its ARC files
+    in crawls without one, so no job of the main graph includes it.
+    """
+    workspace = pipeline.workspace()
+    with logged_progress(context.log):
+        for crawl in context.partition_keys:
+            report = build_url_index(workspace, crawl)
+            context.add_asset_metadata(_metadata(report), partition_key=crawl)
+    return dg.MaterializeResult()
+
+
+def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
+    about = report.about
+    values: dict[str, dg.MetadataValue] = {
+        "dagster/row_count": dg.MetadataValue.int(about.items),
+        "path": dg.MetadataValue.path(str(report.folder)),
+        "subsets": dg.MetadataValue.text(", ".join(about.subsets)),
+        "index bytes": dg.MetadataValue.int(about.size),
+        "block bytes": dg.MetadataValue.int(about.block_size),
+        "archive files": dg.MetadataValue.int(about.files),
+        "captures left out": dg.MetadataValue.int(report.skipped),
+        "bytes read": dg.MetadataValue.int(report.bytes),
+        "requests": dg.MetadataValue.int(report.requests),
+        "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
+    }
+    if report.faults:
+        values["notes"] = dg.MetadataValue.md("\n".join(f"- {fault}" for fault in report.faults))
+    return values

@@ -1,0 +1,140 @@
+"""Parsing over the cores of the machine: batches of pages in, Arrow record batches out, in order.
+
+Parsers are C code that can loop, exhaust memory or end the process on hostile input, so they run in supervised
+worker processes: a worker that dies, or stays on one page too long, is replaced, the page becomes a row that says
+so, and the others of its batch are parsed as if nothing had been. Rows travel as Arrow streams, not as objects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing import connection
+from typing import TypeVar
+
+import pyarrow as pa
+
+from cc_pipeline.documents.batch.rows import Input, rows_of, unpack
+from cc_pipeline.documents.batch.worker import Worker
+from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.errors import EnvironmentFault
+
+T = TypeVar("T")
+RecordBatches = dict[str, pa.RecordBatch]
+
+_AHEAD_PER_WORKER = 3
+_WATCH_SECONDS = 0.5
+_START_SECONDS = 120.0
+_FRUITLESS_STARTS = 3
+
+
+def as_it_is(page: PageInput) -> Input:
+    """The default ``read``: the items are page inputs already."""
+    return page
+
+
+def parse_batches(
+    batches: Iterable[Sequence[T]],
+    options: ParseOptions,
+    workers: int,
+    read: Callable[[T], Input] = as_it_is,  # type: ignore[assignment]  # only right for T = PageInput
+) -> Iterator[RecordBatches]:
+    """One dictionary (table name to record batch) per batch of ``batches``, in their order.
+
+    ``read`` makes a ``PageInput``, or a ready ``ParsedPage``, out of an item; it runs beside the parsing and must
+    be a function that other processes can import, so none of the main program. ``workers`` of 0 parses in this
+    process, without bounds on time and memory; more start that many processes. At most three batches a worker are
+    held at any time. Raises ``EnvironmentFault`` where worker processes cannot start; a page never raises.
+    """
+    if workers <= 0:
+        for items in batches:
+            yield rows_of(items, options, read, {})
+        return
+    pool = _Pool(options, workers, read)
+    try:
+        yield from pool.run(batches)
+    finally:
+        pool.close()
+
+
+class _Task:
+    """A batch under way: its number, its items, and which of them broke a worker and how."""
+
+    def __init__(self, number: int, items: Sequence[object]) -> None:
+        self.number = number
+        self.items = items
+        self.broken: dict[int, str] = {}
+        self.fruitless = 0
+
+
+class _Pool:
+    def __init__(self, options: ParseOptions, workers: int, read: Callable[[T], Input]) -> None:
+        self._options = options
+        self._read = read
+        self._workers: list[Worker] = [Worker(options, read) for _ in range(workers)]
+        self._tasks: dict[Worker, _Task] = {}
+        self._done: dict[int, RecordBatches] = {}
+
+    def run(self, batches: Iterable[Sequence[T]]) -> Iterator[RecordBatches]:
+        source = enumerate(batches)
+        ahead = len(self._workers) * _AHEAD_PER_WORKER
+        wanted = 0
+        exhausted = False
+        while True:
+            idle = [worker for worker in self._workers if worker not in self._tasks]
+            while idle and not exhausted and len(self._tasks) + len(self._done) < ahead:
+                number, items = next(source, (-1, ()))
+                if number < 0:
+                    exhausted = True
+                else:
+                    self._give(idle.pop(), _Task(number, items))
+            if wanted in self._done:
+                yield self._done.pop(wanted)
+                wanted += 1
+            elif self._tasks:
+                self._wait()
+            else:
+                return
+
+    def _give(self, worker: Worker, task: _Task) -> None:
+        self._tasks[worker] = task
+        worker.send(task.items, task.broken)
+
+    def _wait(self) -> None:
+        ready = connection.wait([worker.connection for worker in self._tasks], timeout=_WATCH_SECONDS)
+        for worker in list(self._tasks):
+            if worker.connection in ready:
+                answer = worker.receive()
+                if answer is None:
+                    self._replace(worker, worker.cause_of_death())
+                else:
+                    self._done[self._tasks.pop(worker).number] = unpack(answer)
+            elif worker.stuck_for(time.monotonic()) > (
+                self._options.limits.seconds if worker.position >= 0 else _START_SECONDS
+            ):
+                self._replace(worker, f"no end after {self._options.limits.seconds:g} s")
+
+    def _replace(self, worker: Worker, cause: str) -> None:
+        """Ends a worker, and gives its batch, less the page it was at, to a new one."""
+        task = self._tasks.pop(worker)
+        position = worker.position
+        worker.end()
+        if position >= 0 and position not in task.broken:
+            task.broken[position] = cause
+        else:
+            task.fruitless += 1
+            if task.fruitless >= _FRUITLESS_STARTS:
+                raise EnvironmentFault(
+                    f"parser processes end before they parse anything ({cause})",
+                    "Check the memory left for them and the limits",
+                )
+        fresh = Worker(self._options, self._read)
+        self._workers[self._workers.index(worker)] = fresh
+        self._give(fresh, task)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.end()
+
+
+__all__ = ["Input", "PageInput", "ParsedPage", "parse_batches"]

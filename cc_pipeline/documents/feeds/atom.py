@@ -1,0 +1,182 @@
+"""Atom 0.3 and 1.0, and markup inside feeds."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from functools import partial
+from html import unescape
+from urllib.parse import urljoin
+
+from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
+from cc_pipeline.documents.html.urls import Resolved, resolver
+from cc_pipeline.documents.page import Limits
+
+_TAG = re.compile(r"<[a-zA-Z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
+_REFERENCE = re.compile(
+    r"""(\s(?:href|src|cite|action|background|longdesc|usemap|poster|data)\s*=\s*)(?:"([^"]*)"|'([^']*)')""",
+    re.IGNORECASE,
+)
+
+
+def absolutize(markup: str | None, base: str) -> str | None:
+    """``markup`` with the references of its tags resolved against ``base``; other text untouched."""
+    if not markup or "<" not in markup or "=" not in markup or not base:
+        return markup
+    resolve = resolver(base)
+    return _TAG.sub(lambda tag: _REFERENCE.sub(partial(_resolved, resolve), tag.group(0)), markup)
+
+
+def _resolved(resolve: Callable[[str], Resolved], found: re.Match[str]) -> str:
+    quote = '"' if found.group(2) is not None else "'"
+    value = found.group(2) if found.group(2) is not None else found.group(3)
+    url, _ = resolve(unescape(value))
+    if url is None or value.startswith("#") or "://" in value:
+        return found.group(0)
+    return f"{found.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
+
+
+ATOM = "http://www.w3.org/2005/Atom"
+ATOM_NAMESPACES = frozenset(
+    {ATOM, "http://purl.org/atom/ns#", "https://www.w3.org/2005/Atom", "http://www.w3.org/2005/atom"}
+)
+_XML = "{http://www.w3.org/XML/1998/namespace}"
+_DATES_PUBLISHED = ("published", "issued", "created")
+_DATES_UPDATED = ("updated", "modified")
+
+
+def read_atom(root: Element, limits: Limits, base: str) -> Feed:
+    """Reads from the ``feed`` element; ``base`` is the feed's own URL."""
+    feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
+    own = local_name(root)[0]
+    for child in root:
+        namespace, name = local_name(child)
+        if name == "entry":
+            if len(feed.items) >= limits.feed_items:
+                feed.flags.add("items_cut")
+                break
+            feed.items.append(_read_entry(child, base))
+        elif namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+            continue
+        elif name == "title":
+            feed.title = construct(child, base)
+        elif name in ("subtitle", "tagline"):
+            feed.description = construct(child, base)
+        elif name == "link" and (link := atom_link(child, base)):
+            feed.links.append(link)
+        elif name == "author":
+            feed.authors.append(_person(child, base))
+        elif name == "category" and (label := _category(child)):
+            feed.categories.append(label)
+        elif name == "generator":
+            feed.generator = element_text(child)
+        elif name in _DATES_UPDATED:
+            feed.updated = parse_date(element_text(child)) or feed.updated
+        elif name in _DATES_PUBLISHED:
+            feed.published = parse_date(element_text(child)) or feed.published
+    return feed
+
+
+def _read_entry(element: Element, base: str) -> FeedItem:
+    item = FeedItem()
+    own = local_name(element)[0]
+    for child in element:
+        namespace, name = local_name(child)
+        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+            continue
+        if name == "title":
+            item.title = construct(child, base)
+        elif name == "summary":
+            item.description = construct(child, base)
+        elif name == "content":
+            if (value := construct(child, base)) is not None:
+                item.contents.append(Content(value, child.get("type"), base_of(child, base)))
+            elif href := child.get("src"):
+                item.links.append(FeedLink(absolute(child, href, base), "content", child.get("type")))
+        elif name == "link" and (link := atom_link(child, base)):
+            item.links.append(link)
+        elif name == "author":
+            item.authors.append(_person(child, base))
+        elif name == "category" and (label := _category(child)):
+            item.categories.append(label)
+        elif name == "id":
+            item.guid = element_text(child)
+        elif name in _DATES_PUBLISHED:
+            item.published = parse_date(element_text(child)) or item.published
+        elif name in _DATES_UPDATED:
+            item.updated = parse_date(element_text(child)) or item.updated
+    return item
+
+
+def construct(element: Element, base: str) -> str | None:
+    """A text construct: plain text, markup unescaped (``html``) or markup inside (``xhtml``)."""
+    return absolutize(_construct(element), base_of(element, base))
+
+
+def _construct(element: Element) -> str | None:
+    kind = (element.get("type") or "text").lower()
+    mode = (element.get("mode") or "").lower()
+    if mode == "base64" or (kind.count("/") == 1 and not mode and not kind.startswith("text/") and not len(element)):
+        try:
+            return base64.b64decode(element_text(element) or "").decode("utf-8", "replace").strip() or None
+        except (binascii.Error, ValueError):
+            return None if mode else element_text(element)
+    if mode == "escaped":
+        return element_text(element)
+    if len(element):
+        if kind == "xhtml" and len(element) == 1 and local_name(element[0])[1] == "div":
+            return inner_markup(element[0]) or None
+        return inner_markup(element) or None
+    text = element_text(element)
+    return unescape(text) if text and mode == "xml" and kind == "text/html" else text
+
+
+def atom_link(element: Element, base: str) -> FeedLink | None:
+    """A ``link`` element; ``None`` without an ``href``."""
+    written = element.get("href")
+    if written is None or not (written.strip() or base_of(element, base)):
+        return None
+    href = written.strip()
+    rel = (element.get("rel") or "alternate").strip()
+    rel = rel.removeprefix("http://www.iana.org/assignments/relation/")
+    return FeedLink(absolute(element, href, base), rel, element.get("type"), element.get("title"))
+
+
+def base_of(element: Element, base: str) -> str:
+    """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL."""
+    found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
+    try:
+        for value in reversed(found):
+            base = urljoin(base, value)
+    except ValueError:
+        pass
+    return base
+
+
+def absolute(element: Element, href: str, base: str) -> str:
+    """A reference of the feed made absolute, as written where that cannot be."""
+    if "://" in href:
+        return href
+    try:
+        return urljoin(base_of(element, base), href)
+    except ValueError:
+        return href
+
+
+def _person(element: Element, base: str) -> Person:
+    found: dict[str, str | None] = {}
+    for child in element:
+        found.setdefault(local_name(child)[1], element_text(child))
+    url = found.get("uri") or found.get("url") or found.get("homepage")
+    return Person(
+        found.get("name") or (None if len(element) else element_text(element)),
+        absolute(element, url, base) if url else None,
+        found.get("email"),
+    )
+
+
+def _category(element: Element) -> str | None:
+    return element.get("label") or element.get("term") or element_text(element)

@@ -1,0 +1,173 @@
+"""A feed as rows: the 2012 ``content`` document, the feed_items rows, the links in items, the text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from cc_pipeline.documents.feeds.atom import read_atom
+from cc_pipeline.documents.feeds.model import Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.rss import read_rss
+from cc_pipeline.documents.feeds.xml import local_name, parse_xml
+from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
+from cc_pipeline.documents.page import Limits, Link
+
+
+def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
+    """Reads a feed from its decoded text; ``None`` where it is none. Malformed feeds give what can be read.
+
+    ``base`` is the feed's URL, which its relative links are relative to.
+    """
+    root, clean = parse_xml(text)
+    if root is None:
+        return None
+    name = local_name(root)[1]
+    if name == "feed":
+        feed = read_atom(root, limits, base)
+    elif name in ("rss", "rdf", "channel"):
+        feed = read_rss(root, limits, base)
+    else:
+        return None
+    if not clean:
+        feed.flags.add("feed_malformed")
+    return feed
+
+
+_TAG = re.compile(r"<[^<>]*>")
+
+
+class FeedRows(NamedTuple):
+    """``content`` for page_metadata, rows for feed_items, links found in item bodies, the 2012 text."""
+
+    content: dict[str, Any]
+    items: tuple[dict[str, Any], ...]
+    links: tuple[Link, ...]
+    text: str
+
+
+def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> FeedRows:
+    """All rows of one feed. ``url`` resolves relative links inside item bodies."""
+    words: list[str] = []
+    content: dict[str, Any] = {"type": feed.type}
+    title = _stripped(feed.title)
+    content["title"] = title
+    _say(words, title)
+    content["link"] = _links(feed.links, "alternate")
+    content["description"] = _stripped(feed.description)
+    _say(words, content["description"])
+    content["published"] = feed.published
+    content["updated"] = feed.updated
+    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it where updated is
+    content["categories"] = feed.categories or None
+    for category in feed.categories:
+        _say(words, category)
+    content["generator"] = feed.generator
+    content["ttl"] = feed.ttl
+    content["authors"] = _authors(feed.authors)
+    found_links: list[Link] = []
+    nested: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for index, item in enumerate(feed.items):
+        bodies = _bodies(item, url, limits, index, links=links)
+        nested.append(_nested_item(item, bodies, feed.type, words))
+        for body in bodies:
+            found_links += body.links
+            feed.flags |= body.flags
+            _say(words, body.body_text)
+        rows.append(_row(item, feed, title, index))
+    content["items"] = nested
+    return FeedRows(content, tuple(rows), tuple(found_links), " ".join(words))
+
+
+def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool) -> list[HtmlDocument]:
+    return [
+        parse_html(body.value, body.base or url, limits, source=url, item_index=index, links=links)
+        for body in item.contents
+        if body.type is None or "html" in body.type.lower()
+    ]
+
+
+def _nested_item(item: FeedItem, bodies: list[HtmlDocument], kind: str, words: list[str]) -> dict[str, Any]:
+    title, description = _stripped(item.title), _stripped(item.description)
+    for part in (title, description, *item.categories):
+        _say(words, part)
+    row: dict[str, Any] = {
+        "title": title,
+        "description": description,
+        "link": _links(item.links, "alternate"),
+        "self": _links(item.links, "self"),
+        "replies": _links(item.links, "replies"),
+        "categories": item.categories or None,
+        "comments": item.comments,
+        "published": item.published,
+        "updated": item.updated,
+        "guid": item.guid,
+        "content": [_html_doc(body) for body in bodies] or None,
+    }
+    if kind == "rss-feed":
+        row["author"] = _said_author(item.authors)
+    else:
+        row["authors"] = _authors(item.authors)
+    return row
+
+
+def _html_doc(body: HtmlDocument) -> dict[str, Any]:
+    return {
+        "type": "html-doc",
+        "title": body.title,
+        "meta_tags": body.meta_tags or None,
+        "links": [
+            {"type": link.type, "href": link.href, "url": link.url, "text": link.text, "attributes": link.attributes}
+            for link in body.links
+        ]
+        or None,
+    }
+
+
+def _row(item: FeedItem, feed: Feed, title: str | None, index: int) -> dict[str, Any]:
+    body = item.contents[0] if item.contents else None
+    return {
+        "feed_type": feed.type,
+        "feed_title": title,
+        "item_index": index,
+        "title": item.title,
+        "description": item.description,
+        "link": item.link,
+        "links": [link._asdict() for link in item.links] or None,
+        "author": _said_author(item.authors),
+        "authors": _authors(item.authors),
+        "categories": item.categories or None,
+        "comments": item.comments,
+        "guid": item.guid,
+        "published": item.published,
+        "updated": item.updated,
+        "content": body.value if body else None,
+        "content_type": body.type if body else None,
+    }
+
+
+def _said_author(authors: list[Person]) -> str | None:
+    if not authors:
+        return None
+    first = authors[0]
+    if first.name and first.email:
+        return f"{first.email} ({first.name})"
+    return first.name or first.email
+
+
+def _authors(authors: list[Person]) -> list[dict[str, str | None]] | None:
+    return [author._asdict() for author in authors] or None
+
+
+def _links(links: list[FeedLink], rel: str) -> list[dict[str, str | None]] | None:
+    return [link._asdict() for link in links if link.rel == rel] or None
+
+
+def _stripped(text: str | None) -> str | None:
+    """Text without tags, as the 2012 document has titles and descriptions; ``None`` for none."""
+    return (_TAG.sub("", text).strip() or None) if text else None
+
+
+def _say(words: list[str], text: str | None) -> None:
+    if text and (said := text.strip()):
+        words.append(said)

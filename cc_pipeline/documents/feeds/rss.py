@@ -1,0 +1,240 @@
+"""RSS: the 0.9x and 2.0 family, the RDF family (0.90, 1.0, 1.1), podcasts and media."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, absolute, absolutize, atom_link, base_of
+from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name, markup_or_text
+from cc_pipeline.documents.page import Limits
+
+_ITUNES_END = "podcast-1.0.dtd"
+_MEDIA = "http://search.yahoo.com/mrss"
+
+_EMAIL_NAME = re.compile(r"\s*([^\s()<>@]+@[^\s()<>]+)\s*\(([^()]*)\)\s*\Z")
+_NAME_EMAIL = re.compile(r"\s*(.*?)\s*[<(]([^\s()<>@]+@[^\s()<>]+)[>)]\s*\Z")
+
+
+def read_extension(into: Feed | FeedItem, element: Element, text: str | None) -> None:
+    """Takes over what an extension element says where the format's own elements said nothing; categories add up."""
+    namespace, name = local_name(element)
+    if namespace.lower().endswith(_ITUNES_END):
+        if name == "author" and text and not into.authors:
+            into.authors.append(person(text))
+        elif name in ("subtitle", "summary") and text:
+            into.description = into.description or text
+        elif name == "keywords" and text:
+            _add(into, *(word.strip() for word in text.split(",")))
+        elif name == "category":
+            _add(into, *(each.get("text") for each in element.iter() if local_name(each)[1] == "category"))
+    elif namespace.rstrip("/") == _MEDIA and name == "category":
+        _add(into, text)
+
+
+def _add(into: Feed | FeedItem, *categories: str | None) -> None:
+    into.categories += [word for word in dict.fromkeys(categories) if word and word not in into.categories]
+
+
+def person(text: str) -> Person:
+    """``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
+    if found := _EMAIL_NAME.match(text):
+        return Person(found.group(2).strip() or None, None, found.group(1))
+    if found := _NAME_EMAIL.match(text):
+        return Person(found.group(1) or None, None, found.group(2))
+    if "@" in text and " " not in text:
+        return Person(None, None, text)
+    return Person(text)
+
+
+DC = "http://purl.org/dc/elements/1.1/"
+DCTERMS = "http://purl.org/dc/terms/"
+CONTENT = "http://purl.org/rss/1.0/modules/content/"
+XHTML = "http://www.w3.org/1999/xhtml"
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+
+_TTL = re.compile(r"\s*(\d{1,10})")
+_TTL_MAX = 2**31
+#: Where an item's date is looked for when it has no pubDate.
+_PUBLISHED_ORDER = ("published", "issued", "dc", "created")
+
+
+def read_rss(root: Element, limits: Limits, base: str) -> Feed:
+    """Reads from the root element (``rss``, ``RDF`` or a bare ``channel``); ``base`` is the feed's own URL."""
+    feed = Feed("rss-feed", version=root.get("version"))
+    channels = [root] if local_name(root)[1] == "channel" else [e for e in root if local_name(e)[1] == "channel"]
+    for channel in channels[:1]:
+        _read_channel(channel, feed, base)
+    holders = channels if root in channels else [*channels, root]
+    for element in _items(holders):
+        if len(feed.items) >= limits.feed_items:
+            feed.flags.add("items_cut")
+            break
+        feed.items.append(_read_item(element, base))
+    return feed
+
+
+def _items(holders: list[Element]) -> list[Element]:
+    found = []
+    for holder in holders:
+        for child in holder:
+            name = local_name(child)[1]
+            if name == "item":
+                found.append(child)
+            elif name == "items":
+                found += [e for e in child if local_name(e)[1] == "item"]
+    return found
+
+
+def _read_channel(channel: Element, feed: Feed, base: str) -> None:
+    own = _own_namespaces(channel)
+    own_links: list[FeedLink] = []
+    dates: dict[str, datetime | None] = {}
+    for child in channel:
+        namespace, name = local_name(child)
+        text = element_text(child)
+        if namespace in own:
+            if name == "link" and text:
+                own_links.append(FeedLink(absolute(child, text, base)))
+            _read_channel_element(feed, child, name, text, base)
+            if name in ("pubdate", "lastbuilddate"):
+                dates[name] = parse_date(text)
+        elif namespace in ATOM_NAMESPACES:
+            if name == "link" and (link := atom_link(child, base)):
+                feed.links.append(link)
+        elif namespace == DC:
+            _read_dublin_core(feed, name, text)
+            if name == "date":
+                dates.setdefault("dc", parse_date(text))
+        elif namespace == DCTERMS:
+            dates.setdefault(name, parse_date(text))
+        else:
+            read_extension(feed, child, text)
+    _own_links_first(feed, own_links)
+    build, published = dates.get("lastbuilddate"), dates.get("pubdate")
+    if feed.webmaster and not feed.authors:
+        feed.authors.append(feed.webmaster)
+    feed.published = published or dates.get("issued") or dates.get("created")
+    feed.last_build_date = build
+    later = [moment for moment in (build, published) if moment]
+    feed.updated = max(later) if later else dates.get("modified") or dates.get("dc")
+
+
+def _own_links_first(into: Feed | FeedItem, links: list[FeedLink]) -> None:
+    """RSS's own link is the page; a link of another format, or a guid, is so only where there is none."""
+    into.links[:0] = links
+
+
+def _own_namespaces(element: Element) -> frozenset[str]:
+    """The namespaces whose elements are RSS's own inside ``element``: none, or the one it is in itself."""
+    return frozenset({"", local_name(element)[0]})
+
+
+def _read_channel_element(feed: Feed, child: Element, name: str, text: str | None, base: str) -> None:
+    if name == "title":
+        feed.title = _markup(child, base) or feed.title
+    elif name == "description":
+        feed.description = _markup(child, base) or feed.description
+    elif name == "category" and text:
+        feed.categories.append(text)
+    elif name == "generator":
+        feed.generator = text
+    elif name == "ttl" and (number := _TTL.match(text or "")):
+        feed.ttl = int(number.group(1)) if int(number.group(1)) < _TTL_MAX else None
+    elif name == "language":
+        feed.language = text
+    elif name in ("managingeditor", "author") and text:
+        feed.authors.append(person(text))
+    elif name == "webmaster" and text:
+        feed.webmaster = person(text)
+
+
+def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> None:
+    """Dublin Core says what the format's own elements do not."""
+    if not text:
+        return
+    if name in ("creator", "author"):
+        into.authors.append(person(text))
+    elif name == "subject":
+        into.categories.append(text)
+    elif name == "title":
+        into.title = into.title or text
+    elif name == "description":
+        into.description = into.description or text
+    elif name == "language" and isinstance(into, Feed):
+        into.language = into.language or text
+    elif name == "identifier" and isinstance(into, FeedItem):
+        into.guid = into.guid or text
+
+
+def _read_item(element: Element, base: str) -> FeedItem:
+    item = FeedItem()
+    own = _own_namespaces(element)
+    own_links: list[FeedLink] = []
+    dates: dict[str, datetime | None] = {}
+    for child in element:
+        namespace, name = local_name(child)
+        text = element_text(child)
+        if namespace in own:
+            if name == "link" and (href := text or child.get("href")):
+                own_links.append(FeedLink(absolute(child, href, base)))
+            _read_item_element(item, child, name, text, base)
+        elif namespace in ATOM_NAMESPACES:
+            if name == "link" and (link := atom_link(child, base)):
+                item.links.append(link)
+            elif name in ("updated", "modified"):
+                item.updated = item.updated or parse_date(text)
+            elif name in ("published", "issued"):
+                dates.setdefault(name, parse_date(text))
+        elif namespace == DC:
+            _read_dublin_core(item, name, text)
+            if name == "date":
+                dates.setdefault("dc", parse_date(text))
+        elif namespace == CONTENT and name == "encoded":
+            if value := _markup(child, base):
+                item.contents.append(Content(value, "text/html", base_of(child, base)))
+        elif namespace == DCTERMS:
+            dates.setdefault(name, parse_date(text))
+        elif namespace == XHTML and name in ("body", "div"):
+            if value := absolutize(inner_markup(child), base_of(child, base)):
+                item.contents.append(Content(value, "application/xhtml+xml", base_of(child, base)))
+        else:
+            read_extension(item, child, text)
+    item.published = next(
+        (moment for moment in (item.published, *map(dates.get, _PUBLISHED_ORDER)) if moment is not None), None
+    )
+    item.updated = item.updated or dates.get("modified")
+    about = element.get(f"{{{RDF}}}about")
+    item.guid = item.guid or about
+    _own_links_first(item, own_links)
+    return item
+
+
+def _read_item_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
+    if name == "title":
+        item.title = _markup(child, base) or item.title
+    elif name == "description":
+        item.description = _markup(child, base) or item.description
+    elif name == "author" and text:
+        item.authors.insert(0, person(text))
+    elif name == "category" and text:
+        item.categories.append(text)
+    elif name == "comments":
+        item.comments = text or item.comments
+    elif name == "guid":
+        item.guid = text or item.guid
+        if text and child.get("isPermaLink", "true").strip().lower() == "true" and "://" in text and not item.link:
+            item.links.append(FeedLink(text))
+    elif name == "pubdate":
+        item.published = parse_date(text) or item.published
+    elif name == "enclosure" and (href := child.get("url")):
+        item.links.append(FeedLink(absolute(child, href.strip(), base), "enclosure", child.get("type")))
+    elif name == "source" and (href := child.get("url")):
+        item.links.append(FeedLink(absolute(child, href.strip(), base), "via", None, text))
+    elif name in ("body", "fullitem", "encoded") and (value := _markup(child, base)):
+        item.contents.append(Content(value, "text/html", base_of(child, base)))
+
+
+def _markup(element: Element, base: str) -> str | None:
+    return absolutize(markup_or_text(element), base_of(element, base))

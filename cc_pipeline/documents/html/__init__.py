@@ -1,0 +1,1 @@
+"""HTML pages: the tree, links and addresses, facts, texts and languages."""

@@ -1,0 +1,239 @@
+"""Title, description, site, author and date of a page.
+
+Read from OpenGraph, JSON-LD, the canonical URL and plain tags, whichever says it best.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from cc_pipeline.documents.feeds.model import parse_date
+from cc_pipeline.documents.html.tree import HtmlDocument
+from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.page import Limits
+
+_OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
+#: A string; or what pages put around and between JSON that is none: the wrappings of scripts, comments of HTML and
+#: JavaScript, and commas before a closing bracket.
+_NOT_JSON = re.compile(
+    r'("(?:\\.|[^"\\])*+")'
+    r"|(?://\s*|/\*\s*)?(?:<!\[CDATA\[|\]\]>)(?:\s*\*/)?"
+    r"|<!--[^{[]{0,500}?-->|<!--|-->|//[^\n]*|/\*.{0,500}?\*/"
+    r"|,(?=(?:\s|//[^\n]*|/\*.{0,500}?\*/)*[}\]])|;\s*\Z",
+    re.DOTALL,
+)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_MAX_TYPES = 64
+
+
+def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
+    """The content of the page's ``meta name=description``."""
+    for tag in meta_tags:
+        if (tag["attributes"].get("name") or "").strip().lower() == "description" and tag["content"]:
+            return str(tag["content"])
+    return None
+
+
+def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The OpenGraph properties of a page in order, repetitions kept."""
+    found = []
+    for tag in meta_tags:
+        attributes = tag["attributes"]
+        key = (attributes.get("property") or attributes.get("name") or "").strip()
+        if key.lower().startswith(_OPEN_GRAPH) and tag["content"] is not None:
+            found.append({"name": key, "value": tag["content"]})
+    return found
+
+
+class JsonLd(NamedTuple):
+    """A page's JSON-LD: each script as compact JSON, every ``@type`` in them once, in order, and the values."""
+
+    documents: list[str]
+    types: list[str]
+    values: list[Any]
+
+
+def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
+    """Reads the page's JSON-LD scripts; those that are no JSON are left out and flagged."""
+    documents: list[str] = []
+    values: list[Any] = []
+    types: dict[str, None] = {}
+    for script in scripts:
+        text = script.strip()
+        if not text:
+            continue
+        if len(text) > limits.text_chars:
+            flags.add("text_cut")
+            continue
+        try:
+            value = _loads(text)
+            if not isinstance(value, (dict, list)):
+                continue
+            compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        except (ValueError, RecursionError):
+            flags.add("json_ld_invalid")
+            continue
+        documents.append(_storable(compact))
+        values.append(value)
+        _collect_types(value, types)
+    return JsonLd(documents, list(types), values)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except ValueError:
+        return json.loads(_NOT_JSON.sub(lambda found: found.group(1) or "", text), strict=False)
+
+
+def _storable(text: str) -> str:
+    """JSON's escapes can name half a surrogate pair, which no UTF-8 has."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def _collect_types(value: Any, types: dict[str, None]) -> None:
+    waiting = [value]
+    while waiting and len(types) < _MAX_TYPES:
+        current = waiting.pop()
+        if isinstance(current, dict):
+            named = current.get("@type")
+            for name in named if isinstance(named, list) else [named]:
+                if isinstance(name, str):
+                    types[_storable(name)] = None
+            waiting.extend(reversed(list(current.values())))
+        elif isinstance(current, list):
+            waiting.extend(reversed(current))
+
+
+def canonical_url(document: HtmlDocument) -> str | None:
+    """The absolute URL of the page's ``link rel=canonical``."""
+    for link in document.links:
+        if link.type == "link" and link.rel and "canonical" in link.rel.lower().split():
+            return link.url
+    return None
+
+
+_TITLE = (
+    "dc:title",
+    "dcterm:title",
+    "dcterms:title",
+    "og:title",
+    "weibo:article:title",
+    "parsely-title",
+    "twitter:title",
+)
+_DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
+_DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
+_AUTHOR = ("dc:creator", "dcterm:creator", "dcterms:creator", "author", "parsely-author", "article:author")
+_SITE = ("og:site_name", "application-name")
+_PUBLISHED = ("article:published_time", "parsely-pub-date", "dc:date", "dcterms:created", "date", "pubdate")
+_ARTICLE = re.compile(
+    r"(?:Advertiser|News|AnalysisNews|AskPublicNews|BackgroundNews|OpinionNews|ReportageNews|ReviewNews|Satirical|"
+    r"Scholarly|MedicalScholarly|SocialMedia|Tech)?(?:Article|BlogPosting|Posting|Report|LiveBlogPosting|APIReference)\Z"
+)
+_SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
+_MAX_NODES = 2_000
+
+
+class PageFacts(NamedTuple):
+    """What a page says about itself; ``None`` where it says nothing."""
+
+    title: str | None
+    description: str | None
+    site_name: str | None
+    author: str | None
+    published: datetime | None
+
+
+def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], json_ld: Iterable[Any]) -> PageFacts:
+    """Picks the facts. ``title`` is the title element's text, ``json_ld`` the values of the page's scripts."""
+    meta = _index(meta_tags)
+    article = _article(json_ld) or {}
+    site = _first(meta, _SITE) or _name(article.get("publisher"))
+    author = _name(article.get("author")) or _first(meta, _AUTHOR)
+    return PageFacts(
+        _word(article.get("headline")) or _word(article.get("name")) or _first(meta, _TITLE) or _own_title(title, site),
+        _word(article.get("description")) or _first(meta, _DESCRIPTION) or _first(meta, _DESCRIPTION_LAST),
+        site,
+        None if author and author.startswith(("http://", "https://")) else author,
+        parse_date(_word(article.get("datePublished")) or _first(meta, _PUBLISHED)),
+    )
+
+
+def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Key to the first non-empty content, ``property`` before ``name``. A ``property`` may hold several keys;
+    names may have dots for colons."""
+    properties: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for tag in meta_tags:
+        content = tag["content"]
+        if not content or content.isspace():
+            continue
+        attributes = tag["attributes"]
+        if several := attributes.get("property"):
+            for key in several.lower().split():
+                properties.setdefault(key, content)
+        if name := attributes.get("name"):
+            names.setdefault(_key(name), content)
+    return names | properties
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> str:
+    return "".join(name.lower().split()).replace(".", ":")
+
+
+def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
+    for key in keys:
+        if key in meta and (found := _word(meta[key])):
+            return found
+    return None
+
+
+def _word(value: Any) -> str | None:
+    """Text with its white space tidied, ``None`` for anything else."""
+    return collapsed(value) or None if isinstance(value, str) else None
+
+
+def _name(value: Any) -> str | None:
+    """The name of a person or organisation, or the names of several."""
+    if isinstance(value, list):
+        return ", ".join(name for each in value[:20] if (name := _name(each))) or None
+    return _word(value.get("name")) if isinstance(value, dict) else _word(value)
+
+
+def _article(values: Iterable[Any]) -> dict[str, Any] | None:
+    """The first node of the JSON-LD that is an article of some kind."""
+    waiting = list(values)
+    for _ in range(_MAX_NODES):
+        if not waiting:
+            return None
+        node = waiting.pop(0)
+        if isinstance(node, list):
+            waiting[:0] = node
+        elif isinstance(node, dict):
+            kinds = node.get("@type")
+            named = kinds if isinstance(kinds, list) else [kinds]
+            if any(isinstance(kind, str) and _ARTICLE.match(kind) for kind in named):
+                return node
+            if isinstance(graph := node.get("@graph"), list):
+                waiting[:0] = graph
+    return None
+
+
+def _own_title(title: str | None, site: str | None) -> str | None:
+    """The title element without the site's name behind a separator."""
+    tidy = _word(title)
+    found = _SEPARATED.match(tidy) if tidy else None
+    if tidy is None or found is None:
+        return tidy
+    head, tail = found.group(1), found.group(2)
+    if site and tail.lower() == site.lower():
+        return head
+    few = 3
+    return head if len(head.split()) > few and len(tail.split()) <= few else tidy

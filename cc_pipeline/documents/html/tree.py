@@ -1,0 +1,260 @@
+"""A page as a tree of bounded depth, walked once: title, meta tags, links, text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.page import Limits, Link
+from cc_pipeline.errors import DataFault
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
+_CHUNK = 16 * 1024
+#: Characters of the shortest start tag.
+_SHORTEST = len("<b>")
+_VOID = frozenset(
+    {"area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "link"}
+    | {"meta", "param", "source", "track", "wbr"}
+)
+#: Elements whose end tag may be left out: a new one ends the old one, so a thousand of them nest one deep.
+_ENDED_BY_THE_NEXT = frozenset(
+    {"a", "body", "dd", "dt", "head", "html", "li", "nobr", "optgroup", "option", "p", "rp", "rt", "tbody", "td"}
+    | {"tfoot", "th", "thead", "tr"}
+)
+_FLAT = _VOID | _ENDED_BY_THE_NEXT
+
+
+def check_depth(text: str, limit: int, source: str, utf8: bytes | None = None) -> None:
+    """Raises ``DataFault`` where elements may nest deeper than ``limit``. ``utf8`` is the text as UTF-8 where the
+    caller has it, in which counting is cheaper.
+
+    Start tags less end tags, counted chunk by chunk, bound the depth from above and cost next to nothing;
+    only where that bound is over the limit are the tags looked at one by one.
+    """
+    if len(text) < _SHORTEST * limit:
+        return
+    tags = text.count("<") if utf8 is None else np.count_nonzero(np.frombuffer(utf8, np.uint8) == ord("<"))
+    if tags > limit and _bound(text) > limit and _depth(text) > limit:
+        raise DataFault(source, None, f"elements nested deeper than {limit}")
+
+
+def _bound(text: str) -> int:
+    depth = highest = 0
+    for start in range(0, len(text), _CHUNK):
+        ends = text.count("</", start, start + _CHUNK + 1)
+        starts = text.count("<", start, start + _CHUNK) - ends
+        highest = max(highest, depth + starts)
+        depth = max(0, depth + starts - ends)
+    return highest
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for closing, name in _TAG.findall(text):
+        if name.lower() in _FLAT:
+            continue
+        if closing:
+            depth -= depth > 0
+        else:
+            depth += 1
+            deepest = max(deepest, depth)
+    return deepest
+
+
+#: The tags the 2012 document lists, and the attribute that holds the link.
+LINK_ATTRIBUTE = {
+    "a": "href",
+    "img": "src",
+    "script": "src",
+    "link": "href",
+    "iframe": "src",
+    "area": "href",
+    "frame": "src",
+}
+#: The attributes that can be a meta tag's key, in the order they count.
+META_KEYS = ("name", "property", "http-equiv", "itemprop")
+
+_WITH_TEXT = frozenset({"a", "area"})
+#: Elements whose text is no part of the page's; scripts and iframes are links as well.
+_UNREAD = frozenset({"style", "noscript", "template", "title"})
+_WANTED = (*LINK_ATTRIBUTE, "meta", *sorted(_UNREAD), "html", "base")
+#: ``:is`` ends at the first name that fits, and gives an element once.
+_SELECTOR = f":is({','.join(_WANTED)})"
+
+
+def _tag_ids() -> dict[int, str]:
+    tree = LexborHTMLParser("")
+    return {tree.create_node(tag).tag_id: tag for tag in _WANTED}
+
+
+#: lexbor's number of each of these tags: cheaper to ask a node for than the name.
+_TAGS = _tag_ids()
+
+
+@dataclass(slots=True)
+class HtmlDocument:
+    """What one HTML page holds. ``meta_tags`` are rows of the 2012 document; ``scripts`` the JSON-LD texts."""
+
+    title: str | None = None
+    meta_tags: list[dict[str, object]] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    html_attributes: dict[str, str] = field(default_factory=dict)
+    json_ld: list[str] = field(default_factory=list)
+    body_text: str = ""
+    flags: set[str] = field(default_factory=set)
+
+
+def parse_html(
+    text: str,
+    url: str,
+    limits: Limits,
+    *,
+    utf8: bytes | None = None,
+    source: str = "",
+    item_index: int | None = None,
+    links: bool = True,
+) -> HtmlDocument:
+    """Reads a page or a fragment of one. ``url`` is what relative links are relative to, unless the page has
+    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. Raises ``DataFault`` for nesting beyond
+    the limit."""
+    check_depth(text, limits.depth, source or url, utf8)
+    tree = LexborHTMLParser(text if utf8 is None else utf8)
+    document = HtmlDocument()
+    found = _collect(tree, document, limits, links=links)
+    _remove(found.scripts)
+    _finish_links(found, document, url, limits, item_index)
+    _remove(found.unread)
+    document.body_text = _body_text(tree, limits, document.flags)
+    return document
+
+
+@dataclass(slots=True)
+class _Found:
+    """Nodes to come back to: links whose text is wanted, and nodes whose text is not the page's."""
+
+    links: list[tuple[LexborNode, str, str, dict[str, str]]] = field(default_factory=list)
+    scripts: list[LexborNode] = field(default_factory=list)
+    unread: list[LexborNode] = field(default_factory=list)
+    base: str | None = None
+
+
+def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, links: bool) -> _Found:
+    """One look at the nodes that matter, in document order. Most nodes are links, so links come first."""
+    found = _Found()
+    pending = found.links
+    most_attributes, most_chars = limits.attributes, limits.attribute_chars
+    room = limits.links if links else 0
+    for node in tree.css(_SELECTOR):
+        tag = _TAGS[node.tag_id]
+        key = LINK_ATTRIBUTE.get(tag)
+        if key is None:
+            _collect_other(node, tag, document, found, limits)
+            continue
+        attributes: dict[str, Any] = node.attributes  # a value may be None, see _bounded
+        values = attributes.values()
+        if None in values or len(attributes) > most_attributes or len("".join(values)) > most_chars:
+            attributes = _bounded(attributes, limits, document.flags)
+        if key == "src":
+            if tag == "script":
+                found.scripts.append(node)
+                if attributes.get("type", "").strip().lower() == "application/ld+json":
+                    document.json_ld.append(node.text() or "")
+            elif tag == "iframe":
+                found.unread.append(node)
+        href = attributes.pop(key, None)
+        if href and href[0] != "#":
+            if len(pending) < room:
+                pending.append((node, tag, href, attributes))
+            elif links:
+                document.flags.add("links_cut")
+    return found
+
+
+def _collect_other(node: LexborNode, tag: str, document: HtmlDocument, found: _Found, limits: Limits) -> None:
+    if tag in _UNREAD:
+        if tag == "title" and document.title is None and _is_page_title(node):
+            document.title = node.text(deep=True) or None
+        (found.scripts if tag == "style" else found.unread).append(node)
+        return
+    attributes = _bounded(node.attributes, limits, document.flags)
+    if tag == "meta":
+        name = None
+        for key in META_KEYS:
+            if key in attributes:
+                name = attributes[key]
+                break
+        document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
+    elif tag == "base":
+        found.base = found.base or attributes.get("href")
+    elif not document.html_attributes:
+        document.html_attributes = attributes
+
+
+def _is_page_title(node: LexborNode) -> bool:
+    parent = node.parent
+    return parent is None or parent.tag in ("head", "body", "html")
+
+
+def _remove(nodes: list[LexborNode]) -> None:
+    """Takes nodes out of the tree; the last first, because a node goes with all that is inside it."""
+    for node in reversed(nodes):
+        node.decompose()
+
+
+def _bounded(attributes: dict[str, Any], limits: Limits, flags: set[str]) -> dict[str, str]:
+    """Attributes with every value a text (lexbor has ``None`` for no value), in number and length within bounds."""
+    if None in attributes.values():
+        attributes = {name: value or "" for name, value in attributes.items()}
+    if len(attributes) <= limits.attributes and len("".join(attributes.values())) <= limits.attribute_chars:
+        return attributes
+    bound = limits.attribute_chars
+    cut = {name: value[:bound] for name, value in list(attributes.items())[: limits.attributes]}
+    if cut != attributes:
+        flags.add("attributes_cut")
+    return cut
+
+
+def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
+    resolve = resolver(url)
+    if found.base:
+        base, base_host = resolve(found.base)
+        if base and base_host:
+            resolve = resolver(base)
+        else:
+            document.flags.add("base_unusable")
+    bound = limits.attribute_chars
+    append = document.links.append
+    as_link = tuple.__new__  # what Link(...) comes to, in two thirds of the time
+    places: dict[str, tuple[str | None, str | None, str | None]] = {}
+    for node, tag, href, attributes in found.links:
+        text = ""
+        if tag in _WITH_TEXT:
+            text = collapsed(node.text(True, " "))
+            if len(text) > bound:
+                document.flags.add("text_cut")
+                text = text[:bound]
+        if href in places:
+            absolute, host, domain = places[href]
+        else:
+            absolute, host = resolve(href)
+            domain = domain_of(host) if host else None
+            places[href] = absolute, host, domain
+        rel = attributes.get("rel")
+        append(as_link(Link, (tag, href, absolute, text, rel, attributes, host, domain, item_index)))
+
+
+def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:
+    body = tree.body
+    if body is None:
+        return ""
+    text = collapsed(body.text(deep=True, separator=" ", skip_empty=True))
+    if len(text) > limits.text_chars:
+        flags.add("text_cut")
+        text = text[: limits.text_chars]
+    return text

@@ -1,0 +1,351 @@
+"""Builds a URL index of a crawl: items from its columnar index or its ARC files, sorted on disk."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from cc_pipeline import progress
+from cc_pipeline.archive.arc import iter_located
+from cc_pipeline.archive.plainwalk import StoredRecord
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key
+from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.btree.files import FILES, FORMAT, TREE, UrlIndexAbout, index_folder, write_about
+from cc_pipeline.index.btree.format import BLOCK_SIZE, POINTER, UnfitItem, pack_pointer
+from cc_pipeline.index.btree.locator import pack_names
+from cc_pipeline.index.btree.writer import write_btree
+from cc_pipeline.index.parquet.fetch import Cost, ManyReader
+from cc_pipeline.index.parquet.finder import RowGroupFinder
+from cc_pipeline.index.parquet.read import scan_columns
+from cc_pipeline.transport.client import Transport
+
+_LENGTH = struct.Struct("<I")
+#: Bytes a byte string takes in a list beyond its own.
+_OVERHEAD = 41
+#: Runs merged at once; more are merged into one first.
+_MOST_RUNS = 64
+_BUFFER = 1 << 17
+
+
+class ExternalSort:
+    """Takes byte strings in any order and gives them back sorted; a context manager that cleans up behind itself.
+
+    ``memory`` bounds the strings held at a time, in bytes. Runs are files in a folder of its own below ``scratch``.
+    """
+
+    def __init__(self, scratch: Path, memory: int = 32 << 20) -> None:
+        self.count = 0
+        self._memory = memory
+        self._held: list[bytes] = []
+        self._size = 0
+        self._runs: list[Path] = []
+        self._number = 0
+        try:
+            scratch.mkdir(parents=True, exist_ok=True)
+            self._folder = tempfile.TemporaryDirectory(prefix="sort-", dir=scratch)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot write to {scratch}: {error.strerror}", "Choose another folder") from error
+
+    def __enter__(self) -> ExternalSort:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+        self._folder.cleanup()
+
+    def add(self, item: bytes) -> None:
+        """Raises ``EnvironmentFault`` when the disk does not take a run."""
+        self._held.append(item)
+        self._size += len(item) + _OVERHEAD
+        self.count += 1
+        if self._size >= self._memory:
+            self._spill()
+
+    def items(self) -> Iterator[bytes]:
+        """All strings added, sorted as bytes; to be called once, when all have been added."""
+        self._held.sort()
+        if not self._runs:
+            yield from self._held
+            return
+        with ExitStack() as stack:
+            yield from heapq.merge(self._held, *(self._read(path, stack) for path in self._runs))
+
+    def _spill(self) -> None:
+        self._held.sort()
+        self._runs.append(self._write(self._held))
+        self._held, self._size = [], 0
+        if len(self._runs) >= _MOST_RUNS:
+            with ExitStack() as stack:
+                merged = self._write(heapq.merge(*(self._read(path, stack) for path in self._runs)))
+            for path in self._runs:
+                path.unlink()
+            self._runs = [merged]
+
+    def _write(self, items: Iterable[bytes]) -> Path:
+        self._number += 1
+        path = Path(self._folder.name) / f"run-{self._number}"
+        try:
+            with path.open("wb", buffering=_BUFFER) as out:
+                for item in items:
+                    out.write(_LENGTH.pack(len(item)) + item)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot write {path}: {error.strerror}", "Check the disk's free space") from error
+        return path
+
+    def _read(self, path: Path, stack: ExitStack) -> Iterator[bytes]:
+        file: IO[bytes] = stack.enter_context(path.open("rb", buffering=_BUFFER))
+        return _items(file)
+
+
+def _items(file: IO[bytes]) -> Iterator[bytes]:
+    while head := file.read(_LENGTH.size):
+        yield file.read(_LENGTH.unpack(head)[0])
+
+
+_COLUMNS = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
+_EVERYTHING = (KeyRange(b"", None),)
+#: URLs of the common kind, whose key needs no more than a turn of the host; ``btree_key`` gives the same.
+_PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(/[^#\0]*)")
+_SHOWN_FAULTS = 20
+#: Bytes of an ARC file read at a time.
+_WINDOW = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class UrlIndexReport:
+    """What was built. ``skipped`` captures fit no item (``faults`` shows the first reasons); bytes were read."""
+
+    folder: Path
+    about: UrlIndexAbout
+    skipped: int
+    faults: tuple[str, ...]
+    requests: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Files:
+    """Archive files in the order they were met: a file's number is the ``partition`` of its pointers."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    heads: list[tuple[int, int]] = field(default_factory=list)
+
+    def number(self, file: str) -> int:
+        number = self.numbers.get(file)
+        if number is None:
+            number = self.numbers[file] = len(self.numbers)
+            self.heads.append(_segment_and_date(file))
+        return number
+
+
+@dataclass(slots=True)
+class _Faults:
+    count: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def add(self, fault: DataFault) -> None:
+        self.count += 1
+        if len(self.shown) < _SHOWN_FAULTS:
+            self.shown.append(str(fault))
+
+
+def build_from_columnar(
+    crawl: str,
+    subsets: Sequence[str],
+    reader: ManyReader,
+    finder: RowGroupFinder,
+    root: Path,
+    *,
+    block_size: int = BLOCK_SIZE,
+    memory: int = 32 << 20,
+) -> UrlIndexReport:
+    """Builds the index of ``crawl`` below ``root`` from the rows of its columnar index.
+
+    Row groups are read one after another, items sorted on disk: memory stays below 300 MB whatever the crawl. A
+    capture that no item can hold (a key above the block size) is counted and left out. An older index of the crawl is
+    replaced when the new one is whole. Raises ``DataFault`` and ``EnvironmentFault`` from reading and writing.
+    """
+    started = time.monotonic()
+    cost, files, faults = Cost(), _Files(), _Faults()
+    places = finder.find(crawl, subsets, _EVERYTHING, _COLUMNS)
+    with ExternalSort(root, memory) as sort:
+        for done, place in enumerate(places):
+            progress.report("url_index", done, len(places), crawl)
+            for batch in scan_columns(reader, place, _COLUMNS, cost):
+                rows = zip(*(values.to_pylist() for values in batch), strict=True)
+                for url, file, offset, length in rows:
+                    try:
+                        number = files.number(file.decode())
+                        pointer = pack_pointer(*files.heads[number], number, offset, length)
+                        sort.add(_item(url.decode("utf-8", "surrogateescape"), pointer, block_size))
+                    except UnfitItem as fault:
+                        faults.add(fault)
+                    except (AttributeError, UnicodeDecodeError):
+                        faults.add(DataFault(place.file.path, None, f"a row without URL or file: {url!r}, {file!r}"))
+        progress.report("url_index", len(places), len(places), crawl)
+        about = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
+    folder = index_folder(root, crawl)
+    seconds = time.monotonic() - started
+    return UrlIndexReport(folder, about, faults.count, tuple(faults.shown), cost.requests, cost.bytes, seconds)
+
+
+def build_from_arcs(
+    crawl: str,
+    keys: Sequence[str],
+    transport: Transport,
+    root: Path,
+    *,
+    block_size: int = BLOCK_SIZE,
+    memory: int = 32 << 20,
+) -> UrlIndexReport:
+    """Builds the index of a crawl of the ARC years by going over its ARC files, the only way for those without one.
+
+    Pointers are as in the published index of 2012. Damaged stretches are counted, reading goes on behind them.
+    Raises ``DataFault`` for a key that names no ARC file of the crawl, ``EnvironmentFault`` from reading and writing.
+    """
+    started = time.monotonic()
+    before = (transport.stats.requests, transport.stats.bytes)
+    faults = _Faults()
+    with ExternalSort(root, memory) as sort:
+        for done, key in enumerate(keys):
+            progress.report("url_index", done, len(keys), key)
+            arc = parse_arc_key(key)
+            if arc.crawl != crawl:
+                raise DataFault(key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
+            for found in iter_located(_Stream(transport, key), key):
+                try:
+                    for item in _arc_items(found, (arc.segment_id, arc.file_date_ms, arc.partition), key, block_size):
+                        sort.add(item)
+                except DataFault as fault:
+                    faults.add(fault)
+        progress.report("url_index", len(keys), len(keys), crawl)
+        about = _write(root, crawl, ("warc",), sort, list(keys), "arc", block_size, faults)
+    stats = transport.stats
+    return UrlIndexReport(
+        index_folder(root, crawl),
+        about,
+        faults.count,
+        tuple(faults.shown),
+        stats.requests - before[0],
+        stats.bytes - before[1],
+        time.monotonic() - started,
+    )
+
+
+def _arc_items(
+    found: StoredRecord | DataFault, file: tuple[int, int, int], key: str, block_size: int
+) -> Iterator[bytes]:
+    if isinstance(found, DataFault):
+        raise found
+    if found.record.record_type != "arc":
+        return
+    if found.length is None or found.inner_offset:
+        raise DataFault(key, found.offset, f"the record of {found.record.url} has no gzip member of its own")
+    yield _item(found.record.url, pack_pointer(*file, found.offset, found.length), block_size)
+
+
+def _item(url: str, pointer: bytes, block_size: int) -> bytes:
+    """Key, NUL and pointer in one: sorted as bytes they are sorted by key, because no key has a NUL."""
+    plain = _PLAIN.fullmatch(url)
+    if plain is not None and url.isascii():
+        scheme, host, tail = plain.groups()
+        key = f"{'.'.join(host.split('.')[::-1])}{tail}:{scheme}".encode("ascii")
+    else:
+        key = btree_key(url)
+    if len(key) + 1 + POINTER.size > block_size:
+        raise UnfitItem("url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
+    return key + b"\0" + pointer
+
+
+def _segment_and_date(file: str) -> tuple[int, int]:
+    """For people and old readers: the segment's digits before its point, and when the file was begun in ms."""
+    try:
+        warc = WarcFile.from_path(file)
+    except DataFault:
+        return 0, 0
+    digits = warc.segment.partition(".")[0]
+    segment = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
+    return segment, int(warc.started.timestamp() * 1000) if warc.started is not None else 0
+
+
+def _write(
+    root: Path,
+    crawl: str,
+    subsets: Sequence[str],
+    sort: ExternalSort,
+    files: Sequence[str],
+    pointers: str,
+    block_size: int,
+    faults: _Faults,
+) -> UrlIndexAbout:
+    """Writes the three files beside the index of before and puts them in its place."""
+    folder = index_folder(root, crawl)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    split = -POINTER.size
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        with (beside / TREE).open("wb") as out:
+            items = ((item[: split - 1], item[split:]) for item in sort.items())
+            summary = write_btree(items, out, block_size, name=TREE, scratch=str(beside))
+        (beside / FILES).write_bytes(pack_names(files))
+        about = UrlIndexAbout(
+            FORMAT,
+            crawl,
+            tuple(subsets),
+            pointers,
+            block_size,
+            summary.items,
+            len(files),
+            summary.size,
+            faults.count,
+        )
+        write_about(beside, about)
+        old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+        if folder.exists():
+            folder.rename(old)
+        beside.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        advice = "Check the disk's free space and the folder's rights"
+        raise EnvironmentFault(f"cannot write the URL index {folder}: {error.strerror}", advice) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return about
+
+
+class _Stream:
+    """A remote file as a stream of large verified ranges."""
+
+    def __init__(self, transport: Transport, key: str) -> None:
+        self._transport = transport
+        self._key = key
+        self._offset = 0
+        self._total: int | None = None
+        self._buffer = b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes, none at the end."""
+        if not self._buffer and (self._total is None or self._offset < self._total):
+            if self._total is None:
+                found = self._transport.head(self._key)
+                if found is None or found.size is None:
+                    raise EnvironmentFault(f"{self._key} is not there, or its size is not known", "Check the source")
+                self._total = found.size
+            length = min(_WINDOW, self._total - self._offset)
+            self._buffer = self._transport.read(self._key, self._offset, length).data if length else b""
+            self._offset += len(self._buffer)
+        taken, self._buffer = (self._buffer, b"") if size < 0 else (self._buffer[:size], self._buffer[size:])
+        return taken

@@ -1,0 +1,231 @@
+"""Finds captures in a prefixed B-tree: the 2012 URL index, or one built for any other crawl.
+
+A pointer names its archive file by the 2012 layout, or by a list of files beside the index.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range, url_of_btree_key
+from cc_pipeline.commoncrawl.domains import host_columns
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.btree.format import HEADER, Pointer, unpack_pointer
+from cc_pipeline.index.btree.source import RangeReader
+from cc_pipeline.index.btree.tree import BTree, Item
+from cc_pipeline.index.locator import LookupPrice, LookupResult
+
+#: Bytes a list of files may have when unpacked; 90,000 names of a crawl are about 13 MB.
+_MOST_BYTES = 512 << 20
+
+
+class ArchiveNames(Protocol):
+    """``key_of`` gives the key of the archive file a pointer means; ``archive_format`` is ``arc`` or ``warc``."""
+
+    archive_format: str
+
+    def key_of(self, pointer: Pointer) -> str: ...
+
+
+class ArcNames:
+    """The layouts of the ARC years, for the crawl that a pointer is of (see ``commoncrawl.arc_paths``)."""
+
+    archive_format = "arc"
+
+    def __init__(self, crawl: str = "CC-MAIN-2012") -> None:
+        self.crawl = crawl
+
+    def key_of(self, pointer: Pointer) -> str:
+        """Raises ``DataFault`` for a date that no ARC file of the crawl can have."""
+        return arc_key(ArcFile(self.crawl, pointer.segment, pointer.date, pointer.partition))
+
+
+class ListedNames:
+    """A list of archive files in which a pointer's ``partition`` is the line number, counted from 0."""
+
+    def __init__(self, files: Iterable[str], source: str, archive_format: str = "warc") -> None:
+        self.files = tuple(files)
+        self.source = source
+        self.archive_format = archive_format
+
+    def key_of(self, pointer: Pointer) -> str:
+        """Raises ``DataFault`` for a number that is not in the list."""
+        if pointer.partition >= len(self.files):
+            raise DataFault(self.source, None, f"pointer to file {pointer.partition} of {len(self.files)}")
+        return self.files[pointer.partition]
+
+
+def pack_names(files: Iterable[str]) -> bytes:
+    """A list of files as it is stored: UTF-8 lines, gzip, the same bytes for the same list."""
+    return gzip.compress("".join(f"{name}\n" for name in files).encode(), mtime=0)
+
+
+def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
+    """The files of a stored list. Raises ``DataFault`` for anything else."""
+    try:
+        inflater = zlib.decompressobj(wbits=31)
+        text = inflater.decompress(data, _MOST_BYTES)
+        if not inflater.eof:
+            raise DataFault(source, None, "the list of files is cut or too long")
+        lines = text.decode().split("\n")
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise DataFault(source, None, f"the list of files cannot be read ({error})") from error
+    if lines.pop():
+        raise DataFault(source, None, "the list of files ends inside a line")
+    return tuple(lines)
+
+
+#: Ranges looked up side by side.
+_SIDE_BY_SIDE = 8
+#: Targets whose items are held in memory together.
+_TOGETHER = 32
+#: Rows turned into a table at a time.
+_ROWS = 50_000
+
+#: The index published for CC-MAIN-2012, and the crawl it is of.
+URL_INDEX_2012 = "projects/url-index/url-index.1356128792"
+CRAWL_2012 = "CC-MAIN-2012"
+
+
+class BTreeLocator:
+    """Looks targets up in the B-tree ``key`` of ``crawl``; ``names`` says which archive files its pointers mean.
+
+    An item has a key and a pointer only, so ``fetch_time``, status and the like are null. ``url:`` and ``prefix:``
+    targets are found in the spellings of ``Target.btree_prefixes``. ``trusted=False`` looks one block further left
+    where the index does not prove itself right. Faults raise.
+    """
+
+    name = "btree"
+
+    def __init__(
+        self,
+        reader: RangeReader,
+        key: str,
+        crawl: str,
+        *,
+        names: ArchiveNames | None = None,
+        subsets: Sequence[str] = ("warc",),
+        trusted: bool = True,
+        cache_blocks: int = 1024,
+    ) -> None:
+        self.crawl = crawl
+        self.subsets = tuple(subsets)
+        self.tree = BTree(reader, key, trusted=trusted, cache_blocks=cache_blocks)
+        self._names = names or ArcNames(crawl)
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        """Data blocks that may be read, from the index blocks alone (which are read for it and kept)."""
+        self._check(crawl)
+        if not set(subsets) & set(self.subsets):
+            return LookupPrice(0, 0, 0, 0, self._notes(subsets))
+        blocks = sum(self.tree.blocks_of(keys) for keys in self._ranges(targets))
+        size = HEADER.size + blocks * self.tree.layout.block_size
+        return LookupPrice(1, 0, blocks + 3, size, self._notes(subsets))
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        started = time.monotonic()
+        self._check(crawl)
+        source = self.tree.source
+        reads, size, drifts = source.reads, source.bytes_read, len(self.tree.drifts)
+        captures = {target.slug: CAPTURE_SCHEMA.empty_table() for target in targets}
+        if set(subsets) & set(self.subsets):
+            with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+                for first in range(0, len(targets), _TOGETHER):
+                    some = targets[first : first + _TOGETHER]
+                    scans = [[pool.submit(self._scan, keys) for keys in _ranges_of(target)] for target in some]
+                    for target, found in zip(some, scans, strict=True):
+                        items = (item for scan in found for item in scan.result())
+                        captures[target.slug] = self._table(target, items, subsets)
+        notes = self._notes(subsets)
+        if len(self.tree.drifts) > drifts:
+            notes += (
+                f"the index led to a wrong block {len(self.tree.drifts) - drifts} times; the right one was found",
+            )
+        seconds = time.monotonic() - started
+        return LookupResult(captures, source.reads - reads, source.bytes_read - size, seconds, notes)
+
+    def _check(self, crawl: str) -> None:
+        if crawl != self.crawl:
+            raise UserInputError(f"this B-tree is an index of {self.crawl}, not of {crawl}")
+
+    def _notes(self, subsets: Sequence[str]) -> tuple[str, ...]:
+        missing = [subset for subset in subsets if subset not in self.subsets]
+        return (f"the B-tree does not cover {', '.join(missing)}",) if missing else ()
+
+    def _ranges(self, targets: Iterable[Target]) -> tuple[KeyRange, ...]:
+        return merge_ranges(keys for target in targets for keys in _ranges_of(target))
+
+    def _scan(self, keys: KeyRange) -> list[Item]:
+        return list(self.tree.scan(keys))
+
+    def _table(self, target: Target, items: Iterable[Item], subsets: Sequence[str]) -> pa.Table:
+        parts: list[pa.Table] = []
+        rows: list[Mapping[str, Any]] = []
+        for row in self._rows(target, items, subsets):
+            rows.append(row)
+            if len(rows) == _ROWS:
+                parts.append(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA))
+                rows = []
+        parts.append(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA))
+        return pa.concat_tables(parts)
+
+    def _rows(self, target: Target, items: Iterable[Item], subsets: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        for item in items:
+            url = url_of_btree_key(item.key)
+            columns = host_columns(url)
+            host = str(columns["url_host_name"] or "")
+            if not target.matches(url, host):
+                continue
+            pointer = unpack_pointer(item.value)
+            file = self._names.key_of(pointer)
+            subset = subset_of(file)
+            if subset not in subsets:
+                continue
+            yield columns | {
+                "crawl": self.crawl,
+                "subset": subset,
+                "url_surtkey": surt_key(url),
+                "url": url,
+                "warc_filename": file,
+                "warc_record_offset": pointer.offset,
+                "warc_record_length": pointer.size,
+                "warc_segment": segment_of(file),
+                "domain": columns["url_host_registered_domain"] or host or None,
+                "archive_format": self._names.archive_format,
+                "located_by": self.name,
+                "index_file": self.tree.source.key,
+                "index_position": item.block,
+            }
+
+
+def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
+    """Where the keys of a target are. A URL with an empty query is the page without one, whose key has no ``?``."""
+    prefixes = target.btree_prefixes()
+    return merge_ranges(prefix_range(prefix.removesuffix(b"?")) for prefix in prefixes)
+
+
+def subset_of(file: str) -> str:
+    """``crawldiagnostics`` and ``robotstxt`` for archive files below such folders, ``warc`` for all others."""
+    folder = file.rpartition("/")[0].rpartition("/")[2]
+    return folder if folder in ("crawldiagnostics", "robotstxt") else "warc"
+
+
+def segment_of(file: str) -> str | None:
+    """The segment in the path of an archive file of any year, if it has one."""
+    parts = file.split("/")
+    for name in ("segments", "segment"):
+        if name in parts[:-2]:
+            return parts[parts.index(name) + 1]
+    return None

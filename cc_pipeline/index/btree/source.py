@@ -1,0 +1,184 @@
+"""Where a B-tree's bytes come from: anything that reads ranges, behind a cache of decoded blocks."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.btree.format import (
+    BLOCK_SIZE,
+    HEADER,
+    POINTER,
+    DataBlock,
+    IndexBlock,
+    Layout,
+    parse_data_block,
+    parse_index_block,
+    read_header,
+)
+
+#: Blocks the first read asks for: the root and a second level of up to three blocks.
+FIRST_BLOCKS = 4
+#: Most data blocks one read takes while scanning onward.
+MOST_AHEAD = 16
+
+
+class RangeAnswer(Protocol):
+    """Bytes of a range; ``total`` is the size of the whole object, in bytes."""
+
+    @property
+    def data(self) -> bytes: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+
+class RangeReader(Protocol):
+    """``read`` gives the bytes from ``offset``; fewer than ``length`` only at the object's end. Transport fits."""
+
+    def read(self, key: str, offset: int, length: int) -> RangeAnswer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRange:
+    """A range of a local file."""
+
+    data: bytes
+    total: int
+
+
+class LocalRanges:
+    """Reads ranges of files below ``root``, for indexes that lie on this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read(self, key: str, offset: int, length: int) -> LocalRange:
+        """Raises ``EnvironmentFault`` where the file cannot be read."""
+        path = self.root / key
+        try:
+            with path.open("rb") as file:
+                total = file.seek(0, 2)
+                file.seek(offset)
+                return LocalRange(file.read(max(0, min(length, total - offset))), total)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot read {path}: {error.strerror}", "Check the path and its rights") from error
+
+
+class BlockSource:
+    """Decoded blocks of one B-tree file, fetched as seldom as possible; safe to share between threads.
+
+    ``reads`` and ``bytes_read`` count what the reader was asked for. Index blocks stay; data blocks are
+    forgotten oldest first beyond ``cache_blocks``.
+    """
+
+    def __init__(
+        self, reader: RangeReader, key: str, *, value_size: int = POINTER.size, cache_blocks: int = 256
+    ) -> None:
+        self.key = key
+        self.reads = 0
+        self.bytes_read = 0
+        self._reader = reader
+        self._value_size = value_size
+        self._cache_blocks = max(cache_blocks, MOST_AHEAD)
+        self._lock = threading.RLock()
+        self._index: dict[int, IndexBlock | bytes] = {}
+        self._data: OrderedDict[int, DataBlock | bytes] = OrderedDict()
+        self._layout: Layout | None = None
+        self._turns: dict[int, threading.Lock] = {}
+
+    def layout(self) -> Layout:
+        """The file's layout; the first call reads it together with the top of the tree."""
+        with self._lock:
+            if self._layout is None:
+                self._layout = self._open()
+            return self._layout
+
+    def index_block(self, number: int) -> IndexBlock:
+        """Raises ``DataFault`` for a block that is not a sound index block."""
+        layout = self.layout()
+        with self._turn(number):
+            block = self._index.get(number)
+            if not isinstance(block, IndexBlock):
+                block = parse_index_block(block or self._blocks(number, 1)[0], number, layout, self.key)
+                self._index[number] = block
+            return block
+
+    def data_block(self, number: int, ahead: int = 1) -> DataBlock:
+        """The data block, reading ``ahead`` blocks at once where it is not cached.
+
+        Blocks are decoded when they are asked for: damage elsewhere in a read harms nobody.
+        """
+        layout = self.layout()
+        if not layout.index_blocks <= number < layout.blocks:
+            raise DataFault(self.key, None, f"block {number} is not among the {layout.blocks} blocks' data blocks")
+        with self._turn(number):
+            with self._lock:
+                block = self._data.get(number)
+            if block is None:
+                count = min(ahead, MOST_AHEAD, layout.blocks - number)
+                raw = self._blocks(number, count)
+                for place in reversed(range(1, count)):
+                    self._keep(number + place, raw[place])
+                block = raw[0]
+            if not isinstance(block, DataBlock):
+                block = parse_data_block(block, number, layout, self.key, self._value_size)
+            self._keep(number, block)
+            return block
+
+    def _turn(self, number: int) -> threading.Lock:
+        """Whoever reads this block: others who want the same one wait for it, others go on."""
+        with self._lock:
+            return self._turns.setdefault(number, threading.Lock())
+
+    def _keep(self, number: int, block: DataBlock | bytes) -> None:
+        with self._lock:
+            self._data[number] = block
+            self._data.move_to_end(number)
+            while len(self._data) > self._cache_blocks:
+                self._turns.pop(self._data.popitem(last=False)[0], None)
+
+    def _open(self) -> Layout:
+        data, total = self._read_top(HEADER.size + FIRST_BLOCKS * BLOCK_SIZE)
+        if total is None:
+            raise EnvironmentFault(f"the size of {self.key} is not known", "Use a server that answers with sizes")
+        layout = read_header(data, total, self.key)
+        whole = min(layout.blocks, (len(data) - HEADER.size) // layout.block_size)
+        for number in range(whole):
+            start = layout.offset(number)
+            block = data[start : start + layout.block_size]
+            if number < layout.index_blocks:
+                self._index[number] = block
+            elif len(self._data) < self._cache_blocks:
+                self._keep(number, block)
+        return layout
+
+    def _read_top(self, length: int) -> tuple[bytes, int | None]:
+        try:
+            return self._read(0, length)
+        except DataFault:  # a verified range that goes beyond the end of a small file is refused
+            header, total = self._read(0, HEADER.size)
+            if total is None or not len(header) < total < length:
+                raise
+            return self._read(0, total)
+
+    def _blocks(self, number: int, count: int) -> list[bytes]:
+        layout = self.layout()
+        offset, size = layout.offset(number), layout.block_size
+        data, total = self._read(offset, count * size)
+        if total is not None and total != layout.offset(layout.blocks):
+            raise DataFault(self.key, None, f"size changed from {layout.offset(layout.blocks)} to {total} bytes")
+        if len(data) != count * size:
+            raise DataFault(self.key, offset, f"{len(data)} bytes came where {count * size} were asked for")
+        return [data[start : start + size] for start in range(0, len(data), size)]
+
+    def _read(self, offset: int, length: int) -> tuple[bytes, int | None]:
+        answer = self._reader.read(self.key, offset, length)
+        with self._lock:
+            self.reads += 1
+            self.bytes_read += len(answer.data)
+        return answer.data, answer.total

@@ -1,0 +1,191 @@
+"""Looks keys up in a prefixed B-tree: points, prefixes, ranges, and reading onward.
+
+The index of the published 2012 file does not fit its data everywhere: pointers lead to blocks behind the right
+one. The reader compares the block it reached with the separators that led there and, where they disagree, gallops
+along the data blocks' first keys to the right one and notes the drift. An answer is complete or an error.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.btree.format import POINTER, Layout
+from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader
+
+
+class Item(NamedTuple):
+    """One entry: key, value (32 bytes, see ``btree_format.unpack_pointer``) and the number of its block."""
+
+    key: bytes
+    value: bytes
+    block: int
+
+
+class Drift(NamedTuple):
+    """The index led to block ``pointed`` for ``wanted``, while its keys begin in block ``found``."""
+
+    wanted: bytes
+    pointed: int
+    found: int
+
+
+class _Arrival(NamedTuple):
+    """A data block, and the separators around the pointer that led to it (``None``: there is none)."""
+
+    block: int
+    low: bytes | None
+    high: bytes | None
+
+
+class BTree:
+    """One B-tree file, local or remote.
+
+    ``trusted`` is for files whose index is known to fit: a block whose first key is not below the wanted key is
+    believed where the separators around it agree. Otherwise the block before it is looked at too, at one read.
+    ``drifts`` collects where the index led astray.
+    """
+
+    def __init__(
+        self,
+        reader: RangeReader,
+        key: str,
+        *,
+        trusted: bool = True,
+        value_size: int = POINTER.size,
+        cache_blocks: int = 256,
+    ) -> None:
+        self.source = BlockSource(reader, key, value_size=value_size, cache_blocks=cache_blocks)
+        self.trusted = trusted
+        self.drifts: list[Drift] = []
+
+    @property
+    def layout(self) -> Layout:
+        """Block size and counts, from the header and the file's size."""
+        return self.source.layout()
+
+    def get(self, key: bytes) -> list[bytes]:
+        """The values of exactly ``key``, in file order; empty where there is none."""
+        return [item.value for item in self.scan(KeyRange(key, key + b"\0"))]
+
+    def prefix(self, prefix: bytes) -> Iterator[Item]:
+        """All items whose key starts with ``prefix``, in order."""
+        return self.scan(prefix_range(prefix))
+
+    def scan(self, keys: KeyRange) -> Iterator[Item]:
+        """All items with a key in ``keys``, in order. ``KeyRange(key, None)`` reads onward to the index's end.
+
+        Raises ``DataFault`` where a block cannot be what the format says, or does not go on where the last ended.
+        """
+        layout = self.layout
+        number, following = self._first_block(keys.start)
+        alone = following is not None and keys.end is not None and keys.end <= following
+        ahead = 1
+        last = b""
+        while number < layout.blocks:
+            block = self.source.data_block(number, ahead)
+            if block.keys and block.keys[0] < last:
+                raise DataFault(
+                    self.source.key, layout.offset(number), f"data block {number} sorts before {number - 1}"
+                )
+            for place in range(bisect_left(block.keys, keys.start), len(block.keys)):
+                key = block.keys[place]
+                if keys.end is not None and key >= keys.end:
+                    return
+                yield Item(key, block.values[place], number)
+            if alone:
+                return
+            last = block.keys[-1] if block.keys else last
+            number += 1
+            ahead = min(2 * ahead, MOST_AHEAD) if last >= keys.start else 1
+        self._check_end()
+
+    def blocks_of(self, keys: KeyRange) -> int:
+        """How many data blocks a scan of ``keys`` reads where the index is right; reads index blocks only."""
+        first = self._descend(keys.start).block
+        last = self.layout.blocks - 1 if keys.end is None else self._descend(keys.end).block
+        return max(last - first, 0) + 1
+
+    def _check_end(self) -> None:
+        """Follows the last pointers: where they lead behind the last block, the file has lost its end."""
+        number = 0
+        while number < self.layout.index_blocks:
+            number = self.source.index_block(number).children[-1]
+
+    def _descend(self, key: bytes) -> _Arrival:
+        layout = self.layout
+        number = 0
+        low: bytes | None = None
+        high: bytes | None = None
+        while number < layout.index_blocks:
+            block = self.source.index_block(number)
+            place = block.find(key)
+            if place:
+                low = max(low or b"", block.separators[place - 1])
+            if place < len(block.separators):
+                high = min(high or block.separators[place], block.separators[place])
+            number = block.children[place]
+        return _Arrival(number, low, high)
+
+    def _first_block(self, key: bytes) -> tuple[int, bytes | None]:
+        """The last block that can hold nothing but smaller keys before it, and what bounds all keys behind it.
+
+        The bound is the next separator, where the index is trusted and the block is the one it was written for.
+        """
+        arrival = self._descend(key)
+        number = arrival.block
+        first = self._first_key(number)
+        if self.trusted and self._fits(arrival, first):
+            # a run of equal keys has equal separators: then it could be any block of the run
+            return number, arrival.high if first != arrival.low else None
+        if first < key:
+            if arrival.low is None or first >= arrival.low:
+                return number, None
+            found = self._gallop(key, number, ahead=True)
+        elif number == self.layout.index_blocks:
+            return number, None
+        else:
+            found = self._gallop(key, number, ahead=False)
+        keys = self.source.data_block(found).keys
+        right = found if keys and keys[-1] >= key else found + 1
+        if right != number:
+            self.drifts.append(Drift(key, number, right))
+        return found, None
+
+    def _fits(self, arrival: _Arrival, first: bytes) -> bool:
+        """Whether a block that starts with ``first`` is the one its separators were written for."""
+        if arrival.high is not None and first >= arrival.high:
+            return False
+        if arrival.low is None:
+            return arrival.block == self.layout.index_blocks
+        return first.startswith(arrival.low)
+
+    def _gallop(self, key: bytes, start: int, *, ahead: bool) -> int:
+        """The last data block whose first key is below ``key`` (else the first one), searched from ``start``."""
+        low, high = self.layout.index_blocks, self.layout.blocks
+        step = 1
+        if ahead:
+            low = start
+            while low + step < high:
+                if self._first_key(low + step) < key:
+                    low, step = low + step, 2 * step
+                else:
+                    high = low + step
+        else:
+            high = start
+            while high - step > low:
+                if self._first_key(high - step) < key:
+                    low = high - step
+                else:
+                    high, step = high - step, 2 * step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._first_key(middle) < key else (low, middle)
+        return low
+
+    def _first_key(self, number: int) -> bytes:
+        keys = self.source.data_block(number).keys
+        return keys[0] if keys else b""

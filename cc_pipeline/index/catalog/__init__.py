@@ -1,0 +1,1 @@
+"""The row-group catalog: built from footers, asked from one DuckDB file."""

@@ -1,0 +1,326 @@
+"""From stored footers to the catalog's tables, with no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.index_schema import SUBSETS
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.catalog.tables import (
+    COLUMN_CHUNKS_SCHEMA,
+    COVERAGE_SCHEMA,
+    INDEX_FILES_SCHEMA,
+    KEY_CHUNK_FIELDS,
+    KEY_COLUMN,
+    bound_type,
+    row_groups_schema,
+)
+from cc_pipeline.index.footers.decode import (
+    DEFAULT_LOOKUP_COLUMNS,
+    DEFAULT_STAT_COLUMNS,
+    Cells,
+    FooterRows,
+    codec_name,
+    column_statistics,
+    decode_footer,
+    encoding_names,
+    place,
+)
+from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
+from cc_pipeline.index.footers.thrift import FooterSchema
+from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ELSEWHERE, ENCRYPTED, PRESENT, ROW_GROUP_FIELDS
+from cc_pipeline.index.repair import RepairLog, apply_bounds
+
+_FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _NULLS = 0, 2, 3, 5, 6, 7, 8, 15
+_POSITIONS: Final = {
+    "offset_index_offset": 9, "offset_index_length": 10, "column_index_offset": 11, "column_index_length": 12,
+    "bloom_filter_offset": 13, "bloom_filter_length": 14,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FooterTables:
+    """Rows for ``index_files``, ``row_groups`` and ``column_chunks`` of one crawl."""
+
+    index_files: pa.Table
+    row_groups: pa.Table
+    column_chunks: pa.Table
+
+
+class FooterTableBuilder:
+    """Takes decoded footers and failures one by one; ``tables`` gives what they amount to.
+
+    Rows of other crawls' files are refused: a path says its crawl, and where it does not, ``crawl`` is taken.
+    """
+
+    def __init__(
+        self,
+        crawl: str,
+        columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
+        lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+    ) -> None:
+        self.crawl = crawl
+        self.columns = tuple(columns)
+        self.lookup_columns = tuple(lookup_columns)
+        self.schema = row_groups_schema(self.columns)
+        self._names = tuple(dict.fromkeys((*self.columns, *self.lookup_columns)))
+        self._files: list[dict[str, Any]] = []
+        self._schemas: list[FooterSchema | None] = []
+        self._rows: list[FooterRows] = []
+
+    def add(self, rows: FooterRows, entry: FooterEntry) -> None:
+        """Adds a decoded footer; it must have been decoded with the same columns."""
+        if rows.names != self._names or rows.stat_columns != self.columns:
+            raise ValueError("the footer was decoded for other columns")
+        decoded = {
+            "outcome": "decoded",
+            "rows": rows.rows,
+            "row_groups": _group_count(rows),
+            "created_by": rows.created_by,
+            "schema_digest": rows.schema.digest,
+        }
+        self._files.append(_file(self.crawl, entry) | decoded)
+        self._schemas.append(rows.schema)
+        self._rows.append(rows)
+
+    def add_failure(self, entry: FooterEntry) -> None:
+        """Adds a file without a usable footer."""
+        failed = {"outcome": "failed", "reason": entry.reason, "fault_offset": entry.fault_offset}
+        self._files.append(_file(self.crawl, entry) | failed)
+        self._schemas.append(None)
+
+    def tables(self) -> FooterTables:
+        """The tables of everything added so far."""
+        cells = _matrix([rows.walk.chunks for rows in self._rows], len(self._names) * len(CHUNK_FIELDS))
+        chunks = cells.reshape(-1, len(self._names), len(CHUNK_FIELDS))
+        return FooterTables(self._index_files(), self._row_groups(chunks), self._column_chunks(chunks))
+
+    def _index_files(self) -> pa.Table:
+        files = pa.Table.from_pylist(self._files, schema=INDEX_FILES_SCHEMA)
+        distinct = list({schema.digest: schema for schema in self._schemas if schema is not None}.values())
+        number = {schema.digest: index for index, schema in enumerate(distinct)}
+        described = pa.array([[str(column) for column in schema.columns] for schema in distinct], pa.list_(pa.string()))
+        which = [None if schema is None else number[schema.digest] for schema in self._schemas]
+        column = files.schema.get_field_index("columns")
+        return files.set_column(column, files.schema.field(column), described.take(pa.array(which, pa.int64())))
+
+    def _row_groups(self, chunks: Cells) -> pa.Table:
+        groups = _matrix([rows.walk.row_groups for rows in self._rows], len(ROW_GROUP_FIELDS))
+        counts = [_group_count(rows) for rows in self._rows]
+        file_of = np.repeat(np.arange(len(counts)), counts)
+        columns: dict[str, pa.Array] = {
+            "crawl": pa.repeat(pa.scalar(self.crawl), len(groups)),
+            **self._place_columns(file_of),
+            "row_group": pa.array(_numbered(counts), pa.int32()),
+            "rows": pa.array(groups[:, 0]),
+            "total_bytes": _known(groups[:, 1]),
+            "compressed_bytes": pa.array(groups[:, 2]),
+            "data_offset": _known(groups[:, 5]),
+            "data_end": _known(groups[:, 6]),
+        }
+        columns |= _key_columns(
+            chunks[:, self._names.index(KEY_COLUMN)] if KEY_COLUMN in self._names else None, len(groups)
+        )
+        for index, column in enumerate(self.columns):
+            found = column_statistics(self._rows, index)
+            kind = bound_type(column)
+            columns[f"{column}_min"] = pa.array(found.minimums, kind)
+            columns[f"{column}_max"] = pa.array(found.maximums, kind)
+            columns[f"{column}_source"] = pa.array(found.sources, pa.string())
+            columns[f"{column}_min_truncated"] = pa.array(found.min_truncated, pa.bool_())
+            columns[f"{column}_max_truncated"] = pa.array(found.max_truncated, pa.bool_())
+            columns[f"{column}_nulls"] = _known(chunks[:, index, _NULLS])
+        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
+
+    def _column_chunks(self, chunks: Cells) -> pa.Table:
+        wanted = [self._names.index(name) for name in self.lookup_columns]
+        counts = [_group_count(rows) for rows in self._rows]
+        file_of = np.repeat(np.arange(len(counts)), counts)
+        readable = (chunks[:, wanted, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
+        row, column = np.nonzero(readable)
+        cells = chunks[:, wanted][row, column]
+        places = self._place_columns(file_of[row])
+        columns: dict[str, pa.Array] = {
+            "crawl": pa.repeat(pa.scalar(self.crawl), len(row)),
+            "path": places["path"],
+            "row_group": pa.array(_numbered(counts)[row], pa.int32()),
+            "column": pa.array(self.lookup_columns, pa.string()).take(pa.array(column)),
+            "codec": _named(cells[:, _CODEC], codec_name),
+            "encodings": _named(cells[:, _ENCODINGS], lambda bits: " ".join(encoding_names(bits))),
+            "chunk_offset": pa.array(_starts(cells)),
+            "compressed_bytes": pa.array(cells[:, _COMPRESSED]),
+            "uncompressed_bytes": _known(cells[:, _UNCOMPRESSED]),
+        }
+        columns |= {name: _known(cells[:, index]) for name, index in _POSITIONS.items()}
+        return pa.table([columns[name] for name in COLUMN_CHUNKS_SCHEMA.names], schema=COLUMN_CHUNKS_SCHEMA)
+
+    def _place_columns(self, file_of: Cells) -> dict[str, pa.Array]:
+        every = pa.array(file_of)
+        paths = pa.array([rows.path for rows in self._rows], pa.string())
+        subsets = pa.array([rows.subset or "" for rows in self._rows], pa.string())
+        parts = pa.array([rows.part for rows in self._rows], pa.int32())
+        return {"path": paths.take(every), "subset": subsets.take(every), "part": parts.take(every)}
+
+
+def join_tables(tables: Iterable[FooterTables], columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> FooterTables:
+    """Several builders' tables as one; none give empty tables."""
+    parts = list(tables)
+    return FooterTables(
+        pa.concat_tables([INDEX_FILES_SCHEMA.empty_table(), *(part.index_files for part in parts)]),
+        pa.concat_tables([row_groups_schema(columns).empty_table(), *(part.row_groups for part in parts)]),
+        pa.concat_tables([COLUMN_CHUNKS_SCHEMA.empty_table(), *(part.column_chunks for part in parts)]),
+    )
+
+
+def _file(crawl: str, entry: FooterEntry) -> dict[str, datetime | str | int | None]:
+    _, subset, part = place(entry.path)
+    return {
+        "crawl": crawl,
+        "subset": subset or "",
+        "path": entry.path,
+        "part": part,
+        "file_size": entry.file_size,
+        "etag": entry.etag,
+        "footer_bytes": entry.footer_bytes or None,
+        "harvested_at": entry.harvested_at,
+    }
+
+
+def _key_columns(chunk: Cells | None, count: int) -> dict[str, pa.Array]:
+    if chunk is None:
+        return {name: pa.nulls(count, pa.int64()) for name in KEY_CHUNK_FIELDS}
+    usable = (chunk[:, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
+    values = [_starts(chunk), chunk[:, _COMPRESSED], *(chunk[:, index] for index in list(_POSITIONS.values())[:4])]
+    return {name: _known(np.where(usable, value, -1)) for name, value in zip(KEY_CHUNK_FIELDS, values, strict=True)}
+
+
+def _starts(chunk: Cells) -> Cells:
+    data, dictionary = chunk[..., _DATA], chunk[..., _DICTIONARY]
+    return np.where((dictionary > 0) & (dictionary < data), dictionary, data)
+
+
+def _known(values: Cells) -> pa.Array:
+    return pa.array(values, mask=values < 0)
+
+
+def _named(values: Cells, name: Any) -> pa.Array:
+    distinct, index = np.unique(values, return_inverse=True)
+    return pa.array([name(int(value)) for value in distinct], pa.string()).take(pa.array(index.ravel()))
+
+
+def _group_count(rows: FooterRows) -> int:
+    return len(rows.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
+
+
+def _matrix(parts: Sequence[bytes], width: int) -> Cells:
+    return np.frombuffer(b"".join(parts), dtype=np.int64).reshape(-1, width)
+
+
+def _numbered(counts: Sequence[int]) -> Cells:
+    return np.concatenate([np.arange(count) for count in counts]) if counts else np.empty(0, np.int64)
+
+
+_FILES_A_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlTables:
+    """The four tables of one crawl, schemas in ``index.catalog_tables``."""
+
+    index_files: pa.Table
+    row_groups: pa.Table
+    column_chunks: pa.Table
+    coverage: pa.Table
+
+
+def crawl_tables(
+    crawl: str,
+    index_files: Sequence[str],
+    store: FooterStore,
+    *,
+    columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
+    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+    reason: str | None = None,
+) -> CrawlTables:
+    """Decodes the stored footers of ``index_files`` (the crawl's path list).
+
+    ``columns`` get bounds besides those the catalog always has (``DEFAULT_STAT_COLUMNS``).
+    Key bounds that a repair has read are put in. ``reason`` says why there is no columnar index when the list is
+    empty. A stored footer that cannot be
+    decoded gives a ``failed`` row.
+    """
+    footers = store.read(crawl)
+    columns = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *columns)))
+    paths = list(dict.fromkeys(index_files))
+    tables = join_tables(_batches(crawl, paths, footers, columns, lookup_columns), columns)
+    etags = {path: entry.etag for path, entry in footers.entries.items()}
+    row_groups = apply_bounds(tables.row_groups, etags, RepairLog(footers.folder).read())
+    covered = coverage_table(crawl, paths, tables.index_files, row_groups, reason)
+    return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
+
+
+def coverage_table(
+    crawl: str, paths: Sequence[str], index_files: pa.Table, row_groups: pa.Table, reason: str | None = None
+) -> pa.Table:
+    """Files expected, harvested, failed and missing for each subset; one row with the reason if none are expected."""
+    expected = [place(path)[1] or "" for path in paths]
+    subsets = sorted(set(expected), key=lambda name: (SUBSETS.index(name) if name in SUBSETS else len(SUBSETS), name))
+    if not subsets:
+        nothing = dict.fromkeys(COVERAGE_SCHEMA.names[2:-1], 0)
+        row = {"crawl": crawl, "subset": SUBSETS[0], **nothing, "reason": reason or "the crawl has no columnar index"}
+        return pa.Table.from_pylist([row], schema=COVERAGE_SCHEMA)
+    rows = []
+    for subset in subsets:
+        files = index_files.filter(pc.equal(index_files["subset"], subset))
+        groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
+        failed = pc.sum(pc.equal(files["outcome"], "failed")).as_py() or 0
+        unknown = pc.or_(pc.is_null(groups[f"{KEY_COLUMN}_min"]), pc.is_null(groups[f"{KEY_COLUMN}_max"]))
+        rows.append(
+            {
+                "crawl": crawl,
+                "subset": subset,
+                "expected": expected.count(subset),
+                "harvested": len(files) - failed,
+                "failed": failed,
+                "missing": expected.count(subset) - len(files),
+                "row_groups": len(groups),
+                "rows": pc.sum(groups["rows"]).as_py() or 0,
+                "without_statistics": pc.sum(unknown).as_py() or 0,
+                "reason": reason,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA)
+
+
+def _batches(
+    crawl: str, paths: Sequence[str], footers: CrawlFooters, columns: Sequence[str], lookup_columns: Sequence[str]
+) -> Iterator[FooterTables]:
+    stored = [path for path in paths if path in footers.entries]
+    for first in range(0, len(stored), _FILES_A_BATCH):
+        builder = FooterTableBuilder(crawl, columns, lookup_columns)
+        for path in stored[first : first + _FILES_A_BATCH]:
+            _add(builder, footers, footers.entries[path])
+        yield builder.tables()
+
+
+def _add(builder: FooterTableBuilder, footers: CrawlFooters, entry: FooterEntry) -> None:
+    if entry.failed:
+        builder.add_failure(entry)
+        return
+    try:
+        footer = footers.footer(entry.path)
+        rows = decode_footer(footer, entry.file_size or 0, entry.path, builder.columns, builder.lookup_columns)
+    except DataFault as fault:
+        failure = FooterEntry(
+            entry.path, entry.file_size, entry.etag, entry.footer_bytes, entry.harvested_at, fault.reason, fault.offset
+        )
+        builder.add_failure(failure)
+        return
+    builder.add(rows, entry)

@@ -1,0 +1,130 @@
+"""The catalog's tables as Arrow schemas, and decoded footers poured into them.
+
+One row of ``index_files`` for each file of a path list, whatever became of it; one of ``row_groups`` for each
+row group; one of ``column_chunks`` for each (row group, look-up column); one of ``coverage`` for each subset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import TIMESTAMP
+from cc_pipeline.index.footers.decode import DEFAULT_STAT_COLUMNS, stat_kind
+
+#: The column whose bounds prune look-ups.
+KEY_COLUMN: Final = "url_surtkey"
+
+#: Where the key column of a row group is: what a look-up reads first, kept in ``row_groups`` itself.
+KEY_CHUNK_FIELDS: Final = (
+    "key_chunk_offset",
+    "key_chunk_bytes",
+    "key_offset_index_offset",
+    "key_offset_index_length",
+    "key_column_index_offset",
+    "key_column_index_length",
+)
+
+#: ``outcome`` is ``decoded`` or ``failed`` (then ``reason`` and ``fault_offset`` say why and where).
+#: ``columns`` are the leaf columns in file order as ``name PHYSICAL repetition MEANING``.
+INDEX_FILES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("part", pa.int32()),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("fault_offset", pa.int64()),
+        pa.field("file_size", pa.int64()),
+        pa.field("etag", pa.string()),
+        pa.field("footer_bytes", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("row_groups", pa.int32()),
+        pa.field("created_by", pa.string()),
+        pa.field("schema_digest", pa.string()),
+        pa.field("columns", pa.list_(pa.string())),
+        pa.field("harvested_at", TIMESTAMP),
+    ]
+)
+
+#: Offsets are in the file; ``chunk_offset`` and ``compressed_bytes`` are the range to read, dictionary included.
+COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("row_group", pa.int32(), nullable=False),
+        pa.field("column", pa.string(), nullable=False),
+        pa.field("codec", pa.string(), nullable=False),
+        pa.field("encodings", pa.string(), nullable=False),
+        pa.field("chunk_offset", pa.int64(), nullable=False),
+        pa.field("compressed_bytes", pa.int64(), nullable=False),
+        pa.field("uncompressed_bytes", pa.int64()),
+        pa.field("offset_index_offset", pa.int64()),
+        pa.field("offset_index_length", pa.int64()),
+        pa.field("column_index_offset", pa.int64()),
+        pa.field("column_index_length", pa.int64()),
+        pa.field("bloom_filter_offset", pa.int64()),
+        pa.field("bloom_filter_length", pa.int64()),
+    ]
+)
+
+#: ``expected`` files are those of the path list; ``missing`` = expected - harvested - failed. ``reason`` says
+#: why a crawl has no rows at all.
+COVERAGE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("expected", pa.int64(), nullable=False),
+        pa.field("harvested", pa.int64(), nullable=False),
+        pa.field("failed", pa.int64(), nullable=False),
+        pa.field("missing", pa.int64(), nullable=False),
+        pa.field("row_groups", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("without_statistics", pa.int64(), nullable=False),
+        pa.field("reason", pa.string()),
+    ]
+)
+
+
+def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schema:
+    """The schema of ``row_groups`` for a choice of statistics columns.
+
+    ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character),
+    int64 or a timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known
+    to be no value of the column, null where the writer did not say.
+    """
+    fields = [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("part", pa.int32()),
+        pa.field("row_group", pa.int32(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("total_bytes", pa.int64()),
+        pa.field("compressed_bytes", pa.int64(), nullable=False),
+        pa.field("data_offset", pa.int64()),
+        pa.field("data_end", pa.int64()),
+        *(pa.field(name, pa.int64()) for name in KEY_CHUNK_FIELDS),
+    ]
+    for column in columns:
+        kind = bound_type(column)
+        fields += [
+            pa.field(f"{column}_min", kind),
+            pa.field(f"{column}_max", kind),
+            pa.field(f"{column}_source", pa.string()),
+            pa.field(f"{column}_min_truncated", pa.bool_()),
+            pa.field(f"{column}_max_truncated", pa.bool_()),
+            pa.field(f"{column}_nulls", pa.int64()),
+        ]
+    return pa.schema(fields)
+
+
+def bound_type(column: str) -> pa.DataType:
+    """The Arrow type of a column's bounds in the catalog."""
+    return {"bytes": pa.binary(), "integer": pa.int64(), "time": TIMESTAMP}[stat_kind(column)]
+
+
+ROW_GROUPS_SCHEMA: Final = row_groups_schema()

@@ -1,0 +1,1 @@
+"""Footers of Parquet index files: fetched, kept, decoded."""

@@ -1,0 +1,366 @@
+"""From the last bytes of a Parquet index file to what look-ups need: one row for each row group.
+
+No library sees the bytes before they have been walked here: Arrow ends the whole process on some files.
+Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, groupby
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footers.statistics import (
+    ColumnStatistics,
+    Kind,
+    StatisticsColumn,
+    StoredStatistics,
+    no_statistics,
+    read_statistics,
+)
+from cc_pipeline.index.footers.thrift import FooterFault, FooterSchema, parse_schema
+from cc_pipeline.index.footers.walk import walk
+from cc_pipeline.index.footers.walk_py import (
+    CHUNK_FIELDS,
+    ELSEWHERE,
+    ENCRYPTED,
+    PRESENT,
+    ROW_GROUP_FIELDS,
+    VALUE_FIELDS,
+    FooterWalk,
+)
+
+TRAILER_BYTES: Final = 8
+SMALLEST_FILE: Final = 12
+#: A footer beyond this is refused: real ones are 30 to 350 KB.
+MAX_FOOTER_BYTES: Final = 16 * 2**20
+
+DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
+#: What a look-up reads first: the key to find rows, then the pointer into the archive.
+DEFAULT_LOOKUP_COLUMNS: Final = (
+    "url_surtkey",
+    "url",
+    "url_host_name",
+    "fetch_time",
+    "fetch_status",
+    "warc_filename",
+    "warc_record_offset",
+    "warc_record_length",
+)
+
+Cells: TypeAlias = npt.NDArray[np.int64]
+
+_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_ENCODINGS: Final = {
+    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
+}  # fmt: skip
+#: The fields of a chunk that its statistics depend on: flags and ordinal.
+_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
+_PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
+_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
+
+    ``offset`` and ``size`` are the range to read (dictionary page included); ``values``, ``uncompressed`` and
+    ``size`` are the writer's claims. Index and filter positions are ``(offset, length)``; a filter's length is
+    -1 where the writer did not say it.
+    """
+
+    column: str
+    ordinal: int
+    physical: str
+    codec: str
+    encodings: tuple[str, ...]
+    values: int
+    offset: int
+    size: int
+    uncompressed: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
+    offset_index: tuple[int, int] | None
+    column_index: tuple[int, int] | None
+    bloom_filter: tuple[int, int] | None
+    null_count: int | None
+    elsewhere: bool
+    encrypted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """One row group: counts, byte sizes (``None`` where not said), and the columns asked for."""
+
+    row_group: int
+    rows: int
+    total_bytes: int | None
+    compressed_bytes: int
+    data_offset: int | None
+    data_end: int | None
+    statistics: dict[str, ColumnStatistics]
+    chunks: dict[str, ColumnChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class FooterRows:
+    """A decoded footer. ``crawl``, ``subset`` and ``part`` are ``None`` for a path that does not say them."""
+
+    path: str
+    crawl: str | None
+    subset: str | None
+    part: int | None
+    file_size: int
+    footer_bytes: int
+    rows: int
+    version: int
+    created_by: str
+    schema: FooterSchema
+    stat_columns: tuple[str, ...]
+    lookup_columns: tuple[str, ...]
+    names: tuple[str, ...]
+    walk: FooterWalk
+
+    @property
+    def row_groups(self) -> tuple[RowGroup, ...]:
+        """Every row group as an object; for one file. Tables of many come from ``footer_tables``."""
+        return tuple(self._row_groups())
+
+    def _row_groups(self) -> Iterator[RowGroup]:
+        counts = array("q", self.walk.row_groups)
+        chunks = array("q", self.walk.chunks)
+        statistics = [self.statistics(index) for index in range(len(self.stat_columns))]
+        nulls = CHUNK_FIELDS.index("null_count")
+        width = len(ROW_GROUP_FIELDS)
+        for number in range(len(counts) // width):
+            rows, total, compressed, _, _, first, end = counts[number * width : (number + 1) * width]
+            found: dict[str, ColumnChunk] = {}
+            known: dict[str, ColumnStatistics] = {}
+            for index, name in enumerate(self.stat_columns):
+                base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
+                known[name] = statistics[index].at(number, _known(chunks[base + nulls]))
+            for index, name in enumerate(self.names):
+                base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
+                if name in self.lookup_columns and chunks[base] & PRESENT:
+                    found[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
+            yield RowGroup(
+                number,
+                rows,
+                _known(total),
+                compressed,
+                _known(first),
+                _known(end),
+                known,
+                found,
+            )
+
+    def statistics(self, index: int) -> StatisticsColumn:
+        """Statistics of ``stat_columns[index]`` in every row group."""
+        return column_statistics([self], index)
+
+
+def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
+    """Statistics of ``stat_columns[index]`` in every row group of files decoded alike, file by file.
+
+    Neighbouring files of the same schema and writer are interpreted in one go.
+    """
+    found = no_statistics(0)
+    for _, same in groupby(files, key=lambda file: (file.schema.digest, file.walk.orders, file.walk.created_by)):
+        found.extend(_run_statistics(list(same), index))
+    return found
+
+
+def chunk_cells(file: FooterRows) -> Cells:
+    """The walk's chunks as numbers: row groups x ``names`` x ``CHUNK_FIELDS``."""
+    return np.frombuffer(file.walk.chunks, dtype=np.int64).reshape(-1, len(file.names), len(CHUNK_FIELDS))
+
+
+def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
+    first = files[0]
+    name, orders = first.stat_columns[index], first.walk.orders
+    cells = np.concatenate([chunk_cells(file)[:, index, _SEEN] for file in files])
+    flags, ordinals = cells[:, 0], cells[:, 1]
+    column = first.schema.column(name)
+    if column is None or not len(flags):
+        return no_statistics(len(flags))
+    missing = bool(np.any((flags & (PRESENT | ELSEWHERE)) != PRESENT))
+    uneven = bool(np.any(ordinals != ordinals[0]))
+    if len(files) > 1 and (missing or uneven):
+        # what is odd in one file must not cost the others their statistics
+        found = no_statistics(0)
+        for file in files:
+            found.extend(_run_statistics([file], index))
+        return found
+    if missing:
+        return no_statistics(len(flags))
+    order = 0 if uneven else _order(orders, int(ordinals[0]))
+    values = list(chain.from_iterable(file.walk.values for file in files))
+    width = len(VALUE_FIELDS)
+    step = width * len(first.stat_columns)
+    old_max, old_min, new_max, new_min = (values[width * index + field :: step] for field in range(width))
+    stored = StoredStatistics(
+        column.physical,
+        column.meaning,
+        order,
+        first.walk.created_by,
+        flags.tolist(),
+        old_max,
+        old_min,
+        new_max,
+        new_min,
+    )
+    return read_statistics(stat_kind(name), stored)
+
+
+def _order(orders: bytes, ordinal: int) -> int:
+    """A column's declared order: -1 where the file declares none, 0 where it forgets this column."""
+    if not orders:
+        return -1
+    return orders[ordinal] if ordinal < len(orders) else 0
+
+
+def stat_kind(column: str) -> Kind:
+    """How the catalog stores a column's bounds: ``time``, ``integer`` or ``bytes`` (also for unknown columns)."""
+    kind = _COLUMN_TYPES.get(column)
+    if kind is not None and pa.types.is_timestamp(kind):
+        return "time"
+    return "integer" if kind is not None and pa.types.is_integer(kind) else "bytes"
+
+
+def footer_length(tail: bytes, file_size: int, path: str) -> int:
+    """Length of the metadata in front of the last 8 bytes, believed only if it fits; raises ``DataFault``."""
+    if file_size < SMALLEST_FILE:
+        raise DataFault(path, None, f"a file of {file_size} bytes is too short to be Parquet")
+    if len(tail) < TRAILER_BYTES:
+        raise DataFault(path, file_size - len(tail), "the end of the file is missing")
+    if tail[-4:] == b"PARE":
+        raise DataFault(path, file_size - 4, "the footer is encrypted")
+    if tail[-4:] != b"PAR1":
+        raise DataFault(path, file_size - 4, f"the file does not end as Parquet does: {bytes(tail[-4:])!r}")
+    length = int.from_bytes(tail[-8:-4], "little")
+    if length > file_size - SMALLEST_FILE:
+        raise DataFault(
+            path, file_size - TRAILER_BYTES, f"a footer of {length} bytes does not fit a file of {file_size}"
+        )
+    if length > MAX_FOOTER_BYTES:
+        raise DataFault(path, file_size - TRAILER_BYTES, f"a footer of {length} bytes is above {MAX_FOOTER_BYTES}")
+    return length
+
+
+def decode_footer(
+    tail: bytes,
+    file_size: int,
+    path: str,
+    columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
+    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+) -> FooterRows:
+    """Decodes the footer at the end of ``tail``, the last bytes of a file of ``file_size`` bytes.
+
+    ``columns`` get statistics, ``lookup_columns`` get positions and sizes. Raises ``DataFault`` with the
+    offset in the file for anything that breaks the format; never reads beyond what it was given.
+    """
+    length = footer_length(tail, file_size, path)
+    if length + TRAILER_BYTES > len(tail):
+        raise DataFault(
+            path, file_size - len(tail), f"{len(tail)} bytes were read of a footer of {length + TRAILER_BYTES}"
+        )
+    start = file_size - TRAILER_BYTES - length
+    metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
+    asked = _asked(tuple(columns), tuple(lookup_columns))
+    try:
+        found = walk(metadata, asked.encoded, len(asked.columns), start)
+        schema_start, schema_end = found.schema
+        schema = _schema(metadata[schema_start:schema_end], schema_start)
+    except FooterFault as fault:
+        raise DataFault(path, start + fault.offset, fault.reason) from None
+    crawl, subset, part = place(path)
+    created_by = (found.created_by or b"").decode("utf-8", "backslashreplace")
+    return FooterRows(
+        path, crawl, subset, part, file_size, length, found.rows, found.version, created_by, schema,
+        asked.columns, asked.lookup_columns, asked.names, found,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    columns: tuple[str, ...]
+    lookup_columns: tuple[str, ...]
+    names: tuple[str, ...]
+    encoded: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=64)
+def _asked(columns: tuple[str, ...], lookup_columns: tuple[str, ...]) -> _Asked:
+    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
+    return _Asked(columns, lookup_columns, names, tuple(name.encode() for name in names))
+
+
+def place(path: str) -> tuple[str | None, str | None, int | None]:
+    """Crawl, subset and part number an index file's path says, all ``None`` for any other path."""
+    match = _PLACE.search(path)
+    return (match[1], match[2], int(match[3])) if match else (None, None, None)
+
+
+def codec_name(number: int) -> str:
+    """Name of a compression codec, ``UNKNOWN`` for numbers no version of the format has."""
+    return _CODECS[number] if 0 <= number < len(_CODECS) else "UNKNOWN"
+
+
+def codec_number(name: str) -> int:
+    """The number of a codec in the format, -1 for ``UNKNOWN``."""
+    return _CODECS.index(name) if name in _CODECS else -1
+
+
+def encoding_names(bits: int) -> tuple[str, ...]:
+    """Names of the encodings in a set of bits."""
+    return tuple(name for number, name in _ENCODINGS.items() if bits >= 0 and bits >> number & 1)
+
+
+def _schema(elements: bytes, start: int) -> FooterSchema:
+    try:
+        return parse_schema(elements)
+    except FooterFault as fault:
+        raise FooterFault(start + fault.offset, fault.reason) from None
+
+
+def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
+    (flags, _, codec, encodings, values, uncompressed, size, data, dictionary, *positions, nulls, ordinal) = raw
+    column = schema.column(name)
+    return ColumnChunk(
+        name,
+        ordinal,
+        "UNKNOWN" if column is None else column.physical,
+        codec_name(codec),
+        encoding_names(encodings),
+        values,
+        dictionary if 0 < dictionary < data else data,
+        size,
+        uncompressed,
+        data,
+        dictionary if dictionary > 0 else None,
+        _pair(positions[0], positions[1]),
+        _pair(positions[2], positions[3]),
+        _pair(positions[4], positions[5]),
+        _known(nulls),
+        bool(flags & ELSEWHERE),
+        bool(flags & ENCRYPTED),
+    )
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _pair(offset: int, length: int) -> tuple[int, int] | None:
+    return None if offset < 0 else (offset, length)

@@ -1,0 +1,314 @@
+"""Harvest: the footer of every index file of a crawl, fetched once and kept.
+
+One suffix request a file. How long it has to be is learned from the footers already seen; a longer footer costs one
+more request for exactly what is missing. The transport retries single requests, by kind of fault. Here it is decided
+what the outcomes mean: a file that stays bad is recorded and left, a place that is sick stops the harvest with
+everything kept so far.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, insort
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from cc_pipeline import progress
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.footers.decode import (
+    DEFAULT_LOOKUP_COLUMNS,
+    DEFAULT_STAT_COLUMNS,
+    TRAILER_BYTES,
+    FooterRows,
+    decode_footer,
+    footer_length,
+)
+from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+
+#: Before anything is known: real footers are 30 to 66 KB.
+FIRST_GUESS: Final = 64 * 1024
+_MEMORY: Final = 512
+_ENOUGH: Final = 16
+_PERCENTILE: Final = 0.98
+_STEP: Final = 1024
+_LEAST, _MOST = 1024, 2**20
+
+
+class FooterGuess:
+    """Learns from the last few hundred footers; lengths are in bytes, trailer included."""
+
+    def __init__(self, seen: Iterable[int] = ()) -> None:
+        self._recent: deque[int] = deque()
+        self._ordered: list[int] = []
+        for length in seen:
+            self.learn(length)
+
+    @property
+    def length(self) -> int:
+        """What to ask for now: the 98th percentile of what was seen, rounded up to a whole KiB."""
+        if len(self._ordered) < _ENOUGH:
+            return FIRST_GUESS
+        expected = self._ordered[int(_PERCENTILE * (len(self._ordered) - 1))]
+        return min(_MOST, max(_LEAST, -(-expected // _STEP) * _STEP))
+
+    def learn(self, length: int) -> None:
+        """Takes the length of one footer into account."""
+        self._recent.append(length)
+        insort(self._ordered, length)
+        if len(self._recent) > _MEMORY:
+            oldest = self._recent.popleft()
+            del self._ordered[bisect_left(self._ordered, oldest)]
+
+
+#: Kinds after which nothing else will come through either.
+_STOPPING: Final = frozenset({FaultKind.BREAKER_OPEN})
+_SYNC_SECONDS: Final = 1.0
+
+
+class RangeReader(Protocol):
+    """What of a ``Transport`` a harvest needs."""
+
+    def read_many(
+        self, requests: Iterable[ByteRange], concurrency: int | None = None
+    ) -> Iterator[RangeBytes | RangeFault]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestPolicy:
+    """``tries`` of a file before it is recorded as bad (each with the transport's own retries inside).
+
+    The harvest stops when among the last ``batch`` outcomes more files than ``sick_share`` of a batch failed, or when
+    nothing succeeded at all. ``concurrency`` is requests under way (``None``: the
+    transport's own). ``refresh`` asks for the ETag of what is stored and fetches again what has changed.
+    ``retry_failed`` tries again what an earlier harvest recorded as bad.
+    """
+
+    tries: int = 3
+    batch: int = 1000
+    sick_share: float = 0.05
+    concurrency: int | None = None
+    refresh: bool = False
+    retry_failed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestReport:
+    """What a harvest did. Every file of the path list is in exactly one of ``fetched``, ``kept`` and ``failed``.
+
+    ``requests`` are those asked of the transport (its own retries not counted), ``bytes`` what they brought.
+    """
+
+    crawl: str
+    expected: int
+    fetched: int
+    kept: int
+    failed: tuple[tuple[str, str], ...]
+    requests: int
+    bytes: int
+    seconds: float
+    guess: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Job:
+    """One file under way; ``tail`` is the end already fetched when its footer was longer than the guess."""
+
+    path: str
+    tries: int = 0
+    tail: RangeBytes | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """A harvest while it runs."""
+
+    reader: RangeReader
+    writer: FooterWriter
+    policy: HarvestPolicy
+    guess: FooterGuess
+    on_footer: Callable[[FooterRows, FooterEntry], None] | None
+    columns: Sequence[str]
+    lookup_columns: Sequence[str]
+    waiting: deque[_Job] = field(default_factory=deque)
+    recent: deque[str | None] = field(default_factory=deque)
+    sick_files: Counter[str] = field(default_factory=Counter)
+    failed: dict[str, str] = field(default_factory=dict)
+    fetched: int = 0
+    requests: int = 0
+    bytes: int = 0
+    synced: float = 0.0
+    wanted: int = 0
+
+    def run(self) -> None:
+        self.wanted = len(self.waiting)
+        while self.waiting:
+            # What is added while the transport has nothing left to do comes in another round.
+            for outcome in self.reader.read_many(self._requests(), self.policy.concurrency):
+                self._take(outcome)
+                progress.report("footers", self.fetched + len(self.failed), self.wanted, self.writer.folder.name)
+
+    def _requests(self) -> Iterator[ByteRange]:
+        while self.waiting:
+            job = self.waiting.popleft()
+            self.requests += 1
+            if job.tail is None:
+                yield ByteRange(job.path, None, self.guess.length, tag=job)
+            else:
+                start = _start(job.tail)
+                yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job)
+
+    def _take(self, outcome: RangeBytes | RangeFault) -> None:
+        job = outcome.tag
+        assert isinstance(job, _Job)
+        if isinstance(outcome, RangeFault):
+            self._fault(job, outcome)
+            return
+        self.bytes += len(outcome.data)
+        tail = outcome if job.tail is None else _joined(outcome, job.tail)
+        try:
+            start = _start(tail)
+            if start < tail.offset:
+                self.waiting.appendleft(_Job(job.path, job.tries, tail))
+                return
+            self._keep(tail, start)
+        except DataFault as fault:
+            self._bad(job, fault.reason, tail=tail, offset=fault.offset)
+            return
+        self.fetched += 1
+        self._count(None)
+
+    def _keep(self, tail: RangeBytes, start: int) -> None:
+        """Decodes before it stores: what is stored can be decoded."""
+        footer = tail.data[start - tail.offset :]
+        rows = decode_footer(footer, tail.total, tail.key, self.columns, self.lookup_columns)
+        entry = self.writer.put(tail.key, tail.total, tail.etag, footer)
+        self.guess.learn(len(footer))
+        if self.on_footer is not None:
+            self.on_footer(rows, entry)
+        now = time.monotonic()
+        if now - self.synced > _SYNC_SECONDS:
+            self.writer.sync()
+            self.synced = now
+
+    def _fault(self, job: _Job, fault: RangeFault) -> None:
+        if fault.kind in _STOPPING:
+            raise EnvironmentFault(
+                f"the harvest stopped at {job.path}: {fault.kind.value}, {fault.detail}",
+                "What was harvested is kept; run again later and it goes on from there.",
+            ) from fault
+        final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
+        self._bad(_Job(job.path, self.policy.tries if final else job.tries), f"{fault.kind.value}: {fault.detail}")
+
+    def _bad(self, job: _Job, reason: str, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
+        self._count(job.path)
+        if job.tries + 1 < self.policy.tries:
+            # From the start: what was fetched may be what is wrong.
+            self.waiting.append(_Job(job.path, job.tries + 1))
+        else:
+            self.failed[job.path] = reason
+            size, etag = (None, None) if tail is None else (tail.total, tail.etag)
+            self.writer.put_failure(job.path, reason, file_size=size, etag=etag, offset=offset)
+        if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
+            count, tried = len(self.sick_files), len(self.recent)
+            raise self.sick(f"{count} files failed among the last {tried} tried, the last one with: {reason}")
+
+    def _count(self, failed: str | None) -> None:
+        """Remembers the last outcomes; a file that fails again and again counts once."""
+        self.recent.append(failed)
+        if failed is not None:
+            self.sick_files[failed] += 1
+        if len(self.recent) > self.policy.batch:
+            oldest = self.recent.popleft()
+            if oldest is not None:
+                self.sick_files[oldest] -= 1
+                self.sick_files += Counter()
+
+    def sick(self, what: str) -> EnvironmentFault:
+        self.writer.sync()
+        return EnvironmentFault(
+            f"the harvest stopped because {what}",
+            "Check the source and the network. What was harvested is kept; run again and it goes on from there.",
+        )
+
+
+def harvest_crawl(
+    crawl: str,
+    index_files: Sequence[str],
+    transport: RangeReader,
+    store: FooterStore,
+    policy: HarvestPolicy | None = None,
+    *,
+    columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
+    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+    on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
+) -> HarvestReport:
+    """Harvests what of ``index_files`` (the paths of the crawl's path list) is not stored yet.
+
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault``
+    when the place or the disk is sick; everything stored until then is kept, and the next call goes on from there.
+    """
+    policy = policy or HarvestPolicy()
+    started = time.monotonic()
+    paths = list(dict.fromkeys(index_files))
+    notes = () if paths else (f"{crawl} has no columnar index",)
+    with store.write(crawl) as writer:
+        guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
+        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns)
+        changed = _changed(run, [path for path in paths if path in writer]) if policy.refresh else set()
+        for path in paths:
+            entry = writer.entries.get(path)
+            if entry is None or path in changed or (entry.failed and policy.retry_failed):
+                run.waiting.append(_Job(path))
+        run.run()
+        if run.failed and not run.fetched and _unreachable(run.failed.values()):
+            raise run.sick(f"none of {run.wanted} files could be fetched: {next(iter(run.failed.values()))}")
+        failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
+    return HarvestReport(
+        crawl,
+        len(paths),
+        run.fetched,
+        len(paths) - run.fetched - len(failed),
+        tuple(failed.items()),
+        run.requests,
+        run.bytes,
+        time.monotonic() - started,
+        run.guess.length,
+        notes,
+    )
+
+
+def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
+    """Stored files whose ETag or size is another now."""
+    changed = set()
+    asked = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
+    for outcome in run.reader.read_many(asked, run.policy.concurrency):
+        run.requests += 1
+        if isinstance(outcome, RangeBytes):
+            entry = run.writer.entries[outcome.key]
+            run.bytes += len(outcome.data)
+            if outcome.total != entry.file_size or (outcome.etag or entry.etag) != entry.etag:
+                changed.add(outcome.key)
+        elif outcome.kind in _STOPPING:
+            raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
+        elif outcome.kind not in ENVIRONMENT_KINDS:
+            changed.add(outcome.key)
+    return changed
+
+
+def _start(tail: RangeBytes) -> int:
+    """The offset in the file at which its footer starts. Raises ``DataFault``."""
+    return tail.total - TRAILER_BYTES - footer_length(tail.data, tail.total, tail.key)
+
+
+def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:
+    return RangeBytes(tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts)
+
+
+def _unreachable(reasons: Iterable[str]) -> bool:
+    kinds = {kind.value for kind in ENVIRONMENT_KINDS}
+    return any(reason.split(":", 1)[0] in kinds for reason in reasons)

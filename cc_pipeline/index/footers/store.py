@@ -1,0 +1,270 @@
+"""Raw footers kept on disk, so that no footer is fetched twice and decoding again needs no network.
+
+A crawl has a folder of append-only segments. An entry is a fixed head, a little JSON, and the footer compressed
+with zstd; one ``write`` puts it there, so a killed process loses at most the entry it was writing. The index
+is read from the heads when a crawl is opened; a torn end is cut off by the next writer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES
+
+#: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
+_HEAD: Final = struct.Struct("<4sIIII")
+_MAGIC: Final = b"CCF1"
+_SEGMENT_BYTES: Final = 256 * 2**20
+_MAX_NOTE: Final = 1 << 16
+_CODEC: Final = pa.Codec("zstd", compression_level=-3)
+
+
+@dataclass(frozen=True, slots=True)
+class FooterEntry:
+    """What is known of one index file without reading its footer.
+
+    ``footer_bytes`` is the length of the metadata, without the 8-byte trailer. ``reason`` is why there is no
+    footer (then the other figures may be ``None``), ``fault_offset`` where in the file reading failed.
+    """
+
+    path: str
+    file_size: int | None
+    etag: str | None
+    footer_bytes: int
+    harvested_at: datetime
+    reason: str | None = None
+    fault_offset: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.reason is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    segment: int
+    offset: int
+    note: int
+    stored: int
+
+
+class FooterStore:
+    """All crawls' footers under one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, crawl: str) -> CrawlFooters:
+        """The footers of a crawl, for reading; empty if there are none."""
+        return CrawlFooters(self.crawl_folder(crawl))
+
+    def write(self, crawl: str) -> FooterWriter:
+        """The footers of a crawl, for one writer at a time. Raises ``EnvironmentFault`` if there is another."""
+        return FooterWriter(self.crawl_folder(crawl))
+
+    def crawl_folder(self, crawl: str) -> Path:
+        """Where a crawl's footers lie. Raises ``UserInputError`` for a name that leads elsewhere."""
+        if not crawl or crawl.startswith(".") or "/" in crawl or "\0" in crawl:
+            raise UserInputError(f"{crawl!r} is no name of a crawl")
+        return self.folder / crawl
+
+    def crawls(self) -> tuple[str, ...]:
+        """The crawls that have a folder."""
+        if not self.folder.is_dir():
+            return ()
+        return tuple(sorted(child.name for child in self.folder.iterdir() if child.is_dir()))
+
+
+class CrawlFooters:
+    """The index of one crawl's footers: the last entry written for each path counts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.entries: dict[str, FooterEntry] = {}
+        self._places: dict[str, _Place] = {}
+        self._ends: list[int] = []
+        for number, segment in enumerate(_segments(folder)):
+            self._ends.append(self._scan(number, segment))
+
+    def __contains__(self, path: str) -> bool:
+        entry = self.entries.get(path)
+        return entry is not None and not entry.failed
+
+    def footer(self, path: str) -> bytes:
+        """Metadata and trailer of a harvested file. Raises ``KeyError`` for others, ``DataFault`` for rotten bytes."""
+        entry, place = self.entries[path], self._places[path]
+        if entry.failed:
+            raise KeyError(path)
+        name = _segment_name(place.segment)
+        with (self.folder / name).open("rb") as handle:
+            handle.seek(place.offset)
+            raw = handle.read(_HEAD.size + place.note + place.stored)
+        if len(raw) != _HEAD.size + place.note + place.stored:
+            raise DataFault(str(self.folder / name), place.offset, "a stored footer is cut short")
+        checksum = _HEAD.unpack_from(raw)[4]
+        if zlib.crc32(raw[_HEAD.size :]) != checksum:
+            raise DataFault(str(self.folder / name), place.offset, "a stored footer has changed since it was written")
+        footer: bytes = _CODEC.decompress(
+            raw[_HEAD.size + place.note :], entry.footer_bytes + TRAILER_BYTES, asbytes=True
+        )
+        return footer
+
+    def footers(self) -> Iterator[tuple[FooterEntry, bytes]]:
+        """Every harvested file with its footer, in the order they were stored."""
+        for path, place in sorted(self._places.items(), key=lambda item: (item[1].segment, item[1].offset)):
+            if not self.entries[path].failed:
+                del place
+                yield self.entries[path], self.footer(path)
+
+    def _scan(self, number: int, segment: Path) -> int:
+        """Reads the heads of a segment and gives the end of its last whole entry."""
+        size = segment.stat().st_size
+        offset = 0
+        with segment.open("rb") as handle:
+            while offset + _HEAD.size <= size:
+                handle.seek(offset)
+                magic, note, stored, plain, _ = _HEAD.unpack(handle.read(_HEAD.size))
+                end = offset + _HEAD.size + note + stored
+                if magic != _MAGIC or note > _MAX_NOTE or plain > MAX_FOOTER_BYTES + TRAILER_BYTES or end > size:
+                    break
+                entry = _entry(handle.read(note), plain)
+                if entry is None:
+                    break
+                self._remember(entry, _Place(number, offset, note, stored))
+                offset = end
+        return offset
+
+    def _remember(self, entry: FooterEntry, place: _Place) -> None:
+        known = self.entries.get(entry.path)
+        # A failure after a success says that the file changed into something bad: it counts.
+        if known is None or entry.harvested_at >= known.harvested_at:
+            self.entries[entry.path] = entry
+            self._places[entry.path] = place
+
+
+class FooterWriter(CrawlFooters):
+    """Adds footers; holds the crawl's lock until closed. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"{folder} cannot be written: {error}", "Check the home's disk and rights."
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise EnvironmentFault(f"another process harvests {folder.name}", "Let it finish.") from error
+        super().__init__(folder)
+        self._number, self._end = self._choose_segment()
+        self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self._file, self._end)
+
+    def __enter__(self) -> FooterWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Makes everything durable and lets others write."""
+        self.sync()
+        os.close(self._file)
+        os.close(self._lock)
+
+    def put(self, path: str, file_size: int, etag: str | None, footer: bytes) -> FooterEntry:
+        """Stores the end of a file (metadata and trailer). Raises ``EnvironmentFault`` when the disk refuses."""
+        entry = FooterEntry(path, file_size, etag, len(footer) - TRAILER_BYTES, datetime.now(UTC))
+        self._append(entry, len(footer), _CODEC.compress(footer, asbytes=True))
+        return entry
+
+    def put_failure(
+        self,
+        path: str,
+        reason: str,
+        *,
+        file_size: int | None = None,
+        etag: str | None = None,
+        offset: int | None = None,
+    ) -> FooterEntry:
+        """Stores that a file has no usable footer, and why."""
+        entry = FooterEntry(path, file_size, etag, 0, datetime.now(UTC), reason[:2000], offset)
+        self._append(entry, 0, b"")
+        return entry
+
+    def sync(self) -> None:
+        """Returns when everything written so far survives a power cut."""
+        os.fsync(self._file)
+
+    def _append(self, entry: FooterEntry, plain: int, stored: bytes) -> None:
+        note = _note(entry)
+        body = note + stored
+        data = _HEAD.pack(_MAGIC, len(note), len(stored), plain, zlib.crc32(body)) + body
+        if self._end and self._end + len(data) > _SEGMENT_BYTES:
+            self._next_segment()
+        try:
+            written = os.pwrite(self._file, data, self._end)
+            if written != len(data):
+                raise OSError("the disk took only part of an entry")
+        except OSError as error:
+            os.ftruncate(self._file, self._end)
+            raise EnvironmentFault(
+                f"a footer could not be stored: {error}", "Free space on the home's disk."
+            ) from error
+        self._remember(entry, _Place(self._number, self._end, len(note), len(stored)))
+        self._end += len(data)
+
+    def _choose_segment(self) -> tuple[int, int]:
+        if not self._ends:
+            return 0, 0
+        return len(self._ends) - 1, self._ends[-1]
+
+    def _next_segment(self) -> None:
+        self.sync()
+        os.close(self._file)
+        self._number += 1
+        self._end = 0
+        self._file = os.open(self.folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+
+
+def _segments(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    while (folder / _segment_name(len(found))).exists():
+        found.append(folder / _segment_name(len(found)))
+    return found
+
+
+def _segment_name(number: int) -> str:
+    return f"segment-{number:05d}.footers"
+
+
+def _note(entry: FooterEntry) -> bytes:
+    at = round(entry.harvested_at.timestamp() * 1_000_000)
+    return json.dumps([entry.path, entry.file_size, entry.etag, at, entry.reason, entry.fault_offset]).encode()
+
+
+def _entry(note: bytes, plain: int) -> FooterEntry | None:
+    try:
+        path, size, etag, at, reason, offset = json.loads(note)
+        moment = datetime.fromtimestamp(at / 1_000_000, UTC)
+        return FooterEntry(str(path), size, etag, max(0, plain - TRAILER_BYTES), moment, reason, offset)
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None

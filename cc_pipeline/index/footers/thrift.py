@@ -1,0 +1,338 @@
+"""Parquet's metadata: Thrift's compact protocol, read from bytes nobody vouches for, and the file's columns."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NoReturn, TypeAlias
+
+STOP: Final = 0
+TRUE: Final = 1
+FALSE: Final = 2
+I8: Final = 3
+I16: Final = 4
+I32: Final = 5
+I64: Final = 6
+DOUBLE: Final = 7
+BINARY: Final = 8
+LIST: Final = 9
+SET: Final = 10
+MAP: Final = 11
+STRUCT: Final = 12
+UUID: Final = 13
+
+INTEGERS: Final = (I16, I32, I64)
+BOOLEANS: Final = (TRUE, FALSE)
+MAX_DEPTH: Final = 32
+MAX_FIELD: Final = 32767
+VARINT_BYTES: Final = 10
+
+Value: TypeAlias = bool | int | bytes | list["Value"] | dict[int, "Value"] | None
+
+
+class FooterFault(ValueError):
+    """Bytes that break the protocol; ``args`` are the offset into the metadata and the reason."""
+
+    @property
+    def offset(self) -> int:
+        return int(self.args[0])
+
+    @property
+    def reason(self) -> str:
+        return str(self.args[1])
+
+
+def fault(offset: int, reason: str) -> NoReturn:
+    raise FooterFault(offset, reason)
+
+
+class CompactReader:
+    """A cursor over ``data``. Nothing is consumed by a read that faults."""
+
+    __slots__ = ("data", "end", "pos")
+
+    def __init__(self, data: bytes, pos: int = 0) -> None:
+        self.data = data
+        self.pos = pos
+        self.end = len(data)
+
+    def byte(self) -> int:
+        if self.pos >= self.end:
+            fault(self.pos, "the metadata ends inside a structure")
+        value = self.data[self.pos]
+        self.pos += 1
+        return value
+
+    def varint(self) -> int:
+        """An unsigned number of at most 64 bits."""
+        start, value = self.pos, 0
+        for index in range(VARINT_BYTES):
+            if start + index >= self.end:
+                fault(start, "a number runs past the end")
+            octet = self.data[start + index]
+            if index == VARINT_BYTES - 1 and octet > 1:
+                break
+            value |= (octet & 0x7F) << (7 * index)
+            if octet < 0x80:
+                self.pos = start + index + 1
+                return value
+        fault(start, "a number is longer than 64 bits")
+
+    def zigzag(self) -> int:
+        """A signed number of at most 64 bits."""
+        raw = self.varint()
+        return (raw >> 1) ^ -(raw & 1)
+
+    def span(self) -> tuple[int, int]:
+        """Start and end of a string of bytes, skipped."""
+        start = self.pos
+        length = self.varint()
+        if length > self.end - self.pos:
+            self.pos = start
+            fault(start, "a string is longer than the metadata")
+        first = self.pos
+        self.pos += length
+        return first, self.pos
+
+    def binary(self) -> bytes:
+        first, end = self.span()
+        return self.data[first:end]
+
+    def field(self, last: int) -> tuple[int, int]:
+        """The next field's id and type; type ``STOP`` ends the structure."""
+        start = self.pos
+        octet = self.byte()
+        if octet == STOP:
+            return 0, STOP
+        kind = octet & 15
+        if kind == STOP or kind > UUID:
+            fault(start, "a field of unknown type")
+        delta = octet >> 4
+        number = last + delta if delta else self.zigzag()
+        if not -MAX_FIELD <= number <= MAX_FIELD:
+            fault(start, "a field number out of bounds")
+        return number, kind
+
+    def collection(self) -> tuple[int, int]:
+        """Count and element type of a list or set; the count is at most the bytes that are left."""
+        start = self.pos
+        octet = self.byte()
+        count, kind = octet >> 4, octet & 15
+        if count == 15:
+            count = self.varint()
+        if count > self.end - self.pos:
+            fault(start, "a list is longer than the metadata")
+        if count and (kind == STOP or kind > UUID):
+            fault(start, "a list of unknown type")
+        return count, kind
+
+    def skip(self, kind: int, depth: int = 0) -> None:
+        """Steps over one field's value."""
+        if kind in BOOLEANS:
+            return
+        self.skip_element(kind, depth)
+
+    def skip_element(self, kind: int, depth: int) -> None:
+        """Steps over one value inside a collection, where a boolean takes a byte."""
+        if depth > MAX_DEPTH:
+            fault(self.pos, "structures are nested too deeply")
+        if kind in (TRUE, FALSE, I8):
+            self.byte()
+        elif kind in INTEGERS:
+            self.varint()
+        elif kind in (DOUBLE, UUID):
+            self._leap(8 if kind == DOUBLE else 16)
+        elif kind == BINARY:
+            self.span()
+        elif kind in (LIST, SET):
+            count, element = self.collection()
+            for _ in range(count):
+                self.skip_element(element, depth + 1)
+        elif kind == MAP:
+            self._skip_map(depth)
+        else:
+            self._skip_struct(depth)
+
+    def _leap(self, length: int) -> None:
+        if length > self.end - self.pos:
+            fault(self.pos, "the metadata ends inside a structure")
+        self.pos += length
+
+    def _skip_map(self, depth: int) -> None:
+        start = self.pos
+        count = self.varint()
+        if count == 0:
+            return
+        if count > (self.end - self.pos) // 2:
+            fault(start, "a map is longer than the metadata")
+        kinds = self.byte()
+        key, value = kinds >> 4, kinds & 15
+        if STOP in (key, value) or key > UUID or value > UUID:
+            fault(start, "a map of unknown type")
+        for _ in range(count):
+            self.skip_element(key, depth + 1)
+            self.skip_element(value, depth + 1)
+
+    def _skip_struct(self, depth: int) -> None:
+        last = 0
+        while True:
+            last, kind = self.field(last)
+            if kind == STOP:
+                return
+            self.skip(kind, depth + 1)
+
+    def value(self, kind: int, depth: int = 0) -> Value:
+        """One field's value as Python has it: for small parts where the schema is not known in advance."""
+        if kind in BOOLEANS:
+            return kind == TRUE
+        return self._element(kind, depth)
+
+    def _element(self, kind: int, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            fault(self.pos, "structures are nested too deeply")
+        if kind in BOOLEANS:
+            return self.byte() == TRUE
+        if kind in INTEGERS:
+            return self.zigzag()
+        if kind == BINARY:
+            return self.binary()
+        if kind in (LIST, SET):
+            count, element = self.collection()
+            return [self._element(element, depth + 1) for _ in range(count)]
+        if kind == STRUCT:
+            return self.struct(depth)
+        self.skip_element(kind, depth)
+        return None
+
+    def struct(self, depth: int = 0) -> dict[int, Value]:
+        """A structure as field number to value."""
+        fields: dict[int, Value] = {}
+        last = 0
+        while True:
+            last, kind = self.field(last)
+            if kind == STOP:
+                return fields
+            fields[last] = self.value(kind, depth + 1)
+
+
+PHYSICAL_TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_REPETITIONS: Final = ("required", "optional", "repeated")
+_CONVERTED: Final = (
+    "UTF8", "MAP", "MAP_KEY_VALUE", "LIST", "ENUM", "DECIMAL", "DATE", "TIME_MILLIS", "TIME_MICROS",
+    "TIMESTAMP_MILLIS", "TIMESTAMP_MICROS", "UINT_8", "UINT_16", "UINT_32", "UINT_64", "INT_8", "INT_16", "INT_32",
+    "INT_64", "JSON", "BSON", "INTERVAL",
+)  # fmt: skip
+_LOGICAL: Final = {
+    1: "UTF8", 2: "MAP", 3: "LIST", 4: "ENUM", 5: "DECIMAL", 6: "DATE", 7: "TIME", 8: "TIMESTAMP", 10: "INTEGER",
+    11: "NULL", 12: "JSON", 13: "BSON", 14: "UUID", 15: "FLOAT16", 16: "VARIANT", 17: "GEOMETRY", 18: "GEOGRAPHY",
+}  # fmt: skip
+_UNITS: Final = {1: "MILLIS", 2: "MICROS", 3: "NANOS"}
+_MAX_NESTING: Final = 64
+_LONGEST_PATH: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaColumn:
+    """One leaf column: dotted name, physical type, repetition, and what its values mean (``""`` if not said)."""
+
+    name: str
+    physical: str
+    repetition: str
+    meaning: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.name, self.physical, self.repetition, self.meaning) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class FooterSchema:
+    """The leaf columns in file order; ``digest`` is equal for equal columns, whatever the writer's encoding."""
+
+    digest: str
+    columns: tuple[SchemaColumn, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> SchemaColumn | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@lru_cache(maxsize=128)
+def parse_schema(elements: bytes) -> FooterSchema:
+    """Reads the thrift list of schema elements; raises ``FooterFault`` with offsets into ``elements``.
+
+    Files of one crawl have the same bytes here, so the answer is remembered.
+    """
+    reader = CompactReader(elements)
+    count, kind = reader.collection()
+    if count == 0 or kind != STRUCT:
+        fault(0, "the schema is no list of elements")
+    columns: list[SchemaColumn] = []
+    pending: list[tuple[int, str]] = []
+    for index in range(count):
+        at = reader.pos
+        element = reader.struct()
+        while pending and pending[-1][0] == 0:
+            pending.pop()
+        if index and not pending:
+            fault(at, "the schema has elements outside its root")
+        prefix = pending[-1][1] if pending else ""
+        if pending:
+            pending[-1] = (pending[-1][0] - 1, prefix)
+        name = prefix + _text(element.get(4)) if index else ""
+        if len(name) > _LONGEST_PATH:
+            fault(at, "a column name is too long")
+        children = _number(element.get(5), 0)
+        if children > count or children < 0 or len(pending) > _MAX_NESTING:
+            fault(at, "the schema's nesting is impossible")
+        if children or index == 0:
+            pending.append((children, f"{name}." if index else ""))
+        else:
+            columns.append(_leaf(name, element))
+    if any(left for left, _ in pending):
+        fault(reader.pos, "the schema ends before its last column")
+    lines = "\n".join(str(column) for column in columns)
+    return FooterSchema(hashlib.sha256(lines.encode()).hexdigest()[:16], tuple(columns))
+
+
+def _leaf(name: str, element: dict[int, Value]) -> SchemaColumn:
+    physical = _named(PHYSICAL_TYPES, element.get(1))
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        physical = f"{physical}({_number(element.get(2), 0)})"
+    return SchemaColumn(name, physical, _named(_REPETITIONS, element.get(3)), _meaning(element))
+
+
+def _meaning(element: dict[int, Value]) -> str:
+    """The logical type in the old names where there is one, so that old and new writers compare equal."""
+    converted = element.get(6)
+    if isinstance(converted, int) and 0 <= converted < len(_CONVERTED):
+        name = _CONVERTED[converted]
+        return f"DECIMAL({_number(element.get(8), 0)},{_number(element.get(7), 0)})" if name == "DECIMAL" else name
+    logical = element.get(10)
+    if not isinstance(logical, dict) or not logical:
+        return ""
+    number, details = next(iter(logical.items()))
+    name = _LOGICAL.get(number, f"LOGICAL_{number}")
+    inner = details if isinstance(details, dict) else {}
+    if name in ("TIME", "TIMESTAMP"):
+        unit = inner.get(2)
+        unit_number = next(iter(unit), 0) if isinstance(unit, dict) else 0
+        return f"{name}_{_UNITS.get(unit_number, 'UNKNOWN')}"
+    if name == "INTEGER":
+        return f"{'INT' if inner.get(2) is not False else 'UINT'}_LOGICAL"
+    return name
+
+
+def _named(names: tuple[str, ...], value: Value) -> str:
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else "UNKNOWN"
+
+
+def _number(value: Value, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _text(value: Value) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else ""

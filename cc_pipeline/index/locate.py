@@ -1,0 +1,161 @@
+"""Looking targets up in a crawl by whatever index is there and cheapest, and comparing two answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.filters import Filters
+from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.index.btree.files import open_url_index
+from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
+from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
+from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.transport.client import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSources:
+    """Where indexes are: the bucket behind ``transport``, the row-group catalog, the folder of URL indexes built
+    here, the folder of harvested footers, a folder for page indexes that were read. ``columns`` limits what is read of
+    the columnar index (``None``: everything)."""
+
+    transport: Transport
+    catalog: Path | None = None
+    url_indexes: Path | None = None
+    columns: tuple[str, ...] | None = None
+    footers: Path | None = None
+    cache: Path | None = None
+
+
+def locate(
+    crawl: str,
+    subsets: Sequence[str],
+    targets: Sequence[Target],
+    sources: IndexSources,
+    *,
+    via: str = "auto",
+    filters: Filters | None = None,
+) -> LookupResult:
+    """The captures of every target in ``crawl``, complete or an error.
+
+    ``notes`` of the result say which index answered and why, what it does not cover, and which ``filters`` could
+    not be answered by it and have to be applied again after the fetch. Raises ``UserInputError`` for an index that is
+    not there, ``DataFault`` and ``EnvironmentFault`` from reading it.
+    """
+    with opened(crawl, sources) as available:
+        locator, why = choose(available, crawl, subsets, targets, via)
+        result = locator.locate(crawl, subsets, targets)
+        notes = (f"index: {why}", *result.notes)
+        captures = dict(result.captures)
+        if crawl == CRAWL_2012 and locator.name == "btree":
+            captures, note = _of_valid_segments(captures, sources.transport)
+            notes += note
+    unanswered: set[str] = set()
+    if filters is not None:
+        for slug, table in captures.items():
+            captures[slug], names = filters.apply(table)
+            unanswered.update(names)
+    if unanswered:
+        notes += (f"filters to apply after the fetch: {', '.join(sorted(unanswered))}",)
+    return replace(result, captures=captures, notes=notes)
+
+
+def price(
+    crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
+) -> LookupPrice:
+    """What ``locate`` would read. Its first note names the index. Raises as ``locate`` does."""
+    with opened(crawl, sources) as available:
+        locator, why = choose(available, crawl, subsets, targets, via)
+        found = locator.price(crawl, subsets, targets)
+    return replace(found, notes=(f"index: {why}", *found.notes))
+
+
+@contextmanager
+def opened(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[], Locator]]]:
+    """The locators there are for ``crawl``, by name, made when called; what they hold open is closed at the end."""
+    transport = sources.transport
+    available: dict[str, Callable[[], Locator]] = {}
+    with ExitStack() as stack:
+        if crawl not in ARC_CRAWLS and sources.catalog is not None and sources.catalog.exists():
+            catalog = stack.enter_context(open_catalog(sources.catalog))
+            if any(row["harvested"] for row in catalog.coverage(crawl).to_pylist()):
+                finder = CatalogFinder(catalog, transport, FooterStore(sources.footers) if sources.footers else None)
+                indexes = PageIndexes(sources.cache)
+                available["parquet"] = lambda: ParquetLocator(
+                    transport, finder, columns=sources.columns, indexes=indexes
+                )
+        if crawl not in ARC_CRAWLS and transport.exists(cluster_key(crawl)):
+            available["zipnum"] = lambda: ZipNumLocator(transport, crawl)
+        built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
+        if built is not None:
+            available["btree"] = lambda: built
+        elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
+            available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
+        yield available
+
+
+def _of_valid_segments(
+    captures: dict[str, pa.Table], transport: Transport
+) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    """Without captures of segments that the crawl's own list does not name: their files were never completed."""
+    key = segments_key(CRAWL_2012)
+    if not transport.exists(key):
+        return captures, (f"there is no {key}: captures of all segments are taken",)
+    valid = pa.array([str(segment) for segment in parse_valid_segments(transport.read_all(key).data, key)], pa.string())
+    kept = {slug: table.filter(pc.is_in(table["warc_segment"], valid)) for slug, table in captures.items()}
+    lost = sum(table.num_rows for table in captures.values()) - sum(table.num_rows for table in kept.values())
+    return kept, (f"{lost} captures of segments outside {key} are left out",) if lost else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Two answers compared as sets of (SURT key, file, offset, length); ``only_*`` show the first few others."""
+
+    both: int
+    left: int
+    right: int
+    only_left: tuple[tuple[str, str, int, int], ...]
+    only_right: tuple[tuple[str, str, int, int], ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both answers name the same captures."""
+        return self.left == self.right == self.both
+
+
+def agree(one: LookupResult, other: LookupResult, *, shown: int = 10) -> Agreement:
+    """Compares two answers for the same targets, whatever indexes they came from.
+
+    URLs are compared as SURT keys: a B-tree's URL has lost a fragment or gained a slash.
+    """
+    left, right = _places(one), _places(other)
+    return Agreement(
+        len(left & right),
+        len(left),
+        len(right),
+        tuple(sorted(left - right)[:shown]),
+        tuple(sorted(right - left)[:shown]),
+    )
+
+
+def _places(result: LookupResult) -> set[tuple[str, str, int, int]]:
+    found: set[tuple[str, str, int, int]] = set()
+    for table in result.captures.values():
+        columns = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
+        for url, *place in zip(*(table[name].to_pylist() for name in columns), strict=True):
+            found.add((surt_key(url), *place))
+    return found

@@ -1,0 +1,1 @@
+"""Look-ups in the columnar index."""

@@ -1,0 +1,260 @@
+"""Which row groups a look-up has to read: said by the catalog, or by footers read on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.parquet.fetch import Cost
+from cc_pipeline.index.parquet.places import (
+    KEY,
+    ColumnPlace,
+    FilePlace,
+    RowGroupPlace,
+    checked_place,
+    checked_row_group,
+    column_place,
+    described_columns,
+    wanted_columns,
+)
+from cc_pipeline.transport.ranges import RangeBytes
+
+#: Enough for the footer of nearly every index file.
+_SUFFIX = 128 << 10
+
+
+class SuffixReader(Protocol):
+    """What of a ``Transport`` is needed to read a footer."""
+
+    def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes: ...
+
+
+class RowGroupFinder(Protocol):
+    """Gives the row groups that may hold keys of ``ranges``, with the places of the columns asked for.
+
+    ``columns`` of ``None`` means all columns the file has. A row group without statistics may hold any key.
+    ``cost`` is what it had to read itself; ``gaps`` says in words what of the index it knows nothing about.
+    """
+
+    @property
+    def cost(self) -> Cost: ...
+
+    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]: ...
+
+    def find(
+        self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
+    ) -> list[RowGroupPlace]: ...
+
+
+class Footers:
+    """Footers read from the files themselves, each once; the finder for a few files without a catalog.
+
+    ``stored`` gives the end of a file of the given size and ETag where that is kept here already: footer and trailer.
+    """
+
+    def __init__(
+        self,
+        reader: SuffixReader,
+        paths: Iterable[str] = (),
+        stored: Callable[[str, str | None], bytes | None] | None = None,
+    ) -> None:
+        self.paths = tuple(paths)
+        self.cost = Cost()
+        self._reader = reader
+        self._stored = stored
+        self._files: dict[str, tuple[FilePlace, tuple[RowGroup, ...]]] = {}
+
+    def find(
+        self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
+    ) -> list[RowGroupPlace]:
+        found = []
+        for path in self.paths:
+            named = place(path)
+            if named[0] == crawl and named[1] in subsets:
+                for group in self.file(path)[1]:
+                    bounds = group.statistics[KEY]
+                    low, high = _as_bytes(bounds.minimum), _as_bytes(bounds.maximum)
+                    if any(each.may_overlap(low, high) for each in ranges):
+                        found.append(self.row_group(path, group.row_group, columns))
+        return found
+
+    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
+        """None: a file that cannot be read raises."""
+        return ()
+
+    def file(self, path: str, known: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+        """The file's place and row groups with every flat column.
+
+        One request, two for a very long footer; none where the footer is stored and ``known`` tells what of.
+        """
+        if path not in self._files:
+            tail = self._stored(path, known.etag) if self._stored is not None and known is not None else None
+            if tail is not None and known is not None:
+                self._files[path] = _decoded(path, tail, known.size, known.etag)
+            else:
+                self._files[path] = self._read(path, _SUFFIX if known is None else known.footer_bytes + TRAILER_BYTES)
+        return self._files[path]
+
+    def row_group(self, path: str, number: int, columns: Sequence[str] | None) -> RowGroupPlace:
+        """One row group with the columns asked for that it has."""
+        file, groups = self.file(path)
+        if number >= len(groups):
+            raise DataFault(path, None, f"row group {number} is not among the file's {len(groups)}")
+        group = groups[number]
+        names = group.chunks.keys() if columns is None else {KEY, *columns} & group.chunks.keys()
+        places = {name: column_place(file, group.chunks[name]) for name in names}
+        return checked_row_group(file, number, group.rows, places)
+
+    def _read(self, path: str, length: int) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+        tail = self._suffix(path, length)
+        metadata = int.from_bytes(tail.data[-8:-4], "little")
+        if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.total, 16 << 20):
+            tail = self._suffix(path, metadata + 8)
+        return _decoded(path, tail.data, tail.total, tail.etag)
+
+    def _suffix(self, path: str, length: int) -> RangeBytes:
+        answer = self._reader.read_suffix(path, length)
+        self.cost.requests += 1
+        self.cost.bytes += len(answer.data)
+        return answer
+
+
+def _as_bytes(bound: object) -> bytes | None:
+    return bound if isinstance(bound, bytes) else None
+
+
+def _decoded(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+    first = decode_footer(tail, size, path)
+    flat = {
+        column.name: (column.physical, column.repetition, column.meaning)
+        for column in first.schema.columns
+        if column.repetition != "repeated" and "." not in column.name
+    }
+    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=tuple(flat))
+    crawl, subset, _ = place(path)
+    return FilePlace(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat), rows.row_groups
+
+
+_ADVICE = "Harvest the crawl (the row_groups asset), then look up again"
+
+
+class CatalogTables(Protocol):
+    """What of an open ``catalog.Catalog`` is needed."""
+
+    def row_groups_for(self, crawls: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> pa.Table: ...
+
+    def column_chunks(self, row_groups: pa.Table, columns: Sequence[str] | None = None) -> pa.Table: ...
+
+    def index_files(self, crawl: str | None = None) -> pa.Table: ...
+
+    def coverage(self, crawl: str | None = None) -> pa.Table: ...
+
+
+class CatalogFinder:
+    """Finds row groups in a catalog. Columns whose places it does not hold come from the file's footer, read once.
+
+    ``footers`` is where harvested footers are kept; without it, or for a file that is not there, it is requested.
+    """
+
+    def __init__(self, catalog: CatalogTables, reader: SuffixReader, footers: FooterStore | None = None) -> None:
+        self._catalog = catalog
+        self._store = footers
+        self._crawl_footers = lru_cache(maxsize=8)(self._read_store)
+        self._footers = Footers(reader, stored=self._stored)
+        self._files = lru_cache(maxsize=64)(self._read_files)
+
+    @property
+    def cost(self) -> Cost:
+        """What footers had to be read for columns the catalog does not keep."""
+        return self._footers.cost
+
+    def find(
+        self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
+    ) -> list[RowGroupPlace]:
+        """Raises ``EnvironmentFault`` where the catalog holds nothing of a subset, ``DataFault`` for bad places."""
+        self._check(crawl, subsets)
+        groups = self._catalog.row_groups_for(crawl, list(subsets), list(ranges))
+        if not groups.num_rows:
+            return []
+        chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
+        for chunk in self._catalog.column_chunks(groups, columns and sorted({KEY, *columns})).to_pylist():
+            chunks.setdefault((chunk["path"], chunk["row_group"]), {})[chunk["column"]] = chunk
+        found = []
+        for row in groups.sort_by([("path", "ascending"), ("row_group", "ascending")]).to_pylist():
+            path, number = row["path"], row["row_group"]
+            file = self._files(crawl)[path]
+            known = chunks.get((path, number), {})
+            names = wanted_columns(columns, file)
+            if known.keys() >= set(names):
+                places = {name: _place(file, name, known[name]) for name in names}
+                found.append(checked_row_group(file, number, row["rows"], places))
+            else:
+                self._footers.file(path, file)
+                found.append(self._footers.row_group(path, number, names))
+        return found
+
+    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
+        """A sentence for each subset of which files are missing from the catalog: their captures are in no answer."""
+        notes = []
+        for row in self._catalog.coverage(crawl).to_pylist():
+            if row["subset"] in subsets and (row["failed"] or row["missing"]):
+                lost = row["failed"] + row["missing"]
+                what = f"{lost} of {row['expected']} index files of {crawl} {row['subset']}"
+                notes.append(f"{what} are not in the catalog: their captures are not in this answer")
+        return tuple(notes)
+
+    def _check(self, crawl: str, subsets: Sequence[str]) -> None:
+        rows = {row["subset"]: row for row in self._catalog.coverage(crawl).to_pylist()}
+        if not any(row["harvested"] for row in rows.values()):
+            raise EnvironmentFault(f"the catalog has no row groups of {crawl}", _ADVICE)
+        for subset in subsets:
+            row = rows.get(subset)
+            if row is not None and row["expected"] and not row["harvested"]:
+                raise EnvironmentFault(f"the catalog has no row groups of {crawl} {subset}", _ADVICE)
+
+    def _read_store(self, crawl: str) -> CrawlFooters | None:
+        return None if self._store is None else self._store.read(crawl)
+
+    def _stored(self, path: str, etag: str | None) -> bytes | None:
+        crawl, _, _ = place(path)
+        kept = self._crawl_footers(crawl) if crawl is not None else None
+        if kept is None or path not in kept or kept.entries[path].etag != etag:
+            return None
+        return kept.footer(path)
+
+    def _read_files(self, crawl: str) -> dict[str, FilePlace]:
+        files = {}
+        for row in self._catalog.index_files(crawl).to_pylist():
+            if row["outcome"] == "decoded":
+                columns = {
+                    name: column
+                    for name, column in described_columns(row["columns"]).items()
+                    if column[1] != "repeated" and "." not in name
+                }
+                files[row["path"]] = FilePlace(
+                    crawl, row["subset"], row["path"], row["file_size"], row["etag"], row["footer_bytes"], columns
+                )
+        return files
+
+
+def _place(file: FilePlace, name: str, chunk: Mapping[str, Any]) -> ColumnPlace:
+    return checked_place(
+        file,
+        name,
+        chunk["codec"],
+        (chunk["chunk_offset"], chunk["compressed_bytes"]),
+        _position(chunk["offset_index_offset"], chunk["offset_index_length"]),
+        _position(chunk["column_index_offset"], chunk["column_index_length"]),
+        chunk["encodings"].split(" "),
+    )
+
+
+def _position(offset: int | None, length: int | None) -> tuple[int, int] | None:
+    return None if offset is None or length is None else (offset, length)

@@ -1,0 +1,244 @@
+"""Finds captures in the columnar index: row groups from a finder, of them only the pages that matter.
+
+Rows of every era become capture rows: types widened, missing columns null, unknown ones kept as text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS, TIMESTAMP
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.locator import LookupPrice, LookupResult
+from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
+from cc_pipeline.index.parquet.finder import RowGroupFinder
+from cc_pipeline.index.parquet.pages import may_repeat
+from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
+from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
+
+KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
+_EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
+
+
+def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
+    """``CAPTURE_SCHEMA`` rows of what was read from one row group, and the host of each row.
+
+    A host comes from the URL where the index's column was not stored or not read. Raises ``DataFault`` for a column
+    whose stored type cannot be what the schema says.
+    """
+    place, file = found.place, found.place.file
+    count = len(found.rows)
+    meanings = {name: meaning for name, (_, _, meaning) in file.columns.items()}
+    columns: dict[str, pa.Array] = {}
+    for name in KNOWN & found.columns.keys():
+        try:
+            columns[name] = _typed(found.columns[name], CAPTURE_SCHEMA.field(name).type, meanings.get(name, ""))
+        except (pa.ArrowException, ValueError) as error:
+            raise DataFault(file.path, None, f"column {name} cannot be read as the index schema's ({error})") from error
+    hosts = _hosts(columns, count)
+    columns["domain"] = pa.array(_domains(columns, hosts), pa.string())
+    columns["extra_columns"] = _extra({name: found.columns[name] for name in found.columns if name not in KNOWN}, count)
+    constants = {
+        "crawl": file.crawl,
+        "subset": file.subset,
+        "archive_format": "warc",
+        "located_by": located_by,
+        "index_file": file.path,
+        "index_position": place.number,
+    }
+    arrays = []
+    for field in CAPTURE_SCHEMA:
+        if field.name in constants:
+            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), count))
+        else:
+            arrays.append(columns.get(field.name, pa.nulls(count, field.type)))
+    return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Stored bytes as strings; bytes that are no UTF-8 are written as ``\\xNN``."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if raw is None else raw.decode("utf-8", "backslashreplace") for raw in values.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def _typed(values: pa.Array, wanted: pa.DataType, meaning: str) -> pa.Array:
+    if wanted == pa.string() and pa.types.is_binary(values.type):
+        return as_text(values)
+    if wanted == TIMESTAMP:
+        if pa.types.is_integer(values.type):
+            unit = "us" if "MICROS" in meaning else "ns" if "NANOS" in meaning else "ms"
+            values = values.cast(pa.timestamp(unit, tz="UTC"))
+        return values.cast(wanted, safe=False)
+    return values.cast(wanted)
+
+
+def _hosts(columns: Mapping[str, pa.Array], count: int) -> list[str]:
+    names, urls = (
+        columns[name].to_pylist() if name in columns else [None] * count for name in ("url_host_name", "url")
+    )
+    return [
+        name if name is not None else str(host_columns(url or "")["url_host_name"] or "")
+        for name, url in zip(names, urls, strict=True)
+    ]
+
+
+def _domains(columns: Mapping[str, pa.Array], hosts: Sequence[str]) -> list[str | None]:
+    name = "url_host_registered_domain"
+    said = columns[name].to_pylist() if name in columns else [None] * len(hosts)
+    return [domain or _domain(host) for domain, host in zip(said, hosts, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _domain(host: str) -> str | None:
+    return registered_domain(host) or host or None
+
+
+def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
+    if not unknown:
+        return pa.nulls(count, _EXTRA)
+    texts = {name: as_text(values) if pa.types.is_binary(values.type) else values for name, values in unknown.items()}
+    listed = {name: values.to_pylist() for name, values in texts.items()}
+    rows = [
+        [(name, str(values[row])) for name, values in listed.items() if values[row] is not None] for row in range(count)
+    ]
+    return pa.array(rows, _EXTRA)
+
+
+#: Bytes of column chunks that one round may have to hold in memory.
+_ROUND_BYTES = 192 << 20
+#: Rows in a page as the index's writer cuts them.
+_PAGE_ROWS = 20_000
+
+
+class ParquetLocator:
+    """Looks targets up in the columnar index of one source.
+
+    ``finder`` says which row groups may hold them, ``columns`` limits what is read (``None``: all, the key always),
+    ``indexes`` keeps page indexes from one look-up to the next.
+    Row groups that several targets need are read once. Faults raise: an answer is complete or an error.
+    """
+
+    name = "parquet"
+
+    def __init__(
+        self,
+        reader: ManyReader,
+        finder: RowGroupFinder,
+        *,
+        columns: Sequence[str] | None = None,
+        indexes: PageIndexes | None = None,
+        round_bytes: int = _ROUND_BYTES,
+    ) -> None:
+        self.columns = columns
+        self._reader = reader
+        self._finder = finder
+        self._round_bytes = round_bytes
+        self._indexes = indexes or PageIndexes()
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
+        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
+        requests = size = likely = 0
+        for place in places:
+            names = wanted_columns(self.columns, place.file)
+            columns = [place.columns[name] for name in names if name in place.columns]
+            requests += _requests(place, columns)
+            size += sum(column.size + _index_bytes(column, place.rows) + GAP for column in columns)
+            likely += _likely_bytes(place, columns)
+        files = len({place.file.path for place in places})
+        return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        started = time.monotonic()
+        cost = Cost()
+        said = (self._finder.cost.requests, self._finder.cost.bytes)
+        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
+        parts: dict[str, list[pa.Table]] = {target.slug: [] for target in targets}
+        asked = _all_ranges(targets)
+        for batch in self._batches(places):
+            wanted = [Wanted(place, asked, wanted_columns(self.columns, place.file)) for place in batch]
+            for found in read_rows(self._reader, wanted, self._indexes, cost):
+                if not len(found.rows):
+                    continue
+                table, hosts = capture_rows(found, self.name)
+                urls = table["url"].to_pylist()
+                for target in targets:
+                    inside = rows_in_ranges(found.columns[KEY], target.ranges).tolist()
+                    mine = [row for row in inside if target.matches(urls[row] or "", hosts[row])]
+                    if mine:
+                        parts[target.slug].append(table.take(pa.array(np.asarray(mine, dtype=np.int64))))
+        captures = {
+            slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table() for slug, tables in parts.items()
+        }
+        after = (self._finder.cost.requests, self._finder.cost.bytes)
+        requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
+        notes = self._finder.gaps(crawl, subsets)
+        return LookupResult(captures, requests, size, time.monotonic() - started, notes)
+
+    def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
+        """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""
+        batch: list[RowGroupPlace] = []
+        held = 0
+        for place in places:
+            names = wanted_columns(self.columns, place.file)
+            size = sum(place.columns[name].size for name in names if name in place.columns)
+            if batch and held + size > self._round_bytes:
+                yield batch
+                batch, held = [], 0
+            batch.append(place)
+            held += size
+        if batch:
+            yield batch
+
+
+def _requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+    """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
+    path = place.file.path
+    large = [column for column in columns if column.offset_index is not None and column.size > GAP]
+    others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
+    indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
+    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(others))
+    return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
+
+
+def _index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
+    """What of a column's page index a look-up reads: where pages lie, and what they hold where that matters."""
+    told = column.layout.name == KEY or may_repeat(column, rows)
+    positions = (column.offset_index, column.column_index if told else None)
+    return [Piece(path, *position) for position in positions if position is not None]
+
+
+def _index_bytes(column: ColumnPlace, rows: int) -> int:
+    return sum(piece.length for piece in _index_pieces("", column, rows))
+
+
+def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+    """Of a column with a page index two pages and the index, else all of it; with the gaps that are read over.
+
+    Where the pages lie is not known yet: in the middle of each chunk is as good a guess as any.
+    """
+    path = place.file.path
+    pieces = []
+    for column in columns:
+        size = column.size
+        if column.offset_index is not None:
+            size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
+        pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
+    indexes = [piece for column in columns for piece in _index_pieces(path, column, place.rows)]
+    return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))
+
+
+def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
+    return merge_ranges(each for target in targets for each in target.ranges)

@@ -1,0 +1,199 @@
+"""The page index of a Parquet file: where pages lie, which rows and keys they hold, which hold one value."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
+from cc_pipeline.index.parquet.places import ColumnPlace
+
+#: ``BoundaryOrder`` of pages whose bounds never fall.
+_ASCENDING = 1
+#: ``PLAIN_DICTIONARY`` and ``RLE_DICTIONARY``.
+_DICTIONARY_ENCODINGS = (2, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Data pages of one column chunk in order: ``offsets`` and ``sizes`` in the file, and each page's first row."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    first_rows: tuple[int, ...]
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def row_count(self, page: int) -> int:
+        """Rows of one page."""
+        end = self.first_rows[page + 1] if page + 1 < len(self.first_rows) else self.rows
+        return end - self.first_rows[page]
+
+    def page_of(self, row: int) -> int:
+        """The page that holds ``row`` of the row group."""
+        return bisect_right(self.first_rows, row) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PageBounds:
+    """Smallest and largest value of each page, perhaps cut outward; ``None`` where nothing is known."""
+
+    low: tuple[bytes | None, ...]
+    high: tuple[bytes | None, ...]
+    empty: tuple[bool, ...]
+
+    def may_hold(self, page: int, ranges: Sequence[KeyRange]) -> bool:
+        """Whether a key of ``ranges`` can be in ``page``; pages of nulls only hold none."""
+        if self.empty[page]:
+            return False
+        return any(keys.may_overlap(self.low[page], self.high[page]) for keys in ranges)
+
+    def allow(self, page: int, smallest: bytes, largest: bytes) -> bool:
+        """Whether a page with keys from ``smallest`` to ``largest`` keeps its bounds."""
+        low, high = self.low[page], self.high[page]
+        return not self.empty[page] and (low is None or low <= smallest) and (high is None or largest <= high)
+
+
+def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str, at: int) -> Pages:
+    """The pages of a chunk that lies in bytes ``first`` to ``end`` of the file and has ``rows`` rows.
+
+    ``data`` was read at byte ``at`` of ``source``. Raises ``DataFault`` for anything but ascending pages inside the
+    chunk that start with row 0.
+    """
+    locations = _field(data, 1, source, at)
+    offsets: list[int] = []
+    sizes: list[int] = []
+    first_rows: list[int] = []
+    place = first
+    for location in locations:
+        if not isinstance(location, dict):
+            raise DataFault(source, at, "an offset index is no list of page locations")
+        offset, size, row = (location.get(number) for number in (1, 2, 3))
+        if not (isinstance(offset, int) and isinstance(size, int) and isinstance(row, int)):
+            raise DataFault(source, at, "a page location lacks its offset, size or row")
+        after = first_rows[-1] if first_rows else -1
+        if offset < place or size <= 0 or offset + size > end or not after < row < rows or (not first_rows and row):
+            raise DataFault(source, at, f"page {len(offsets)} of an offset index does not follow the one before it")
+        offsets.append(offset)
+        sizes.append(size)
+        first_rows.append(row)
+        place = offset + size
+    if not offsets and rows:
+        raise DataFault(source, at, f"an offset index has no pages for {rows} rows")
+    return Pages(tuple(offsets), tuple(sizes), tuple(first_rows), rows)
+
+
+def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBounds:
+    """Bounds of each of ``pages`` pages.
+
+    Raises ``DataFault`` where the lists do not have that length, a page's bounds are the wrong way round, or an index
+    that calls itself ascending is not: pages would be passed over that hold what is sought.
+    """
+    empty, low, high, _ = index_lists(data, pages, source, at)
+    ascending = _struct(data, source, at).get(4) == _ASCENDING
+    bounds = [tuple(value if isinstance(value, bytes) else None for value in side) for side in (low, high)]
+    found = PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
+    before: tuple[bytes, bytes] | None = None
+    for page in range(pages):
+        first, last = found.low[page], found.high[page]
+        if found.empty[page] or first is None or last is None:
+            continue
+        if first > last or (ascending and before is not None and (first, last) < before):
+            raise DataFault(source, at, f"bounds of page {page} of a column index contradict the others")
+        before = (first, last)
+    return found
+
+
+def index_lists(
+    data: bytes, pages: int, source: str, at: int
+) -> tuple[list[Value], list[Value], list[Value], list[Value] | None]:
+    """What a column index says of each of ``pages`` pages: whether it is all null, bounds below and above in plain
+    encoding, and how many nulls (``None`` where that is not said). Raises ``DataFault`` for lists of other lengths."""
+    said = _struct(data, source, at)
+    empty, low, high = (_list(said, number, source, at) for number in (1, 2, 3))
+    nulls = said.get(5)
+    if not len(empty) == len(low) == len(high) == pages:
+        raise DataFault(source, at, f"a column index has bounds of {len(low)} pages, the offset index {pages} pages")
+    return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
+
+
+def uses_dictionary(page: bytes, source: str, at: int) -> bool:
+    """Whether a data page, header first, holds numbers of dictionary entries instead of values."""
+    said = _struct(page, source, at)
+    headers = [said.get(number) for number in (5, 8)]  # data_page_header and data_page_header_v2
+    for header, encoding in zip(headers, (2, 4), strict=True):
+        if isinstance(header, dict):
+            return header.get(encoding) in _DICTIONARY_ENCODINGS
+    raise DataFault(source, at, "a page is no data page")
+
+
+def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:
+    return _list(_struct(data, source, at), number, source, at)
+
+
+def _struct(data: bytes, source: str, at: int) -> dict[int, Value]:
+    try:
+        return CompactReader(data).struct()
+    except FooterFault as error:
+        raise DataFault(source, at + error.offset, f"page index: {error.reason}") from error
+
+
+def _list(said: dict[int, Value], number: int, source: str, at: int) -> list[Value]:
+    found = said.get(number)
+    if not isinstance(found, list):
+        raise DataFault(source, at, f"page index: field {number} is missing or no list")
+    return found
+
+
+#: A chunk of fewer bits than this a row is made of repetitions; only of such chunks the column index is looked at.
+REPEATING_BITS = 1
+
+_TYPES: dict[str, tuple[pa.DataType, str | None]] = {
+    "BOOLEAN": (pa.bool_(), "<?"),
+    "INT32": (pa.int32(), "<i"),
+    "INT64": (pa.int64(), "<q"),
+    "BYTE_ARRAY": (pa.binary(), None),
+}
+
+
+def may_repeat(column: ColumnPlace, rows: int) -> bool:
+    """Whether the column index is worth its bytes: pages of one value are likely, and of a type it can tell."""
+    indexed = column.column_index is not None and column.offset_index is not None
+    return indexed and column.layout.physical in _TYPES and column.size * 8 < rows * REPEATING_BITS
+
+
+def single_values(data: bytes, column: ColumnPlace, pages: Pages, source: str) -> list[pa.Scalar | None]:
+    """For each page the value that all its rows have (perhaps null), ``None`` where they differ or nobody knows.
+
+    The counts of nulls must agree with what is said of the values. Raises ``DataFault`` with ``source`` for bytes
+    that are no column index of these pages.
+    """
+    at = column.column_index[0] if column.column_index is not None else 0
+    empty, low, high, nulls = index_lists(data, len(pages), source, at)
+    return [
+        _single(column, pages.row_count(page), empty[page] is True, (low[page], high[page]), nulls and nulls[page])
+        for page in range(len(pages))
+    ]
+
+
+def _single(
+    column: ColumnPlace, rows: int, empty: bool, bounds: tuple[object, object], nulls: object
+) -> pa.Scalar | None:
+    kind, layout = _TYPES[column.layout.physical]
+    low, high = bounds
+    required = column.layout.repetition == "required"
+    if empty:
+        return pa.scalar(None, kind) if nulls == rows and not (low or high or required) else None
+    if not (nulls == 0 or required) or not isinstance(low, bytes) or low != high:
+        return None
+    if layout is None:
+        return pa.scalar(low, kind)
+    return pa.scalar(struct.unpack(layout, low)[0], kind) if len(low) == struct.calcsize(layout) else None

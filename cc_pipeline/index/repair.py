@@ -1,0 +1,318 @@
+"""Key bounds of row groups that were published without: read from the key column, kept in a log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
+from cc_pipeline.index.footers.harvest import RangeReader
+from cc_pipeline.index.footers.statistics import REPAIRED
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
+from cc_pipeline.index.parquet.places import ColumnLayout, decode_batches
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+
+#: No page of the index is larger when inflated (the writer cuts them at 1 MB, dictionaries too).
+MAX_PAGE_BYTES: Final = 64 * 2**20
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_BATCH_ROWS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """Smallest and largest value of a column in one row group, read from the values themselves."""
+
+    path: str
+    etag: str | None
+    row_group: int
+    minimum: bytes
+    maximum: bytes
+    column: str = KEY_COLUMN
+
+
+def read_bounds(
+    layout: ColumnLayout, data: bytes, rows: int, *, source: str, offset: int
+) -> tuple[bytes, bytes] | None:
+    """Smallest and largest of the ``rows`` values of a column chunk, ``None`` if all are null.
+
+    ``data`` is the chunk with its dictionary, read at ``offset`` of ``source``. Raises ``DataFault``.
+    """
+    if layout.physical != "BYTE_ARRAY":
+        raise DataFault(source, offset, f"column {layout.name} is {layout.physical}, no strings")
+    values = check_pages(data, source=source, offset=offset)
+    if values != rows:
+        raise DataFault(source, offset, f"pages of column {layout.name} hold {values} of {rows} values")
+    low: bytes | None = None
+    high: bytes | None = None
+    for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
+        found = pc.min_max(batch.cast(pa.large_binary())).as_py()
+        if found["min"] is not None:
+            low = found["min"] if low is None else min(low, found["min"])
+            high = found["max"] if high is None else max(high, found["max"])
+    return None if low is None or high is None else (low, high)
+
+
+def check_pages(data: bytes, *, source: str, offset: int) -> int:
+    """Goes from page header to page header of a whole chunk and gives the number of values.
+
+    Raises ``DataFault`` where the headers do not lead exactly to the chunk's end, or claim absurd sizes.
+    """
+    reader = CompactReader(data)
+    values = 0
+    while reader.pos < reader.end:
+        at = offset + reader.pos
+        try:
+            header = reader.struct()
+        except FooterFault as fault:
+            raise DataFault(source, offset + fault.offset, f"page header: {fault.reason}") from None
+        kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
+        if not 0 <= plain <= MAX_PAGE_BYTES or not 0 <= stored <= reader.end - reader.pos:
+            raise DataFault(source, at, f"a page of {stored} bytes, {plain} inflated, cannot be there")
+        details = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, -1))
+        if isinstance(details, dict) and kind != _DICTIONARY:
+            values += max(0, _number(details.get(1)))
+        reader.pos += stored
+    return values
+
+
+class RepairLog:
+    """Bounds already read, one JSON line each, in a crawl's folder of the footer store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "key-bounds.jsonl"
+
+    def read(self) -> dict[tuple[str, int], KeyBounds]:
+        """What is known, by path and row group; a line cut by a crash is left out."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return {}
+        found = (_parsed(line) for line in lines)
+        return {(bounds.path, bounds.row_group): bounds for bounds in found if bounds is not None}
+
+    def add(self, bounds: KeyBounds) -> None:
+        """Keeps one row group's bounds. Raises ``EnvironmentFault`` when the disk refuses."""
+        values = {
+            "path": bounds.path,
+            "etag": bounds.etag,
+            "row_group": bounds.row_group,
+            "column": bounds.column,
+            "min": base64.b64encode(bounds.minimum).decode(),
+            "max": base64.b64encode(bounds.maximum).decode(),
+        }
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # A newline in front ends whatever a crash left behind.
+            with self.path.open("ab") as handle:
+                handle.write(b"\n" + json.dumps(values).encode())
+                handle.flush()
+                os.fsync(handle.fileno())
+        except OSError as error:
+            raise EnvironmentFault(f"{self.path} cannot be written: {error}", "Check the home's disk.") from error
+
+
+def apply_bounds(
+    row_groups: pa.Table, etags: Mapping[str, str | None], bounds: Mapping[tuple[str, int], KeyBounds]
+) -> pa.Table:
+    """``row_groups`` with the key bounds that were read, where a row group has none and its file is the same still."""
+    names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
+    if not bounds or any(name not in row_groups.column_names for name in names):
+        return row_groups
+    columns = {name: row_groups[name].to_pylist() for name in names}
+    places = zip(row_groups["path"].to_pylist(), row_groups["row_group"].to_pylist(), strict=True)
+    changed = False
+    for row, place in enumerate(places):
+        known = bounds.get(place)
+        if known is None or columns[names[2]][row] is not None or known.etag != etags.get(place[0]):
+            continue
+        changed = True
+        for name, value in zip(names, (known.minimum, known.maximum, REPAIRED, False, False), strict=True):
+            columns[name][row] = value
+    if not changed:
+        return row_groups
+    for name in names:
+        index = row_groups.schema.get_field_index(name)
+        field = row_groups.schema.field(index)
+        row_groups = row_groups.set_column(index, field, pa.array(columns[name], field.type))
+    return row_groups
+
+
+def _parsed(line: bytes) -> KeyBounds | None:
+    try:
+        values = json.loads(line)
+        low, high = (base64.b64decode(values[name], validate=True) for name in ("min", "max"))
+        etag = values["etag"]
+        return KeyBounds(
+            str(values["path"]),
+            None if etag is None else str(etag),
+            int(values["row_group"]),
+            low,
+            high,
+            str(values["column"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else -1
+
+
+#: This many requests lost to the place, not to a file, end a repair.
+_SICK: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupWithout:
+    """A row group without key bounds, and the chunk that has to be read to find them."""
+
+    path: str
+    etag: str | None
+    row_group: int
+    rows: int
+    layout: ColumnLayout
+    chunk: ColumnChunk
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a repair would read: ``row_groups``, their ``bytes``; ``hopeless`` cannot be repaired, with reasons."""
+
+    row_groups: tuple[RowGroupWithout, ...]
+    bytes: int
+    hopeless: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair did; ``failed`` row groups (path, number, reason) stay "may match"."""
+
+    crawl: str
+    repaired: int
+    remaining: int
+    failed: tuple[tuple[str, int, str], ...]
+    requests: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Run:
+    log: RepairLog
+    repaired: int = 0
+    lost: int = 0
+    requests: int = 0
+    bytes: int = 0
+    failed: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def take(self, outcome: RangeBytes | RangeFault) -> None:
+        group = outcome.tag
+        assert isinstance(group, RowGroupWithout)
+        self.requests += 1
+        if isinstance(outcome, RangeFault):
+            self._fault(group, outcome)
+            return
+        self.bytes += len(outcome.data)
+        try:
+            bounds = read_bounds(group.layout, outcome.data, group.rows, source=group.path, offset=group.chunk.offset)
+        except DataFault as fault:
+            self.failed.append((group.path, group.row_group, fault.reason))
+            return
+        if bounds is None:
+            self.failed.append((group.path, group.row_group, "all its keys are null"))
+            return
+        self.log.add(KeyBounds(group.path, group.etag, group.row_group, *bounds))
+        self.repaired += 1
+
+    def _fault(self, group: RowGroupWithout, fault: RangeFault) -> None:
+        self.failed.append((group.path, group.row_group, f"{fault.kind.value}: {fault.detail}"))
+        self.lost += fault.kind in ENVIRONMENT_KINDS
+        if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _SICK:
+            raise EnvironmentFault(
+                f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
+                "What was read is kept; run again and it goes on from there.",
+            ) from fault
+
+
+def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> RepairPlan:
+    """The row groups of a crawl that have no key bounds, from the stored footers alone."""
+    footers = store.read(crawl)
+    known = RepairLog(footers.folder).read()
+    found: list[RowGroupWithout] = []
+    hopeless: list[tuple[str, int, str]] = []
+    for path, etag, rows in _decoded(index_files, footers):
+        for group in rows.row_groups:
+            bounds = known.get((path, group.row_group))
+            if group.statistics[KEY_COLUMN].source is not None or not group.rows:
+                continue
+            if bounds is not None and bounds.etag == etag:
+                continue
+            chunk = group.chunks.get(KEY_COLUMN)
+            column = rows.schema.column(KEY_COLUMN)
+            if chunk is None or column is None:
+                hopeless.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
+            elif chunk.encrypted or chunk.elsewhere:
+                hopeless.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
+            else:
+                layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
+                found.append(RowGroupWithout(path, etag, group.row_group, group.rows, layout, chunk))
+    return RepairPlan(tuple(found), sum(group.chunk.size for group in found), tuple(hopeless))
+
+
+def repair_row_groups(
+    crawl: str,
+    index_files: Sequence[str],
+    transport: RangeReader,
+    store: FooterStore,
+    *,
+    most: int | None = None,
+    concurrency: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RepairReport:
+    """Reads the key column of every row group without bounds (at most ``most`` of them) and keeps the bounds.
+
+    One request a row group. A row group that cannot be read is reported and left as it is. Raises
+    ``EnvironmentFault`` when the place is sick; what was read is kept, and the next call goes on from there.
+    """
+    started = time.monotonic()
+    plan = plan_repair(crawl, index_files, store)
+    chosen = plan.row_groups if most is None else plan.row_groups[:most]
+    run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.hopeless))
+    asked = (ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group) for group in chosen)
+    for outcome in transport.read_many(asked, concurrency):
+        run.take(outcome)
+        if on_progress is not None:
+            on_progress(run.requests, len(chosen))
+    return RepairReport(
+        crawl,
+        run.repaired,
+        len(plan.row_groups) + len(plan.hopeless) - run.repaired,
+        tuple(run.failed),
+        run.requests,
+        run.bytes,
+        time.monotonic() - started,
+    )
+
+
+def _decoded(index_files: Sequence[str], footers: CrawlFooters) -> Iterator[tuple[str, str | None, FooterRows]]:
+    for path in dict.fromkeys(index_files):
+        if path in footers:
+            entry = footers.entries[path]
+            try:
+                footer = footers.footer(path)
+                yield path, entry.etag, decode_footer(footer, entry.file_size or 0, path, (KEY_COLUMN,), (KEY_COLUMN,))
+            except DataFault:
+                continue  # crawl_tables reports it

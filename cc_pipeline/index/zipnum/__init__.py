@@ -1,0 +1,1 @@
+"""The ZipNum index (``cdx-*.gz`` behind ``cluster.idx``)."""

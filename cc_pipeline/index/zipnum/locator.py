@@ -1,0 +1,237 @@
+"""Finds captures in a crawl's ZipNum index: the CDXJ lines behind ``cluster.idx``."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.domains import host_columns
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.btree.locator import segment_of, subset_of
+from cc_pipeline.index.btree.source import RangeReader
+from cc_pipeline.index.locator import LookupPrice, LookupResult
+from cc_pipeline.index.parquet.fetch import Cost, ManyReader, Piece, fetch_pieces
+from cc_pipeline.index.parquet.read import rows_in_ranges
+from cc_pipeline.index.zipnum.cluster import Cluster, Member
+
+_TEXTS = {
+    "mime": "content_mime_type",
+    "mime-detected": "content_mime_detected",
+    "charset": "content_charset",
+    "languages": "content_languages",
+    "truncated": "content_truncated",
+    "redirect": "fetch_redirect",
+}
+_OTHERS = frozenset({"url", "status", "digest", "length", "offset", "filename"})
+_INT64 = 1 << 63
+
+
+def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
+    """The columns of ``CAPTURE_SCHEMA`` that a line says or implies.
+
+    Raises ``DataFault`` (``source``, ``offset`` of its member) for a line that names no place in an archive.
+    """
+    key, _, rest = line.partition(b" ")
+    stamp, _, text = rest.partition(b" ")
+    try:
+        said = json.loads(text)
+    except ValueError as error:
+        raise DataFault(source, offset, f"the line of {key[:200]!r} has no JSON ({error})") from error
+    if not isinstance(said, dict):
+        raise DataFault(source, offset, f"the line of {key[:200]!r} has no JSON object")
+    file = said.get("filename")
+    if not isinstance(file, str) or not file:
+        raise DataFault(source, offset, f"the line of {key[:200]!r} names no file")
+    url = said.get("url")
+    url = url if isinstance(url, str) else ""
+    columns = host_columns(url)
+    extra = {name: value for name, value in said.items() if name not in _TEXTS and name not in _OTHERS}
+    moment = _moment(stamp)
+    if moment is None:
+        extra["timestamp"] = stamp.decode("utf-8", "backslashreplace")
+    return {
+        **columns,
+        **{column: _text(said.get(name)) for name, column in _TEXTS.items()},
+        "subset": subset_of(file),
+        "url_surtkey": key.decode("utf-8", "backslashreplace"),
+        "url": url,
+        "fetch_time": moment,
+        "fetch_status": _status(said.get("status")),
+        "content_digest": _digest(said.get("digest")),
+        "warc_filename": file,
+        "warc_record_offset": _number(said, "offset", key, source, offset),
+        "warc_record_length": _number(said, "length", key, source, offset),
+        "warc_segment": segment_of(file),
+        "domain": columns["url_host_registered_domain"] or columns["url_host_name"] or None,
+        "archive_format": "arc" if ".arc" in file.rpartition("/")[2] else "warc",
+        "extra_columns": [(name, _text(value)) for name, value in extra.items()] or None,
+    }
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value if value is None else value.encode("utf-8", "backslashreplace").decode()
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _digest(value: object) -> str | None:
+    return _text(value.removeprefix("sha1:")) if isinstance(value, str) else None
+
+
+def _status(value: object) -> int:
+    """The status as the columnar index has it: -1 where there is none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else -1
+
+
+def _moment(stamp: bytes) -> datetime | None:
+    try:
+        return datetime.strptime(stamp.decode("ascii"), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _number(said: Mapping[str, Any], name: str, key: bytes, source: str, offset: int) -> int:
+    text = str(said.get(name, ""))
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _INT64):
+        raise DataFault(source, offset, f"the line of {key[:200]!r} has the {name} {text[:50]!r}")
+    return int(text)
+
+
+#: Compressed bytes of members held at a time; they inflate to about eight times that.
+_ROUND_BYTES = 16 << 20
+#: A member holds 3,000 lines; one that inflates beyond this is refused.
+_MOST_INFLATED = 256 << 20
+
+
+class Reader(RangeReader, ManyReader, Protocol):
+    """Single ranges for the search, many for the members. ``Transport`` fits."""
+
+
+class ZipNumLocator:
+    """Looks targets up in the ZipNum index of ``crawl``.
+
+    ``cluster`` is the key of its ``cluster.idx``, by default the published one; shards lie beside it. A crawl has
+    one index for all subsets; a row's subset is read off its file name. Faults raise.
+    """
+
+    name = "zipnum"
+
+    def __init__(self, reader: Reader, crawl: str, *, cluster: str | None = None) -> None:
+        self.crawl = crawl
+        self.cluster = Cluster(reader, cluster or cluster_key(crawl))
+        self._folder = self.cluster.key.rpartition("/")[0]
+        self._reader = reader
+
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+        """Members that will be read, from the summary alone (whose probes are read for it and remembered)."""
+        self._check(crawl)
+        members = self._members(_all_ranges(targets))
+        size = sum(member.length for member in members)
+        return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
+
+    def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
+        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        started = time.monotonic()
+        self._check(crawl)
+        cost = Cost(-self.cluster.reads, -self.cluster.bytes_read)
+        parts: dict[str, list[pa.Table]] = {target.slug: [CAPTURE_SCHEMA.empty_table()] for target in targets}
+        asked = _all_ranges(targets)
+        for batch in _batches(self._members(asked)):
+            lines = list(self._lines(batch, asked, cost))
+            keys = pa.array([_key(line) for line, _ in lines], pa.binary())
+            rows: dict[int, Mapping[str, Any]] = {}
+            for target in targets:
+                mine = []
+                for place in rows_in_ranges(keys, target.ranges).tolist():
+                    row = rows[place] = rows.get(place) or self._row(*lines[place])
+                    if row["subset"] in subsets and target.matches(row["url"], row["url_host_name"]):
+                        mine.append(row)
+                if mine:
+                    parts[target.slug].append(pa.Table.from_pylist(mine, schema=CAPTURE_SCHEMA))
+        captures = {slug: pa.concat_tables(tables) for slug, tables in parts.items()}
+        requests, size = cost.requests + self.cluster.reads, cost.bytes + self.cluster.bytes_read
+        return LookupResult(captures, requests, size, time.monotonic() - started)
+
+    def _check(self, crawl: str) -> None:
+        if crawl != self.crawl:
+            raise UserInputError(f"this ZipNum index is of {self.crawl}, not of {crawl}")
+
+    def _members(self, ranges: Iterable[KeyRange]) -> list[Member]:
+        """Members of all ranges, each once, in index order."""
+        return list(dict.fromkeys(member for keys in ranges for member in self.cluster.members(keys)))
+
+    def _key(self, member: Member) -> str:
+        return f"{self._folder}/{member.shard}"
+
+    def _lines(
+        self, members: Sequence[Member], ranges: Sequence[KeyRange], cost: Cost
+    ) -> Iterator[tuple[bytes, Member]]:
+        """The members' lines with a key in ``ranges`` (sorted, disjoint), in order."""
+        pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
+        found = fetch_pieces(self._reader, pieces.values(), {}, cost)
+        for member, piece in pieces.items():
+            lines = _inflate(found[piece], piece).split(b"\n")
+            if lines.pop():
+                raise DataFault(piece.key, piece.offset, "a member ends inside a line")
+            if not lines or _key(lines[0]) != member.first_key:
+                raise DataFault(piece.key, piece.offset, f"a member does not begin with {member.first_key!r}")
+            if any(_key(lines[place]) > _key(lines[place + 1]) for place in range(len(lines) - 1)):
+                raise DataFault(piece.key, piece.offset, "a member's lines are not sorted")
+            for keys in ranges:
+                first = bisect_left(lines, keys.start, key=_key)
+                end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=_key)
+                yield from ((line, member) for line in lines[first:end])
+
+    def _row(self, line: bytes, member: Member) -> Mapping[str, Any]:
+        key = self._key(member)
+        return {
+            **capture_of(line, key, member.offset),
+            "crawl": self.crawl,
+            "located_by": self.name,
+            "index_file": key,
+            "index_position": member.offset,
+        }
+
+
+def _key(line: bytes) -> bytes:
+    return line.partition(b" ")[0]
+
+
+def _inflate(data: bytes, piece: Piece) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        lines = inflater.decompress(data, _MOST_INFLATED)
+    except zlib.error as error:
+        raise DataFault(piece.key, piece.offset, f"a member cannot be inflated ({error})") from error
+    if not inflater.eof or inflater.unused_data:
+        raise DataFault(piece.key, piece.offset, f"{piece.length} bytes are not exactly one gzip member")
+    return lines
+
+
+def _batches(members: Sequence[Member]) -> Iterator[list[Member]]:
+    batch: list[Member] = []
+    held = 0
+    for member in members:
+        if batch and held + member.length > _ROUND_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(member)
+        held += member.length
+    if batch:
+        yield batch
+
+
+def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
+    return merge_ranges(keys for target in targets for keys in target.ranges)

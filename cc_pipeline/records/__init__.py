@@ -1,0 +1,1 @@
+"""Stored records: planned, fetched, checked, kept, copied."""

@@ -1,0 +1,126 @@
+"""From planned captures to stored, verified records: every capture gets exactly one outcome.
+
+Nothing here raises for what the source has or lacks: that becomes a row. What does raise (``EnvironmentFault``)
+leaves everything fetched so far in complete segments, which the next run adopts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cc_pipeline.records.run import FetchRun, Name, Progress, RecordOptions
+from cc_pipeline.records.segments import SegmentWriter, adopt, forget_journals, segment_head
+from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.wrap import unwrap_member
+from cc_pipeline.transport.client import Transport
+
+__all__ = ["RecordOptions", "RecordsResult", "fetch_records", "read_stored", "settle"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsResult:
+    """``table`` has one row per capture asked for (``RECORD_SCHEMA``, the captures' order).
+
+    ``reused`` captures were held before, ``adopted`` ones came from a killed run's segments. ``requests`` and
+    ``bytes`` were spent on the source. ``files`` are the new complete files, ``settled`` those whose every record
+    is in the table (or was before). ``unreached`` counts missing captures that only the environment kept away:
+    worth another run. Call ``settle`` once the table is committed.
+    """
+
+    table: pa.Table
+    reused: int
+    adopted: int
+    requests: int
+    bytes: int
+    seconds: float
+    files: tuple[str, ...]
+    settled: tuple[str, ...]
+    unreached: int
+    outcomes: Mapping[str, int]
+
+
+def fetch_records(
+    captures: pa.Table,
+    transport: Transport,
+    shelf: RecordShelf,
+    *,
+    crawl: str,
+    commit: str,
+    held: pa.Table | None = None,
+    options: RecordOptions | None = None,
+    plan: str = "",
+    progress: Progress | None = None,
+) -> RecordsResult:
+    """Fetches, verifies and stores the captures (``CAPTURE_SCHEMA`` and ``target``) of one crawl.
+
+    ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
+    rows of the records table for this crawl, of any target: what they hold is not fetched again. Raises
+    ``EnvironmentFault`` when the source or the disk gives out.
+    """
+    run = FetchRun(captures, transport, crawl, options or RecordOptions(), progress)
+    info = {
+        "software": run.options.software,
+        "format": "WARC File Format 1.0",
+        "description": f"Records of {crawl}, extracted from Common Crawl",
+        "isPartOf": crawl,
+        "plan": plan,
+        "source": transport.source,
+    }
+    writer = SegmentWriter(
+        shelf, crawl, commit, lambda kind, name: segment_head(kind, name, info), run.options.rotation
+    )
+    started = time.monotonic()
+    requests, read = transport.stats.requests, transport.stats.bytes
+    reused = run.take_held(held)
+    left = list(adopt(shelf, crawl))
+    adopted = run.take(left, adopted=True)
+    try:
+        run.fetch(writer)
+    finally:
+        writer.close()
+    table = run.table()
+    mine = {row["stored_file"] for row in left} | set(writer.files)
+    known = run.wanted.keys() | (_held_names(held) if left else set())
+    others = {row["stored_file"] for row in left if (row["warc_filename"], row["warc_record_offset"]) not in known}
+    return RecordsResult(
+        table=table,
+        reused=reused,
+        adopted=adopted,
+        requests=transport.stats.requests - requests,
+        bytes=transport.stats.bytes - read,
+        seconds=time.monotonic() - started,
+        files=tuple(writer.files),
+        settled=tuple(sorted(mine - others)),
+        unreached=run.unreached,
+        outcomes=Counter(table.column("outcome").to_pylist()),
+    )
+
+
+def settle(shelf: RecordShelf, result: RecordsResult) -> None:
+    """Says that the result's rows are in the lake, so that no later run needs to adopt them.
+
+    Files of a killed run that also hold records of other targets wait until those are in the lake too.
+    """
+    forget_journals(shelf, result.settled)
+
+
+def read_stored(shelf: RecordShelf, row: Mapping[str, Any]) -> bytes:
+    """The stored bytes of a row: a gzip member of one record as its source had it, or what was quarantined.
+
+    Raises ``DataFault`` where the stored file has no such bytes.
+    """
+    stored = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+    return unwrap_member(stored) if row["outcome"] == "fetched" and row["archive_format"] == "warc" else stored
+
+
+def _held_names(held: pa.Table | None) -> set[Name]:
+    if held is None:
+        return set()
+    columns = (held.column("warc_filename").to_pylist(), held.column("warc_record_offset").to_pylist())
+    return set(zip(*columns, strict=True))

@@ -1,0 +1,295 @@
+"""Files of stored records while they are written: segments with journals, adopted after a kill, swept when unneeded."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from warcio.warcwriter import WARCWriter
+
+from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.errors import DataFault
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordShelf, disk_trouble
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+
+_ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archive-length\n\n"
+
+
+def segment_head(kind: str, name: str, info: Mapping[str, str]) -> bytes:
+    """The bytes a new file of ``kind`` (``warc``, ``arc``, ``raw``) named ``name`` begins with.
+
+    ``info`` goes into the warcinfo record: crawl, plan, software, source.
+    """
+    if kind == "warc":
+        return _warcinfo(name, info)
+    if kind == "arc":
+        return _file_description(name, info)
+    return b""
+
+
+def _warcinfo(name: str, info: Mapping[str, str]) -> bytes:
+    out = io.BytesIO()
+    writer = WARCWriter(out, gzip=True)
+    writer.write_record(writer.create_warcinfo_record(name, dict(info)))
+    return out.getvalue()
+
+
+def _file_description(name: str, info: Mapping[str, str]) -> bytes:
+    """ARC version 1: what the file is stands behind the field names, as free text."""
+    text = _ARC_FIELDS[:-1] + "".join(f"{key}: {value}\n" for key, value in info.items()).encode() + b"\n"
+    now = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
+    line = f"filedesc://{name} 0.0.0.0 {now} text/plain {len(text)}\n".encode()
+    return gzip.compress(line + text + b"\n", mtime=0)
+
+
+Row = dict[str, Any]
+#: Suffix of the data file by what is in it; ``raw`` are quarantined bytes, one after the other.
+SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
+DEFAULT_ROTATION = 512 << 20
+_LARGEST_JOURNAL = 1 << 30
+_BLINK = 3600.0
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class OpenSegment:
+    """One data file and its journal, both open and under this process's lock."""
+
+    def __init__(self, folder: Path, name: str, head: bytes) -> None:
+        self.name = name
+        self._path = folder / name
+        self._journal_path = folder / (name + JOURNAL_SUFFIX)
+        with disk_trouble(self._path):
+            # locked before it gets its name, so that nobody can take it for a dead writer's
+            unnamed = folder / f".{name}.new"
+            self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(unnamed, self._journal_path)
+            self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self.size = self._journal_size = 0
+        self._append(head)
+
+    def _append(self, data: bytes) -> None:
+        with disk_trouble(self._path):
+            _write_all(self._data, data, self.size)
+        self.size += len(data)
+
+    def add(self, data: bytes, row: Row, file: str) -> None:
+        """Appends ``data``, completes ``row`` with where it lies, and journals it."""
+        row["stored_file"], row["stored_offset"], row["stored_length"] = file, self.size, len(data)
+        self._append(data)
+        line = _line(row)
+        with disk_trouble(self._journal_path):
+            _write_all(self._journal, line, self._journal_size)
+        self._journal_size += len(line)
+
+    def close(self, shelf: RecordShelf, folder: str) -> None:
+        """Makes the segment durable and moves it to its place."""
+        with disk_trouble(self._path):
+            os.fsync(self._data)
+            os.close(self._data)
+            os.fsync(self._journal)
+        shelf.publish(self._path, f"{folder}/{self.name}")
+        shelf.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
+        os.close(self._journal)  # gives up the lock, after everything is where others look for it
+
+
+@dataclass(slots=True)
+class SegmentWriter:
+    """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes.
+
+    ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete ones.
+    """
+
+    shelf: RecordShelf
+    crawl: str
+    commit: str
+    head: Callable[[str, str], bytes]
+    rotation: int = DEFAULT_ROTATION
+    files: list[str] = field(default_factory=list)
+    _open: dict[str, OpenSegment] = field(default_factory=dict)
+    _count: int = 0
+
+    def add(self, kind: str, data: bytes, row: Row) -> None:
+        """Stores ``data`` (``kind`` of ``SUFFIXES``) and its row, whose stored place is filled in."""
+        segment = self._open.get(kind)
+        if segment is not None and segment.size + len(data) > self.rotation:
+            self._close(kind)
+            segment = None
+        folder = self.shelf.folder(self.crawl)
+        if segment is None:
+            name = f"{self.crawl}-{self.commit}-{self._count:05d}{SUFFIXES[kind]}"
+            self._count += 1
+            segment = OpenSegment(self.shelf.open_folder(self.crawl), name, self.head(kind, name))
+            self._open[kind] = segment
+        segment.add(data, row, f"{folder}/{segment.name}")
+
+    def close(self) -> None:
+        """Completes all open segments."""
+        for kind in tuple(self._open):
+            self._close(kind)
+
+    def _close(self, kind: str) -> None:
+        segment = self._open.pop(kind)
+        folder = self.shelf.folder(self.crawl)
+        segment.close(self.shelf, folder)
+        self.files.append(f"{folder}/{segment.name}")
+
+
+def adopt(shelf: RecordShelf, crawl: str) -> Iterator[Row]:
+    """Rows of records that are stored but may not be in the table yet: those of earlier runs that were killed."""
+    _recover_open(shelf, crawl)
+    for key in shelf.journals(crawl):
+        data_key = key.removesuffix(JOURNAL_SUFFIX)
+        try:
+            found = shelf.transport.head(data_key)
+            journal = shelf.transport.read_all(key, limit=_LARGEST_JOURNAL).data
+        except RangeFault as fault:
+            if fault.kind is FaultKind.NOT_FOUND:
+                continue  # the run that wrote it has committed its rows in this moment
+            raise
+        for row in _rows(journal):
+            end = row["stored_offset"] + row["stored_length"]
+            if found is not None and (found.size is None or end <= found.size):
+                yield row
+
+
+def forget_journals(shelf: RecordShelf, files: Iterable[str]) -> None:
+    """Removes the journals of these stored files, once all their rows are in the table."""
+    for file in files:
+        shelf.transport.delete(file + JOURNAL_SUFFIX)
+
+
+def _recover_open(shelf: RecordShelf, crawl: str) -> None:
+    folder = shelf.folder(crawl)
+    for unnamed in shelf.open_folder(crawl).glob(".*.new"):
+        with disk_trouble(unnamed), suppress(FileNotFoundError):
+            # its writer needs it for a blink only
+            if time.time() - unnamed.stat().st_mtime > _BLINK:
+                unnamed.unlink()
+    for journal_path in sorted(shelf.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
+        with disk_trouble(journal_path):
+            try:
+                journal = os.open(journal_path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # between opening and locking, its writer may have moved it to its place
+                if journal_path.exists() and os.path.samestat(os.fstat(journal), journal_path.stat()):
+                    _recover(shelf, folder, journal_path)
+            except BlockingIOError:
+                continue
+            finally:
+                os.close(journal)
+
+
+def _recover(shelf: RecordShelf, folder: str, journal_path: Path) -> None:
+    """Completes a segment whose writer is gone. The caller holds its lock."""
+    name = journal_path.name.removesuffix(JOURNAL_SUFFIX)
+    data_path = journal_path.with_name(name)
+    if data_path.exists():
+        kept = _sound_rows(data_path, journal_path)
+        if not kept:
+            data_path.unlink()
+            journal_path.unlink()
+            return
+        with open(data_path, "r+b") as data:
+            data.truncate(kept[-1]["stored_offset"] + kept[-1]["stored_length"])
+            os.fsync(data.fileno())
+        with open(journal_path, "wb") as journal:
+            journal.write(b"".join(_line(row) for row in kept))
+            os.fsync(journal.fileno())
+        shelf.publish(data_path, f"{folder}/{name}")
+    elif not shelf.holds(f"{folder}/{name}"):
+        journal_path.unlink()
+        return
+    shelf.publish(journal_path, f"{folder}/{name}{JOURNAL_SUFFIX}")
+
+
+def _write_all(descriptor: int, data: bytes, size: int) -> None:
+    """Appends to a file of ``size`` bytes; a write that fails half-way (a full disk) leaves nothing of itself."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _sound_rows(data_path: Path, journal_path: Path) -> list[Row]:
+    """The journal's rows up to the first whose bytes are not all there (after a power cut: not as written)."""
+    kept: list[Row] = []
+    with open(data_path, "rb") as data:
+        for row in _rows(journal_path.read_bytes()):
+            data.seek(row["stored_offset"])
+            stored = data.read(row["stored_length"])
+            if len(stored) != row["stored_length"]:
+                break
+            if row["outcome"] == "fetched":
+                try:
+                    inflate_member(stored, str(data_path), row["stored_offset"])
+                except DataFault:
+                    break
+            kept.append(row)
+    return kept
+
+
+def _line(row: Row) -> bytes:
+    return _encode(row).encode() + b"\n"
+
+
+def _rows(journal: bytes) -> Iterator[Row]:
+    for line in journal.split(b"\n"):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of a killed writer
+        if isinstance(row, dict) and isinstance(row.get("stored_offset"), int):
+            yield row
+
+
+#: A run may hold what it stored or adopted for this long before it commits.
+MIN_AGE_SECONDS = 7 * 86_400.0
+
+
+def unneeded_files(
+    shelf: RecordShelf, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
+) -> list[tuple[str, int]]:
+    """(key, bytes) of a crawl's stored files that are not in ``named``, have no journal, and are old enough.
+
+    ``named`` is every ``stored_file`` of the records table, at any version a reader may still use. A journal means
+    that a later run will adopt the file's records.
+    """
+    prefix = f"{shelf.folder(crawl)}/"
+    listed = {one.key: one for one in shelf.transport.listing(prefix) if "/" not in one.key[len(prefix) :]}
+    now = time.time()
+    return [
+        (key, one.size)
+        for key, one in sorted(listed.items())
+        if key.endswith(tuple(SUFFIXES.values()))
+        and key not in named
+        and key + JOURNAL_SUFFIX not in listed
+        and one.modified
+        and now - one.modified > min_age_seconds
+    ]
+
+
+def sweep(
+    shelf: RecordShelf, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
+) -> tuple[int, int]:
+    """Deletes ``unneeded_files``; how many and how many bytes. Raises ``EnvironmentFault``."""
+    unneeded = unneeded_files(shelf, crawl, named, min_age_seconds)
+    for key, _ in unneeded:
+        shelf.transport.delete(key)
+    return len(unneeded), sum(size for _, size in unneeded)

@@ -1,0 +1,1 @@
+"""The stages: plain functions from inputs to a commit."""

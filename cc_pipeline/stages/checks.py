@@ -1,0 +1,104 @@
+"""Verdicts on the tables as they are: what asset checks report."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.index.catalog.checks import (
+    CheckResult,
+    check_coverage,
+    check_plausible_rows,
+    check_row_counts,
+    check_schema_drift,
+    check_sortedness,
+    check_statistics,
+)
+from cc_pipeline.index.locate import Agreement, agree, locate, opened
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.stages.locate import index_sources
+from cc_pipeline.stages.workspace import Workspace
+
+_SAMPLE = 3
+
+
+def index_verdicts(workspace: Workspace) -> list[CheckResult]:
+    """Every check of every harvested crawl that has a columnar index, oldest crawl first."""
+    lake = workspace.lake
+    covered = lake.read("coverage")
+    verdicts: list[CheckResult] = []
+    previous: list[str] | None = None
+    for crawl in sorted(set(covered.column("crawl").to_pylist()) - set(ARC_CRAWLS)):
+        coverage = covered.filter(pc.equal(covered["crawl"], crawl))
+        files = lake.read("index_files", {"crawl": crawl})
+        groups = lake.read("row_groups", {"crawl": crawl})
+        verdicts += [
+            _of(crawl, check_coverage(coverage)),
+            _of(crawl, check_row_counts(files, groups)),
+            _of(crawl, check_plausible_rows(coverage)),
+            _of(crawl, check_statistics(groups)),
+            _of(crawl, check_sortedness(groups)),
+            _of(crawl, check_schema_drift(files, previous)),
+        ]
+        previous = next((columns for columns in files.column("columns").to_pylist() if columns), previous)
+    return verdicts
+
+
+def ledger_verdict(workspace: Workspace) -> CheckResult:
+    """Whether every slice that was fetched has one record per capture."""
+    captures = _counts(workspace, "captures")
+    records = _counts(workspace, "records")
+    wrong = [pair for pair, count in records.items() if captures.get(pair, 0) != count]
+    total = sum(records.values())
+    figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
+    if wrong:
+        shown = ", ".join("|".join(pair) for pair in wrong[:5])
+        message = f"captures and records differ in {len(wrong)} partitions ({shown}): fetch them again"
+        return CheckResult("ledger_balances", "error", message, figures)
+    return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
+
+
+def locators_verdict(workspace: Workspace) -> CheckResult:
+    """Whether another index names the same captures, for a few partitions of crawls that have two."""
+    slices = workspace.lake.read("captures", columns=["crawl", "target", "located_by"])
+    distinct = slices.group_by(["crawl", "target", "located_by"]).aggregate([]).to_pylist()
+    compared: list[tuple[str, Agreement]] = []
+    for row in sorted(distinct, key=lambda one: (one["target"], one["crawl"])):
+        if len(compared) >= _SAMPLE:
+            break
+        other = _second_answer(workspace, row["crawl"], row["target"], row["located_by"])
+        if other is not None:
+            where = {"crawl": row["crawl"], "target": row["target"]}
+            held = workspace.lake.read("captures", where)
+            mine = LookupResult({row["target"]: held}, 0, 0, 0.0)
+            compared.append((f"{row['crawl']}|{row['target']}", agree(mine, other)))
+    wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
+    if wrong:
+        return CheckResult("locators_agree", "error", "; ".join(wrong))
+    message = f"{len(compared)} partitions look the same through a second index" if compared else "no crawl has two"
+    return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
+
+
+def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
+    target = workspace.targets([slug])[slug]
+    with index_sources(workspace) as sources:
+        with opened(crawl, sources) as available:
+            others = [name for name in available if name != first]
+        if not others:
+            return None
+        try:
+            return locate(crawl, workspace.settings.subsets, [target], sources, via=others[0])
+        except UserInputError:
+            return None
+
+
+def _counts(workspace: Workspace, table: str) -> dict[tuple[str, str], int]:
+    rows: pa.Table = workspace.lake.read(table, columns=["crawl", "target"])
+    grouped = rows.group_by(["crawl", "target"]).aggregate([([], "count_all")])
+    return {(row["crawl"], row["target"]): row["count_all"] for row in grouped.to_pylist()}
+
+
+def _of(crawl: str, result: CheckResult) -> CheckResult:
+    return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures)

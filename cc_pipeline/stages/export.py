@@ -1,0 +1,281 @@
+"""Exporting: parsed pages of a slice as numbered SequenceFiles, the same bytes for the same records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Literal, get_args
+
+from cc_pipeline import progress
+from cc_pipeline.archive.sequencefile import Compression
+from cc_pipeline.archive.sequencewriter import SequenceFileWriter
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.records.storage import disk_trouble
+from cc_pipeline.stages.export_rows import Slice, metadata_records, record_order, text_records
+from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.whole_files import source_digest_name
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.wholefiles.files import CRAWL_ENTRY
+
+Codec = Literal["gzip", "default"]
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
+    alike; ``compat="2012"`` writes the JSON with the 2012 writer's bugs.
+
+    Raises ``UserInputError`` for a value nobody knows.
+    """
+
+    compression: Compression = "block"
+    codec: Codec = "gzip"
+    records_per_file: int = 10_000
+    compat: Literal["2012"] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("compression", self.compression, get_args(Compression)),
+            ("codec", self.codec, get_args(Codec)),
+            ("compat", self.compat, (None, "2012")),
+        ):
+            if value not in known:
+                raise UserInputError(f"{name} is {value!r}; choose one of {', '.join(map(str, known))}")
+        if self.records_per_file < 1:
+            raise UserInputError(f"records_per_file is {self.records_per_file}; it must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """One complete file: its name, records, bytes, and the hexadecimal SHA-256 of its bytes."""
+
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def write_files(
+    records: Iterable[tuple[str, str]],
+    prefix: str,
+    folder: Path,
+    options: ExportOptions,
+    header: tuple[tuple[str, str], ...],
+) -> Iterator[tuple[ExportedFile, Path]]:
+    """``records`` (URL, text) in their order as ``prefix-00000`` and on in ``folder``, each yielded when complete.
+
+    ``header`` becomes the files' header metadata; it and the name decide the sync marker. No records, no files.
+    Raises ``EnvironmentFault`` when the disk refuses.
+    """
+    waiting = iter(records)
+    number = 0
+    while (first := next(waiting, None)) is not None:
+        name = f"{prefix}-{number:05d}"
+        path = folder / name
+        count = 0
+        with disk_trouble(path), path.open("wb") as stream:
+            seed = "\n".join((name, *(text for entry in header for text in entry)))
+            with SequenceFileWriter(stream, options.compression, options.codec, seed, header) as writer:
+                for url, text in chain((first,), islice(waiting, options.records_per_file - 1)):
+                    writer.append(url, text)
+                count = writer.count
+        yield ExportedFile(name, count, path.stat().st_size, _sha256(path)), path
+        number += 1
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+VERSION = "1"
+TARGET_ENTRY = "cc_pipeline.target"
+
+#: The two kinds of file, by the names of 2012.
+ExportKind = Literal["textData", "metadata"]
+EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
+
+
+def export_slices(
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    kinds: Sequence[ExportKind] = EXPORT_KINDS,
+    options: ExportOptions | None = None,
+) -> StageReport:
+    """Writes the SequenceFiles of ``slugs`` in ``crawl``; those made from the same inputs and options stay.
+
+    Both kinds have the same records in the same order under the same numbers. Raises ``EnvironmentFault`` for a
+    slice that has not been parsed, and when lake or disk refuse.
+    """
+    started = time.monotonic()
+    options = options or ExportOptions()
+    figures: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
+    fresh = written = size = rows = 0
+    notes: list[str] = []
+    with _open_place(workspace) as place:
+        for slug in slugs:
+            pages = _pages_digest(workspace, crawl, slug)
+            made = {kind: _export(workspace, place, Slice(crawl, slug), kind, options, pages) for kind in kinds}
+            for kind, (manifest, is_fresh) in made.items():
+                sizes = sum(file["bytes"] for file in manifest["files"])
+                figures[slug] |= {
+                    f"{kind} records": manifest["records"],
+                    f"{kind} files": len(manifest["files"]),
+                    f"{kind} bytes": sizes,
+                    f"{kind} reused": str(not is_fresh).lower(),
+                }
+                rows += manifest["records"]
+                fresh += is_fresh
+                written += manifest["records"] if is_fresh else 0
+                size += sizes if is_fresh else 0
+            notes += _disagreement(place, crawl, slug)
+    return StageReport(
+        "export",
+        rows=rows,
+        written=written,
+        bytes=size,
+        seconds=time.monotonic() - started,
+        fresh_slices=fresh,
+        reused_slices=len(slugs) * len(kinds) - fresh,
+        notes=tuple(notes),
+        per_target=figures,
+    )
+
+
+def export_prefix(crawl: str, slug: str) -> str:
+    """Where in the lake a slice's files lie, with a slash at its end."""
+    return f"exports/{crawl}/{slug}/"
+
+
+def _export(
+    workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, pages: str
+) -> tuple[dict[str, Any], bool]:
+    prefix = export_prefix(slice_.crawl, slice_.slug)
+    # the text knows no compat mode
+    applied = asdict(options) | ({"compat": None} if kind == "textData" else {})
+    digest = input_digest({"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied})
+    manifest = _manifest(place, prefix, kind)
+    if manifest is not None and manifest["digest"] == digest and _is_whole(place, prefix, manifest):
+        return manifest, False
+    folder = workspace.scratch / f"export-{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        place.delete(f"{prefix}_{kind}.json")
+        files = _write(workspace, place, slice_, kind, options, folder)
+        _delete_others(place, prefix, kind, files)
+        manifest = {
+            "digest": digest,
+            "pages": pages,
+            "records": sum(file.records for file in files),
+            **applied,
+            "files": [file.as_dict() for file in files],
+        }
+        place.put(f"{prefix}_{kind}.json", (json.dumps(manifest, indent=1) + "\n").encode())
+    except RangeFault as fault:
+        raise EnvironmentFault(f"{place.source}/{prefix} cannot be written: {fault}", "Run it again.") from fault
+    finally:
+        rmtree(folder, ignore_errors=True)
+    return manifest, True
+
+
+def _write(
+    workspace: Workspace,
+    place: Transport,
+    slice_: Slice,
+    kind: ExportKind,
+    options: ExportOptions,
+    folder: Path,
+) -> list[ExportedFile]:
+    order = record_order(workspace, slice_)
+    if kind == "metadata":
+        records = metadata_records(workspace, slice_, order, folder, options.compat)
+    else:
+        records = text_records(workspace, slice_, order, folder)
+    header = ((CRAWL_ENTRY, slice_.crawl), (TARGET_ENTRY, slice_.slug))
+    files: list[ExportedFile] = []
+    done = 0
+    for file, path in write_files(records, kind, folder, options, header):
+        place.put(f"{export_prefix(slice_.crawl, slice_.slug)}{file.name}", path)
+        path.unlink()
+        files.append(file)
+        done += file.records
+        progress.report(f"export {kind}", done, len(order))
+    return files
+
+
+def _manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, Any] | None:
+    try:
+        read = json.loads(place.read_all(f"{prefix}_{kind}.json").data)
+    except (RangeFault, ValueError) as error:
+        if isinstance(error, RangeFault) and isinstance(error, EnvironmentFault):
+            raise
+        return None
+    return read if isinstance(read, dict) and {"digest", "files", "records"} <= read.keys() else None
+
+
+def _is_whole(place: Transport, prefix: str, manifest: dict[str, Any]) -> bool:
+    for file in manifest["files"]:
+        found = place.head(prefix + file["name"])
+        if found is None or found.size != file["bytes"]:
+            return False
+    return True
+
+
+def _delete_others(place: Transport, prefix: str, kind: ExportKind, files: Sequence[ExportedFile]) -> None:
+    """An earlier export may have had more files."""
+    here = {prefix + file.name for file in files}
+    for listed in place.listing(f"{prefix}{kind}-"):
+        if listed.key not in here:
+            place.delete(listed.key)
+
+
+def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
+    """Both kinds have equal numbers for equal records only if they were cut alike from the same pages."""
+    cuts = set()
+    with suppress(RangeFault):
+        for kind in EXPORT_KINDS:
+            manifest = _manifest(place, export_prefix(crawl, slug), kind)
+            if manifest is not None:
+                cuts.add((manifest.get("pages"), manifest.get("records_per_file")))
+    if len(cuts) < 2:
+        return []
+    return [
+        f"{slug}: textData and metadata were exported from different pages or cut differently; "
+        "export both together to have the same records under the same numbers"
+    ]
+
+
+def _pages_digest(workspace: Workspace, crawl: str, slug: str) -> str:
+    for name in (f"parse:{crawl}:{slug}", source_digest_name(slug)):
+        metadata, text = (workspace.lake.digest(table, name) for table in ("page_metadata", "page_text"))
+        if metadata is not None and metadata == text:
+            return metadata
+        if metadata != text:
+            raise EnvironmentFault(
+                f"pages of {slug} in {crawl} are from two runs, one of them interrupted", "Materialize them again."
+            )
+    raise EnvironmentFault(f"{slug} in {crawl} has not been parsed", "Materialize page_metadata and page_text first.")
+
+
+def _open_place(workspace: Workspace) -> Transport:
+    settings = workspace.settings
+    return Transport(settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region)

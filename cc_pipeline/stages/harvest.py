@@ -1,0 +1,259 @@
+"""The index of a crawl: its path list, its footers, its row groups in the catalog."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.catalog.build import FORMAT, build_catalog
+from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables
+from cc_pipeline.index.catalog.pictures import plot_coverage, plot_key_ranges
+from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.repair import repair_row_groups
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.crawls import find_crawl
+from cc_pipeline.stages.locate import row_groups_digest_name
+from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.faults import RangeFault
+
+ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through a B-tree"
+
+
+def is_published(workspace: Workspace, crawl: str) -> bool:
+    """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
+
+    One that was harvested is not asked about again.
+    """
+    if find_crawl(workspace, crawl).era == "arc":
+        return True
+    if workspace.lake.digest("row_groups", row_groups_digest_name(crawl)) is not None:
+        return True
+    with workspace.transport() as transport:
+        return transport.exists(path_list_key(crawl, "cc-index-table"))
+
+
+def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
+    """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
+
+    Raises ``EnvironmentFault`` when the path list cannot be had.
+    """
+    started = time.monotonic()
+    if find_crawl(workspace, crawl).era == "arc":
+        files: list[IndexFile] = []
+        notes: tuple[str, ...] = (ARC_REASON,)
+        requests = size = 0
+    else:
+        files, requests, size = _listed(workspace, crawl)
+        notes = ()
+    rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
+    digest = input_digest({"paths": [file.path for file in files]})
+    name = f"index_manifest:{crawl}"
+    written = 0
+    if workspace.lake.digest("index_manifest", name) != digest:
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["index_manifest"].schema)
+        written = workspace.lake.commit("index_manifest", table, [{"crawl": crawl}], {name: digest})
+    return StageReport(
+        "manifest",
+        len(rows),
+        written,
+        size,
+        requests,
+        time.monotonic() - started,
+        fresh_slices=int(written > 0),
+        notes=notes,
+    )
+
+
+def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
+    key = path_list_key(crawl, "cc-index-table")
+    with workspace.transport() as transport:
+        try:
+            data = transport.read_all(key).data
+        except RangeFault as fault:
+            raise EnvironmentFault(
+                f"{crawl} has no path list at {key} ({fault.kind.value})",
+                "It may not be published yet, or the source is another place than you think: cc-pipeline doctor.",
+            ) from fault
+    return [IndexFile.from_path(path) for path in parse_path_list(data, key)], 1, len(data)
+
+
+def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
+    """Fetches and keeps the footer of every index file of ``crawl`` that is not kept yet.
+
+    A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source is sick; what was kept stays.
+    """
+    paths = _paths(workspace, crawl)
+    if not paths:
+        return StageReport("footers", rows=0, notes=(_why_empty(workspace, crawl),))
+    with workspace.transport() as transport:
+        report = harvest_crawl(crawl, paths, transport, FooterStore(workspace.settings.footers_path))
+        spent = transport.stats
+    notes = tuple(f"{path} failed: {reason}" for path, reason in report.failed[:20])
+    return StageReport(
+        "footers",
+        rows=report.fetched + report.kept,
+        written=report.fetched,
+        bytes=spent.bytes,
+        requests=spent.requests,
+        seconds=report.seconds,
+        notes=notes,
+    )
+
+
+def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
+    """Decodes the kept footers of ``crawls`` into their tables and builds ``catalog.duckdb`` anew; needs no network."""
+    reports = {}
+    for number, crawl in enumerate(crawls):
+        progress.report("row groups", number, len(crawls), crawl)
+        reports[crawl] = _commit_crawl(workspace, crawl)
+    progress.report("row groups", len(crawls), len(crawls))
+    rebuild_catalog(workspace)
+    return reports
+
+
+def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
+    """Reads the key column of every row group of ``crawl`` that has no key bounds, and puts the bounds in.
+
+    This reads whole column chunks (about 23 MB each in the real index): ask for it on purpose.
+    """
+    paths = _paths(workspace, crawl)
+    with workspace.transport() as transport:
+        report = repair_row_groups(
+            crawl,
+            paths,
+            transport,
+            FooterStore(workspace.settings.footers_path),
+            on_progress=lambda done, total: progress.report("repair", done, total, crawl),
+        )
+    committed = _commit_crawl(workspace, crawl)
+    rebuild_catalog(workspace)
+    notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    return StageReport(
+        "repair",
+        rows=committed.rows,
+        written=report.repaired,
+        bytes=report.bytes,
+        requests=report.requests,
+        seconds=report.seconds,
+        notes=(*notes, f"{report.remaining:,} row groups remain without bounds"),
+    )
+
+
+def rebuild_catalog(workspace: Workspace) -> bool:
+    """Builds ``catalog.duckdb`` where the lake's tables are newer than it; one builder at a time on a host.
+
+    Which versions it was built from is written down after it is in place: a run killed in between builds it again.
+    """
+    lake, path = workspace.lake, workspace.settings.catalog_path
+    built_from = path.with_suffix(".versions.json")
+    with _host_lock(workspace):
+        tables = {name: lake.pin(name).version for name in ("index_files", "row_groups", "column_chunks", "coverage")}
+        tables["format"] = FORMAT
+        if path.exists() and built_from.exists() and json.loads(built_from.read_text("utf-8")) == tables:
+            return False
+        build_catalog(
+            path,
+            index_files=lake.read("index_files"),
+            row_groups=lake.read("row_groups"),
+            column_chunks=lake.read("column_chunks"),
+            coverage=lake.read("coverage"),
+        )
+        built_from.write_text(json.dumps(tables), "utf-8")
+    return True
+
+
+def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
+    started = time.monotonic()
+    lake, name = workspace.lake, row_groups_digest_name(crawl)
+    paths = _paths(workspace, crawl)
+    reason = None if paths else _why_empty(workspace, crawl)
+    tables = crawl_tables(crawl, paths, FooterStore(workspace.settings.footers_path), reason=reason)
+    digest = _tables_digest(tables)
+    written = 0
+    if lake.digest("row_groups", name) != digest:
+        # row_groups goes last: its digest is the one that says all are here
+        for table in ("coverage", "index_files", "column_chunks", "row_groups"):
+            if lake.digest(table, name) != digest:
+                written = lake.commit(table, getattr(tables, table), [{"crawl": crawl}], {name: digest})
+        written = max(written, 1)
+    return StageReport(
+        "row_groups",
+        rows=tables.row_groups.num_rows,
+        written=written,
+        seconds=time.monotonic() - started,
+        notes=(reason,) if reason else (),
+    )
+
+
+def _tables_digest(tables: CrawlTables) -> str:
+    """A digest of what the tables say; when a footer was harvested does not matter."""
+    digest = hashlib.sha256()
+    for table in (tables.index_files.drop_columns(["harvested_at"]), tables.row_groups, tables.coverage):
+        for row in _rows(table):
+            digest.update(repr(row).encode())
+    return input_digest({"tables": digest.hexdigest()})
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
+    columns = [table.column(name).to_pylist() for name in table.column_names]
+    yield from zip(*columns, strict=True)
+
+
+def _paths(workspace: Workspace, crawl: str) -> list[str]:
+    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["path"])
+    paths: list[str] = manifest.column("path").to_pylist()
+    if not paths and find_crawl(workspace, crawl).era != "arc":
+        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+    return paths
+
+
+def _why_empty(workspace: Workspace, crawl: str) -> str:
+    return ARC_REASON if find_crawl(workspace, crawl).era == "arc" else "its path list is empty"
+
+
+@contextmanager
+def _host_lock(workspace: Workspace) -> Iterator[None]:
+    with (workspace.settings.home / "catalog.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
+    """Files expected, harvested and failed, and row groups without statistics, over all subsets of ``crawl``."""
+    rows = workspace.lake.read("coverage", {"crawl": crawl})
+    names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
+    figures: dict[str, int | float | str] = {shown: pc.sum(rows[name]).as_py() or 0 for name, shown in names.items()}
+    figures["index rows"] = pc.sum(rows["rows"]).as_py() or 0
+    figures["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
+    return figures
+
+
+def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
+    """Which keys each row group holds, file by file; ``None`` when no bounds are known."""
+    if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
+        return None
+    return _image("key ranges", plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}"))
+
+
+def coverage_picture(workspace: Workspace) -> str | None:
+    """Files harvested, failed and missing of every crawl; ``None`` before the first harvest."""
+    rows = workspace.lake.read("coverage")
+    return _image("coverage", plot_coverage(rows)) if rows.num_rows else None
+
+
+def _image(name: str, png: bytes) -> str:
+    return f"![{name}](data:image/png;base64,{base64.b64encode(png).decode('ascii')})"

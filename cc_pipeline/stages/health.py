@@ -1,0 +1,143 @@
+"""What ``cc-pipeline doctor`` looks at, the request budget included. A finding says what it is and what to do."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.settings import PREFIX, Settings, remembered_source
+from cc_pipeline.stages.crawls import list_crawls
+from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.budget import HostState, budget_state
+
+_LOW_DISK = 5_000_000_000
+_MANY_FILES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``level`` is ``ok``, ``note`` or ``bad``."""
+
+    level: str
+    topic: str
+    text: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All findings; nothing raises, since a broken home is what a person asks about."""
+    return [
+        Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
+        *_home(settings),
+        *_contact(settings),
+        *_disk(settings.home),
+        *_source(settings),
+        *_tables(settings),
+    ]
+
+
+def _home(settings: Settings) -> Iterator[Finding]:
+    known = remembered_source(settings.home)
+    if known is None:
+        yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
+    elif known != settings.source:
+        advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
+        yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
+    else:
+        yield Finding("ok", "home", f"{settings.home}, of {known}")
+
+
+def _contact(settings: Settings) -> Iterator[Finding]:
+    if settings.is_public and not settings.contact:
+        advice = (
+            f"Set {PREFIX}CONTACT to an address or page of yours: the people who run the bucket can then reach you."
+        )
+        yield Finding("note", "contact", "requests carry no contact", advice)
+    elif settings.contact:
+        yield Finding("ok", "contact", settings.user_agent)
+
+
+def _disk(home: Path) -> Iterator[Finding]:
+    place = home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < _LOW_DISK:
+        yield Finding("bad", "disk", f"{free / 1e9:.1f} GB free", "Free some space: records and tables need gigabytes.")
+    else:
+        yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
+
+
+def _source(settings: Settings) -> Iterator[Finding]:
+    try:
+        crawls = list_crawls(Workspace(settings))
+    except CcPipelineError as error:
+        yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
+        return
+    yield Finding("ok", "source", f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}")
+
+
+def _tables(settings: Settings) -> Iterator[Finding]:
+    if remembered_source(settings.home) != settings.source:
+        return
+    workspace = Workspace(settings)
+    for spec in TABLES:
+        try:
+            pinned = workspace.lake.pin(spec.name)
+        except CcPipelineError as error:
+            yield Finding("bad", spec.name, str(error))
+            continue
+        if pinned.version < 0:
+            continue
+        text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
+        level = "note" if len(pinned.files) > _MANY_FILES else "ok"
+        yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    if settings.published_path.exists():
+        yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
+    else:
+        yield Finding("note", "cc.duckdb", "nothing published yet", "Run something, or materialize `warehouse`.")
+
+
+def budget_findings(settings: Settings) -> Iterator[Finding]:
+    """A finding per host ever asked from this home, or one that says nothing was asked yet."""
+    states = budget_state(settings.budget_path)
+    if not states:
+        yield Finding("ok", "budget", f"no shared budget in use; limits: {_limits(settings)}")
+    for state in states:
+        yield _finding(state)
+
+
+def _finding(state: HostState) -> Finding:
+    allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
+    text = f"{state.host}: {allowed}, {state.concurrency} under way at most, {state.processes} processes now"
+    refused = ""
+    if state.last_refusal is not None and state.last_refusal_at is not None:
+        refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
+    if state.breaker_open_until is not None:
+        return Finding(
+            "bad",
+            "breaker",
+            f"{state.host} refuses: nothing is sent until {_moment(state.breaker_open_until)}{refused}",
+            f"Wait; runs go on where they stopped. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
+        )
+    if state.paused_until is not None:
+        return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
+    if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
+        return Finding("note", "budget", f"{text}; slowed down to {state.rate:.2g} requests/s{refused}")
+    return Finding("ok", "budget", text + refused)
+
+
+def _limits(settings: Settings) -> str:
+    rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
+    at_once = "" if settings.concurrency is None else f", {settings.concurrency} under way"
+    return rate + at_once
+
+
+def _moment(when: datetime) -> str:
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,86 @@
+"""Publishing: the lake as it stands now, as one DuckDB snapshot."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cc_pipeline.lake.lake import PinnedTable
+from cc_pipeline.lake.snapshot import Publication, publish
+from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.stages.views import publication_views
+from cc_pipeline.stages.whole_files import interrupted_sources
+from cc_pipeline.stages.workspace import Workspace
+
+#: Tables that one stage commits together; their digests must agree before their rows are shown together.
+_TOGETHER: dict[str, tuple[str, ...]] = {
+    "locate": ("captures", "fetch_plan"),
+    "parse": ("page_metadata", "page_text", "page_links", "feed_items"),
+}
+
+
+def publish_warehouse(workspace: Workspace) -> Publication:
+    """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host."""
+    with _host_lock(workspace.settings.home / "publish.lock"):
+        pinned = [workspace.lake.pin(spec.name) for spec in TABLES]
+        # a stage may commit while tables are pinned one by one: what counts is what was pinned
+        held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        return publish(
+            workspace.settings.published_path,
+            pinned,
+            publication_views(held_back),
+            _s3_setup(workspace) if _remote(pinned) else (),
+        )
+
+
+def interrupted_slices(
+    workspace: Workspace, versions: Mapping[str, int] | None = None
+) -> dict[str, list[tuple[str, str]]]:
+    """(crawl, target) pairs by stage whose tables are not from one run of that stage, as of ``versions`` by table
+    (default: now).
+
+    A run killed between two commits of a stage leaves them so until it is run again; their rows are held back.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    at = versions or {}
+    # a target that has no captures any more may still have the pages of a run before
+    pairs = sorted({pair for table in ("captures", "page_metadata") for pair in _slices(workspace, table)})
+    for stage, tables in _TOGETHER.items():
+        names = [f"{stage}:{crawl}:{target}" for crawl, target in pairs]
+        digests = [workspace.lake.digests(table, names, at.get(table)) for table in tables]
+        found[stage] = [
+            pair for pair, name in zip(pairs, names, strict=True) if len({one[name] for one in digests}) > 1
+        ]
+    found["parse"] += interrupted_sources(workspace, at)
+    return found
+
+
+def _slices(workspace: Workspace, table: str) -> list[tuple[str, str]]:
+    named = workspace.lake.read(table, columns=["crawl", "target"]).group_by(["crawl", "target"]).aggregate([])
+    return [(row["crawl"], row["target"]) for row in named.to_pylist()]
+
+
+def _remote(pinned: list[PinnedTable]) -> bool:
+    return any(address.startswith("s3://") for table in pinned for address in table.files)
+
+
+def _s3_setup(workspace: Workspace) -> tuple[str, ...]:
+    # httpfs is not part of DuckDB's wheel: readers of a lake on S3 need it and a secret of their own
+    settings = workspace.settings
+    place = ""
+    if settings.lake_endpoint:
+        host = settings.lake_endpoint.split("://")[-1]
+        secure = str(settings.lake_endpoint.startswith("https")).lower()
+        place = f", ENDPOINT '{host}', URL_STYLE 'path', USE_SSL {secure}"
+    secret = f"CREATE SECRET lake (TYPE s3, PROVIDER credential_chain, REGION '{settings.s3_region}'{place})"
+    return ("INSTALL httpfs", "LOAD httpfs", secret)
+
+
+@contextmanager
+def _host_lock(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

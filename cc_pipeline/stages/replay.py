@@ -1,0 +1,66 @@
+"""Replaying: records that are not there are asked for again, and their pages parsed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.records.schema import OUTCOMES
+from cc_pipeline.stages.fetch import fetch_captures, fetch_digest_name
+from cc_pipeline.stages.workspace import Workspace
+
+Counts = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Records by outcome and target, before and after. ``again`` are the targets whose pages must be parsed again."""
+
+    before: Counts
+    after: Counts
+    again: tuple[str, ...]
+
+
+def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
+    """Asks again for every record of ``slugs`` in ``crawl`` that is quarantined or missing.
+
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the source gives out (what came is
+    kept).
+    """
+    before = _counts(workspace, crawl, slugs)
+    lost = [slug for slug in slugs if before[slug]["quarantined"] or before[slug]["missing"]]
+    if lost:
+        _forget_pages(workspace, crawl, lost)
+        fetch_captures(workspace, crawl, lost, replay=True)
+    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost))
+
+
+def _forget_pages(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> None:
+    """Takes back that the pages of ``slugs`` are parsed: the digest of their inputs does not tell outcomes apart.
+
+    Done before the fetch, so that a replay killed at any moment leaves pages to be parsed, not pages forgotten.
+    """
+    lake = workspace.lake
+    names = {slug: f"parse:{crawl}:{slug}" for slug in slugs}
+    parsed = lake.digests("page_metadata", list(names.values()))
+    for slug in (slug for slug in slugs if parsed[names[slug]] is not None):
+        where = {"crawl": crawl, "target": slug}
+        digest = input_digest({"replayed": parsed[names[slug]]})
+        lake.commit("page_metadata", lake.read("page_metadata", where), [where], {names[slug]: digest})
+
+
+def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+    lake = workspace.lake
+    digests = lake.digests("records", [fetch_digest_name(crawl, slug) for slug in slugs])
+    for slug in slugs:
+        if digests[fetch_digest_name(crawl, slug)] is None:
+            raise EnvironmentFault(
+                f"{slug} in {crawl} has not been fetched yet", f"Fetch it: cc-pipeline run --crawl {crawl} --domain …"
+            )
+    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in slugs}
+    rows = lake.read("records", {"crawl": crawl, "target": list(slugs)}, ["target", "outcome"])
+    for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
+        counts[row["target"]][row["outcome"]] = row["count_all"]
+    return counts

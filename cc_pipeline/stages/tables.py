@@ -1,0 +1,125 @@
+"""Every table of the lake, in the order a value travels, and what its columns mean."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, TIMESTAMP
+from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
+from cc_pipeline.index.catalog.tables import (
+    COLUMN_CHUNKS_SCHEMA,
+    COVERAGE_SCHEMA,
+    INDEX_FILES_SCHEMA,
+    ROW_GROUPS_SCHEMA,
+)
+from cc_pipeline.lake.lake import TableSpec
+from cc_pipeline.records.plan import FETCH_PLAN_SCHEMA
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
+
+BY_CRAWL = ("crawl",)
+BY_CRAWL_AND_TARGET = ("crawl", "target")
+_CAPTURE_ORDER = ("target", "warc_filename", "warc_record_offset")
+
+CRAWLS_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("name", pa.string()),
+        pa.field("era", pa.string(), nullable=False),
+        pa.field("started", TIMESTAMP),
+        pa.field("ended", TIMESTAMP),
+        pa.field("cdx_api", pa.string()),
+    ]
+)
+
+INDEX_MANIFEST_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("part", pa.int32()),
+        pa.field("path", pa.string(), nullable=False),
+    ]
+)
+
+TARGETS_SCHEMA = pa.schema(
+    [
+        pa.field("slug", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("definition", pa.string(), nullable=False),
+        pa.field("version", pa.string(), nullable=False),
+    ]
+)
+
+CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
+
+TABLES: tuple[TableSpec, ...] = (
+    TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
+    TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
+    TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path")),
+    TableSpec("index_files", INDEX_FILES_SCHEMA, BY_CRAWL, ()),
+    TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
+    TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("captures", CAPTURES_SCHEMA, BY_CRAWL_AND_TARGET, _CAPTURE_ORDER),
+    TableSpec("fetch_plan", FETCH_PLAN_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("records", RECORD_SCHEMA, BY_CRAWL_AND_TARGET, _CAPTURE_ORDER),
+    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("page_text", PAGE_TEXT_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("page_links", PAGE_LINKS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("feed_items", FEED_ITEMS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
+    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+)
+
+
+COLUMN_NOTES: dict[str, str] = {
+    "crawl": "Crawl id, e.g. CC-MAIN-2024-22",
+    "subset": "warc (successful fetches), crawldiagnostics (redirects, 404s …) or robotstxt",
+    "target": "Slug of the target that asked for the row; its meaning is in `targets`",
+    "url": "URL as captured",
+    "url_surtkey": "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted",
+    "fetch_time": "When it was fetched, UTC; of ARC captures the record's own time",
+    "fetch_status": "HTTP status; of ARC captures the record's own",
+    "fetch_redirect": "Where a redirect leads (since CC-MAIN-2019-47)",
+    "content_digest": "SHA-1 of the payload as stored, base32; of ARC captures computed",
+    "content_mime_type": "Content-Type as declared",
+    "content_mime_detected": "Media type found by looking at the bytes",
+    "content_languages": "Up to three ISO-639-3 codes, CLD2",
+    "content_truncated": "Why the payload is cut (length, time, disconnect, unspecified); null for a whole one",
+    "warc_filename": "Key of the WARC or ARC file in the source",
+    "warc_record_offset": "Byte at which the record's gzip member begins",
+    "warc_record_length": "Compressed bytes of the record",
+    "warc_segment": "Segment of the crawl the file belongs to",
+    "domain": "Registered domain; the host itself for IPs and hosts without a public suffix",
+    "archive_format": "warc or arc",
+    "located_by": "Which index named the capture: parquet, btree or zipnum",
+    "index_file": "The index file the row came from",
+    "index_position": "Row group (parquet), block (btree) or member offset (zipnum) within it",
+    "extra_columns": "Columns of the index this version does not know, as text",
+    "outcome": "fetched, quarantined or missing: exactly one per planned capture",
+    "reason": "Why the outcome is not fetched; a closed list (docs/records.md)",
+    "detail": "The reason in words, with figures",
+    "digest_check": "match, mismatch, absent or unchecked: payload against the promised digest",
+    "stored_file": "Where the bytes are kept, below the lake's root",
+    "stored_offset": "Byte at which the kept gzip member begins",
+    "stored_length": "Bytes of the kept gzip member",
+    "attempts": "Requests it took",
+    "range_offset": "First byte of the range to read",
+    "range_length": "Bytes of the range to read",
+    "record_bytes": "Bytes of the records within it; the rest is read to save requests",
+    "url_surtkey_min": "Lowest key of the row group; null means unknown, and unknown is never pruned",
+    "url_surtkey_max": "Highest key of the row group; null means unknown",
+    "url_surtkey_source": "Where the bounds came from: statistics, deprecated_statistics or repaired",
+    "disposition": "SUCCESS or FAILURE, as the 2012 metadata has it (docs/metadata-mapping.md)",
+    "failure_reason": "Why it is a FAILURE, in the 2012 vocabulary",
+    "attempt_time": "When the crawl of the page was attempted",
+    "charset_detector": "0 header, 1 meta tag, 2 and 3 detectors, 10 undetermined (docs/documents.md)",
+    "text_simhash": "64-bit simhash of the text by the 2012 algorithm, signed",
+    "parsed_as": "html or feed",
+    "content": "What the page says: title, meta tags, links; or the feed's own fields",
+    "archiveInfo": "The archive pointer in the 2012 form, its spelling included",
+    "main_content": "Text without navigation and other boilerplate",
+    "parser_version": "Rows of an older version are stale and parsed again without refetching",
+    "source_kind": "records, sequencefile, wat or wet",
+    "era": "columnar, or arc for the crawls of 2008 to 2012",
+}

@@ -1,0 +1,63 @@
+"""Upkeep: small files merged, superseded ones deleted once no reader can need them."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cc_pipeline.records.segments import sweep
+from cc_pipeline.stages.fetch import open_shelf
+from cc_pipeline.stages.publish import publish_warehouse
+from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.stages.workspace import Workspace
+
+#: Readers that opened ``cc.duckdb`` before a file was superseded keep it this long.
+RETENTION_HOURS = 168
+MAX_FILES = 2_000
+_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """Files merged away and deleted by table, and scratch folders of processes that are gone."""
+
+    merged: dict[str, int]
+    deleted: dict[str, int]
+    scratch_folders: int
+
+
+def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
+    """Compacts tables with more than ``max_files`` files, deletes what no version of the retention period names.
+
+    ``cc.duckdb`` is published in between, so that it never names a file that is deleted.
+    """
+    lake = workspace.lake
+    merged = {spec.name: lake.compact(spec.name, max_files) for spec in TABLES}
+    publish_warehouse(workspace)
+    deleted = {spec.name: lake.vacuum(spec.name, retention_hours) for spec in TABLES}
+    deleted["stored records"] = _sweep_records(workspace)
+    return UpkeepReport(merged, deleted, _sweep_scratch(workspace.settings.home / "scratch"))
+
+
+def _sweep_records(workspace: Workspace) -> int:
+    """Deletes stored files that no row of ``records`` names; gives how many."""
+    swept = 0
+    crawls = workspace.lake.read("records", columns=["crawl"]).column("crawl").unique().to_pylist()
+    with open_shelf(workspace) as shelf:
+        for crawl in crawls:
+            named = workspace.lake.read("records", {"crawl": crawl}, ["stored_file"]).column("stored_file").unique()
+            swept += sweep(shelf, crawl, {file for file in named.to_pylist() if file is not None})[0]
+    return swept
+
+
+def _sweep_scratch(folder: Path) -> int:
+    """Deletes scratch of processes that ended without doing so: not alive, and untouched for a day."""
+    swept = 0
+    for path in folder.iterdir() if folder.is_dir() else ():
+        old = time.time() - path.stat().st_mtime > _DAY_SECONDS
+        if old and path.name.isdigit() and not Path(f"/proc/{path.name}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+            swept += 1
+    return swept

@@ -1,0 +1,135 @@
+"""What analysts see in ``cc.duckdb``: each capture once, whatever targets asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cc_pipeline.lake.snapshot import ViewSpec
+
+_KEY = "crawl, warc_filename, warc_record_offset"
+
+#: Tables with rows per capture and target, and how to choose the target whose rows are shown when several hold
+#: the same capture. Records prefer one that was fetched, pages those read from their own record, and metadata
+#: one that says more than that there was no record.
+_PER_CAPTURE = {
+    "captures": "target",
+    "records": "(outcome = 'fetched') DESC, target",
+    "page_metadata": "(source_kind = 'records') DESC, (disposition = 'SUCCESS') DESC, target",
+    "page_text": "(source_kind = 'records') DESC, target",
+    "page_links": "(source_kind = 'records') DESC, target",
+    "feed_items": "(source_kind = 'records') DESC, target",
+}
+
+_COMMENTS = {
+    "captures": "One row per capture the index names, with every index column; ARC captures take time, status and "
+    "digest from their record.",
+    "records": "One row per planned capture with one outcome, its reason, its digest check and where its bytes are.",
+    "page_metadata": "One row per record: the 2012 metadata schema for today's pages.",
+    "page_text": "One row per page with text: full text, main content, language.",
+    "page_links": "One row per link of a page, with every attribute.",
+    "feed_items": "One row per item of an RSS or Atom feed.",
+}
+
+#: Page tables whose rows may come from files read whole and then have page_metadata rows elsewhere.
+_FROM_FILES_TOO = ("page_text", "page_links", "feed_items")
+
+#: Which stage writes a table, for slices that are held back.
+_STAGE = {
+    "captures": "locate",
+    "page_metadata": "parse",
+    "page_text": "parse",
+    "page_links": "parse",
+    "feed_items": "parse",
+}
+
+
+def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[ViewSpec, ...]:
+    """The published views, in an order in which each finds what it names.
+
+    ``held_back`` names, by stage, (crawl, target) slices whose tables disagree because a run was killed between
+    two commits; their rows are left out until the stage has run again.
+    """
+    repeats = tuple(_repeats(table, order) for table, order in _PER_CAPTURE.items())
+    return (
+        ViewSpec("crawls", "SELECT * FROM lake.crawls ORDER BY crawl DESC", "Crawls of the source."),
+        ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
+        ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
+        ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
+        ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
+        *(_held_back(stage, pairs) for stage, pairs in held_back.items()),
+        *repeats,
+        ViewSpec("captures", _captures(), _COMMENTS["captures"]),
+        ViewSpec(
+            "capture_targets",
+            f"SELECT DISTINCT {_KEY}, subset, url, target FROM {_whole('captures')}",
+            "Why a capture is here: one row per capture and target.",
+        ),
+        *(ViewSpec(table, _once(table), _COMMENTS[table]) for table in _PER_CAPTURE if table != "captures"),
+        ViewSpec(
+            "ledger",
+            f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
+            "fetched_at FROM main.records",
+            "One outcome per planned capture: planned = fetched + quarantined + missing.",
+        ),
+        ViewSpec(
+            "quarantine",
+            "SELECT * FROM main.records WHERE outcome = 'quarantined'",
+            "Records set aside, with the reason.",
+        ),
+        ViewSpec("source_files", "SELECT * FROM lake.source_files", "Files read whole: kind, place, crawl, key."),
+        ViewSpec("source_faults", "SELECT * FROM lake.source_faults", "What in files read whole could not be read."),
+    )
+
+
+def _repeats(table: str, order: str) -> ViewSpec:
+    extra = {"records": ", outcome", "captures": "", "page_metadata": ", source_kind, disposition"}.get(
+        table, ", source_kind"
+    )
+    columns = f"{_KEY}, target{extra}"
+    sql = (
+        f"SELECT {_KEY}, target FROM (SELECT {columns}, "
+        f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
+        # texts read from whole files have no offset: nothing says of which capture they are
+        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)} WHERE warc_record_offset IS NOT NULL)) WHERE place > 1"
+    )
+    if table in _FROM_FILES_TOO:
+        # a WAT file's links are left out where the page itself was parsed, even if that has none
+        sql += (
+            f" UNION SELECT {_KEY}, target FROM {_whole(table)} SEMI JOIN (FROM {_whole('page_metadata')} "
+            f"WHERE source_kind = 'records') USING ({_KEY}) WHERE source_kind <> 'records'"
+        )
+    comment = f"Rows of {table} that another target's rows already show."
+    return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
+
+
+def _once(table: str) -> str:
+    return f"SELECT * EXCLUDE (target) FROM {_whole(table)} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+
+
+def _whole(table: str) -> str:
+    stage = _STAGE.get(table)
+    return (
+        f"lake.{table}"
+        if stage is None
+        else f"(FROM lake.{table} ANTI JOIN lake.{stage}_held_back USING (crawl, target))"
+    )
+
+
+def _held_back(stage: str, pairs: Sequence[tuple[str, str]]) -> ViewSpec:
+    values = ", ".join(f"('{crawl}', '{target}')" for crawl, target in pairs)
+    rows = (
+        f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
+    )
+    comment = f"Slices left out because a {stage} run was interrupted; run it again."
+    return ViewSpec(f"lake.{stage}_held_back", rows, comment, materialized=True)
+
+
+def _captures() -> str:
+    once = _once("captures")
+    learned = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+    replaced = ", ".join(f"coalesce(c.{name}, r.{name}) AS {name}" for name in learned)
+    return (
+        f"SELECT * FROM ({once}) WHERE archive_format <> 'arc' UNION ALL "
+        f"SELECT c.* REPLACE ({replaced}) FROM ({once}) c "
+        f"LEFT JOIN ({_once('records')}) r USING ({_KEY}) WHERE c.archive_format = 'arc'"
+    )

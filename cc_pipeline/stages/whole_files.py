@@ -1,0 +1,236 @@
+"""Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file.
+
+A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as by the parse
+stage; one digest in all tables says that a file is here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.documents.page import PARSER_VERSION, ParsedPage
+from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.parse import PAGE_TABLES
+from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.wholefiles.download import local_copy, size_and_tag
+from cc_pipeline.wholefiles.files import SourceFile, registered
+from cc_pipeline.wholefiles.pages import SourcePage, sequencefile_pages
+from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
+
+VERSION = "1"
+FAULTS = "source_faults"
+#: The order of commits.
+SOURCE_TABLES = (FAULTS, *PAGE_TABLES)
+#: Faults of a file that become rows; all are counted.
+MAX_FAULT_ROWS = 1_000
+_BATCH_ROWS = 64
+_SHOWN_FAULTS = 5
+
+_READERS = {"sequencefile": sequencefile_pages, "wat": wat_pages, "wet": wet_pages}
+
+
+@dataclass(slots=True)
+class _Tally:
+    rows: Counter[str] = field(default_factory=Counter)
+    faults: int = 0
+    bytes: int = 0
+    requests: int = 0
+    shown: list[str] = field(default_factory=list)
+
+
+def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
+    """Reads the registered files ``slugs`` into the page tables and ``source_faults``; unchanged files stay.
+
+    What a file has that cannot be read becomes a row of ``source_faults`` and keeps nothing else out. Raises
+    ``UserInputError`` for a key nobody registered, ``EnvironmentFault`` for a file that is gone, a source that does
+    not answer or a full disk; files before it stay committed.
+    """
+    started = time.monotonic()
+    files = registered(workspace, slugs)
+    figures: dict[str, dict[str, int | float | str]] = {}
+    notes: list[str] = []
+    total = _Tally()
+    fresh = 0
+    for slug in slugs:
+        file, name = files[slug], source_digest_name(slug)
+        wanted = _digest(workspace, file)
+        if workspace.lake.agreed(SOURCE_TABLES, [name])[name] != wanted:
+            tally = _read(workspace, file, wanted)
+            fresh += 1
+            total.rows += tally.rows
+            total.bytes += tally.bytes
+            total.requests += tally.requests
+            notes += tally.shown
+        figures[slug] = rows_of(workspace, file)
+    return StageReport(
+        "sources",
+        rows=sum(int(value) for own in figures.values() for name, value in own.items() if name.startswith("rows:page")),
+        written=sum(total.rows[table] for table in PAGE_TABLES),
+        bytes=total.bytes,
+        requests=total.requests,
+        seconds=time.monotonic() - started,
+        fresh_slices=fresh,
+        reused_slices=len(slugs) - fresh,
+        notes=tuple(notes),
+        per_target=figures,
+    )
+
+
+def source_digest_name(slug: str) -> str:
+    """The name under which a file's digest is committed."""
+    return f"source:{slug}"
+
+
+def interrupted_sources(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
+    """(crawl, partition key) of files whose tables, as of ``versions``, are not from one reading: a run was killed
+    between commits."""
+    files = registered(workspace)
+    names = [source_digest_name(slug) for slug in files]
+    at = versions or {}
+    digests = [workspace.lake.digests(table, names, at.get(table)) for table in SOURCE_TABLES] if names else []
+    return [
+        (file.crawl, slug)
+        for slug, file in files.items()
+        if len({one[source_digest_name(slug)] for one in digests}) > 1
+    ]
+
+
+def rows_of(workspace: Workspace, file: SourceFile) -> dict[str, int | float | str]:
+    """``rows:<table>`` for each table: how many rows of ``file`` it holds."""
+    where = {"crawl": file.crawl, "target": file.slug}
+    return {f"rows:{table}": workspace.lake.read(table, where, ["target"]).num_rows for table in SOURCE_TABLES}
+
+
+def _digest(workspace: Workspace, file: SourceFile) -> str:
+    found = size_and_tag(workspace, file.location)
+    if found is None:
+        raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
+    return input_digest(
+        {
+            "stage": "sources",
+            "version": VERSION,
+            "parser": PARSER_VERSION,
+            "file": [file.kind, file.location, file.crawl, *found],
+        }
+    )
+
+
+def _read(workspace: Workspace, file: SourceFile, digest: str) -> _Tally:
+    folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        with local_copy(workspace, file.location) as copy:
+            tally = _spill(workspace, file, copy.path, folder)
+        tally.bytes, tally.requests = copy.bytes, copy.requests
+        for table in SOURCE_TABLES:
+            workspace.lake.commit_stream(
+                table,
+                partial(_batches, folder / f"{table}.arrow"),
+                [{"crawl": file.crawl, "target": file.slug}],
+                {source_digest_name(file.slug): digest},
+            )
+        return tally
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
+def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> _Tally:
+    """Rows go to one Arrow file a table, so that memory stays flat however large the file is."""
+    schemas = {table: workspace.lake.specs[table].schema for table in SOURCE_TABLES}
+    writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
+    tally = _Tally()
+    try:
+        for faults, batches in _grouped(_READERS[file.kind](file, path), file):
+            _note(tally, faults)
+            kept = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
+            if kept:
+                batches[FAULTS] = _fault_batch(file, kept, schemas[FAULTS])
+            for table, batch in batches.items():
+                if batch.num_rows:
+                    writers[table].write_batch(batch)
+                    tally.rows[table] += batch.num_rows
+            progress.report(f"read {file.kind}", sum(tally.rows[table] for table in ("page_metadata", "page_text")))
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be written: {error}", "Check the disk, then run it again.") from error
+    finally:
+        for writer in writers.values():
+            writer.close()
+    if tally.faults:
+        tally.shown.insert(0, f"{file.location}: {tally.faults:,} stretches could not be read; the rest was")
+    return tally
+
+
+def _note(tally: _Tally, faults: Sequence[DataFault]) -> None:
+    tally.faults += len(faults)
+    room = max(0, _SHOWN_FAULTS - len(tally.shown))
+    tally.shown += [str(fault) for fault in faults[:room]]
+
+
+def _grouped(
+    pages: Iterator[SourcePage], file: SourceFile
+) -> Iterator[tuple[list[DataFault], dict[str, pa.RecordBatch]]]:
+    group: list[ParsedPage] = []
+    faults: list[DataFault] = []
+    for page in pages:
+        if isinstance(page, DataFault):
+            faults.append(page)
+        else:
+            group.append(page)
+        if len(group) + len(faults) >= _BATCH_ROWS:
+            yield from _converted(group, faults, file)
+            group, faults = [], []
+    if group or faults:
+        yield from _converted(group, faults, file)
+
+
+def _converted(
+    group: Sequence[ParsedPage], faults: list[DataFault], file: SourceFile
+) -> Iterator[tuple[list[DataFault], dict[str, pa.RecordBatch]]]:
+    try:
+        yield faults, _rows(group)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        # a number no column can hold, a value of another shape: find the page it is in
+        for page in group:
+            try:
+                yield [], _rows([page])
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                faults.append(DataFault(file.location, None, f"{page.keys['url']}: {str(error)[:200]}"))
+        yield faults, {}
+
+
+def _rows(pages: Sequence[ParsedPage]) -> dict[str, pa.RecordBatch]:
+    batches = to_record_batches(pages)
+    metadata = batches["page_metadata"]
+    # files that have only texts leave no metadata behind
+    batches["page_metadata"] = metadata.filter(pc.is_valid(metadata.column("disposition")))
+    return batches
+
+
+def _fault_batch(file: SourceFile, faults: Sequence[DataFault], schema: pa.Schema) -> pa.RecordBatch:
+    shared: dict[str, Any] = {
+        "crawl": file.crawl,
+        "target": file.slug,
+        "source_kind": file.kind,
+        "source_file": file.location,
+    }
+    rows = [shared | {"byte_offset": fault.offset, "reason": fault.reason} for fault in faults]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(path)) as source:
+        yield from pa.ipc.open_stream(source)

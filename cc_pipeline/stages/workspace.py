@@ -1,0 +1,112 @@
+"""Settings made into the things stages work with: the lake, the transport, the catalog."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.records.storage import disk_trouble
+from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.ranges import RetryPolicy
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One home, one source, one lake. Cheap to make; opens things when they are first used."""
+
+    settings: Settings
+
+    @cached_property
+    def lake(self) -> Lake:
+        """The tables; claims the home for its source on first use."""
+        claim_home(self.settings)
+        return Lake(self.settings.lake, TABLES, lake_options(self.settings))
+
+    @contextmanager
+    def transport(self, root: str | None = None, retry: RetryPolicy | None = None) -> Iterator[Transport]:
+        """A transport to ``root`` (default: the source) within the machine's request budget."""
+        with open_transport(self.settings, root or self.settings.source, retry) as transport:
+            yield transport
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this process for files that do not outlive it."""
+        path = self.settings.home / "scratch" / str(os.getpid())
+        with disk_trouble(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def register_targets(self, targets: Sequence[Target]) -> None:
+        """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""
+        if not targets:
+            return
+        known = {row["slug"]: row["version"] for row in self.lake.read("targets").to_pylist()}
+        new = [target for target in {t.slug: t for t in targets}.values() if known.get(target.slug) != target.version]
+        if not new:
+            return
+        rows = [{"slug": t.slug, "kind": t.kind, "definition": t.definition, "version": t.version} for t in new]
+        schema = self.lake.specs["targets"].schema
+        digest = input_digest({"targets": [row["version"] for row in rows]})
+        self.lake.commit(
+            "targets", pa.Table.from_pylist(rows, schema=schema), [{"slug": t.slug} for t in new], {"targets": digest}
+        )
+
+    def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
+        """The targets behind partition keys.
+
+        A key that nobody defined (made in the UI) is written down as what it says. Raises ``UserInputError`` for one
+        that cannot be a key, or that means a target with another key.
+        """
+        rows = self.lake.read("targets", {"slug": list(slugs)}).to_pylist() if slugs else []
+        known = {row["slug"]: row["definition"] for row in rows}
+        found = {slug: _target_of(slug, known.get(slug)) for slug in slugs}
+        self.register_targets([target for slug, target in found.items() if slug not in known])
+        return found
+
+
+def open_transport(settings: Settings, root: str, retry: RetryPolicy | None = None) -> Transport:
+    """A transport to ``root`` with the settings' manners: user agent, budget, credentials."""
+    return Transport(
+        root,
+        user_agent=settings.user_agent,
+        concurrency=settings.concurrency,
+        rate=settings.rate,
+        budget_path=settings.budget_path,
+        retry=retry,
+        s3_endpoint=settings.s3_endpoint,
+        s3_region=settings.s3_region,
+        s3_anonymous=settings.s3_anonymous,
+    )
+
+
+def lake_options(settings: Settings) -> dict[str, str] | None:
+    """Delta's storage options for a lake on S3, ``None`` for a folder. Credentials come from the usual chain."""
+    if not settings.lake.startswith("s3://"):
+        return None
+    options = {"AWS_REGION": settings.s3_region, "conditional_put": "etag"}
+    if settings.lake_endpoint:
+        options |= {"AWS_ENDPOINT_URL": settings.lake_endpoint, "AWS_ALLOW_HTTP": "true"}
+    return options
+
+
+def _target_of(slug: str, definition: str | None) -> Target:
+    target = parse_target(definition if definition is not None else slug)
+    if target.slug != slug:
+        raise UserInputError(
+            f"the partition key {slug!r} was not made by cc-pipeline; the key of what it seems to mean is "
+            f"{target.slug!r}. Add it with: cc-pipeline domains add {target.definition}"
+        )
+    return target

@@ -1,0 +1,129 @@
+"""Files read whole: what a person names, as a kind, a place, a crawl and a partition key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pyarrow as pa
+
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.sequencefile import read_header
+from cc_pipeline.archive.warc import iter_records
+from cc_pipeline.commoncrawl.crawls import validate_crawl_id
+from cc_pipeline.commoncrawl.paths import current_key
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.wholefiles.download import is_local, read_head, size_and_tag
+from cc_pipeline.wholefiles.schema import FileKind
+
+#: Header metadata under which exported SequenceFiles name their crawl.
+CRAWL_ENTRY = "cc_pipeline.crawl"
+_CRAWL_OF_2012 = "CC-MAIN-2012"
+_IN_KEY = re.compile(r"(?:\A|/)crawl-data/([^/]+)/segments/")
+_PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+_ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
+_SPEAKING = 80
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file to read whole. ``location`` is an absolute path or a key of the source; ``crawl`` whose it is."""
+
+    kind: FileKind
+    location: str
+    crawl: str
+
+    @property
+    def slug(self) -> str:
+        """The partition key: what can be shown of the name, and 64 bits of a hash over kind, place and crawl."""
+        speaking = _ODD.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_SPEAKING].rstrip(".-")
+        text = "\n".join((self.kind, self.location, self.crawl))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return "_".join(part for part in (self.kind, speaking, digest) if part)
+
+
+def identify(workspace: Workspace, named: str, kind: str, crawl: str | None = None) -> SourceFile:
+    """The file a person means by a path of this machine or a key (or address) of the source.
+
+    Without ``crawl`` it is read off the key, the file's ``warcinfo`` (``isPartOf``) or, for SequenceFiles, their
+    header; SequenceFiles that say nothing are taken for those of 2012. Raises ``UserInputError`` for an unknown
+    kind, a file that is not there, and a crawl that cannot be told.
+    """
+    if kind not in get_args(FileKind):
+        raise UserInputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(FileKind))}")
+    known: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
+    location = _location(workspace, named)
+    return SourceFile(known, location, validate_crawl_id(crawl) if crawl else _crawl_of(workspace, location, known))
+
+
+def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
+    """Writes ``files`` down, so that a partition key alone is enough afterwards; gives those that are new."""
+    known = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
+    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in known]
+    if new:
+        rows = [
+            {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
+            for file in new
+        ]
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["source_files"].schema)
+        digest = input_digest({"source_files": sorted(row["slug"] for row in rows)})
+        slices = [{"slug": row["slug"]} for row in rows]
+        workspace.lake.commit("source_files", table, slices, {"source_files": digest})
+    return new
+
+
+def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
+    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key nobody registered."""
+    where = None if slugs is None else {"slug": list(slugs)}
+    rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
+    found = {row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"]) for row in rows}
+    unknown = [slug for slug in slugs or () if slug not in found]
+    if unknown:
+        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")
+    return found
+
+
+def _location(workspace: Workspace, named: str) -> str:
+    path = Path(named).expanduser()
+    if path.is_file():
+        return str(path.absolute())
+    if path.is_absolute():
+        raise UserInputError(f"{named} is not a file on this machine")
+    try:
+        key = current_key(named)
+    except DataFault as fault:
+        raise UserInputError(f"{named!r} is neither a file here nor a key of the source: {fault.reason}") from fault
+    if size_and_tag(workspace, key) is None:
+        raise UserInputError(f"{named!r} is neither a file here nor a key of {workspace.settings.source}")
+    return key
+
+
+def _crawl_of(workspace: Workspace, location: str, kind: FileKind) -> str:
+    found = _IN_KEY.search(location)
+    if found:
+        return validate_crawl_id(found.group(1))
+    head = read_head(workspace, location)
+    if kind == "sequencefile":
+        return _crawl_of_sequencefile(head, location)
+    # the first record of a WAT or WET file says which crawl it is part of, where it says anything
+    first = next(iter_records(head, location), None)
+    part_of = _PART_OF.search(first.payload) if isinstance(first, ArchivedRecord) else None
+    if part_of is None:
+        place = "path" if is_local(location) else "key"
+        raise UserInputError(f"neither {location} nor its {place} says which crawl it belongs to; name it with --crawl")
+    return validate_crawl_id(part_of.group(1).decode("latin-1"))
+
+
+def _crawl_of_sequencefile(head: bytes, location: str) -> str:
+    try:
+        written = dict(read_header(head, location).metadata).get(CRAWL_ENTRY)
+    except DataFault:
+        # a damaged header is reported when the file is read
+        written = None
+    return validate_crawl_id(written) if written else _CRAWL_OF_2012

@@ -1,0 +1,197 @@
+"""Feeds of every dialect as one shape, and as the 2012 document."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from cc_pipeline.documents.feeds.model import parse_date
+from cc_pipeline.documents.feeds.rows import parse_feed
+from cc_pipeline.documents.legacy2012.json import metadata_object
+from cc_pipeline.documents.page import Limits, ParsedPage, ParseOptions
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline_tests.documents.pages import page
+
+RSS = """<?xml version="1.0" encoding="utf-8"?>
+<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/">
+<channel><title>The &amp; <![CDATA[<b>Feed</b>]]></title><link>https://example.com/</link><description>About</description>
+<pubDate>Sat, 18 May 2024 10:00:00 +0200</pubDate><lastBuildDate>Fri, 17 May 2024 00:00:00 GMT</lastBuildDate>
+<category>News</category><category></category><generator>gen 1</generator><ttl> 60 </ttl>
+<item><title>First</title><link>/1?a=1&amp;b=2</link><description>&lt;p&gt;Short&lt;/p&gt;</description>
+<author>ed@example.com (Ed Itor)</author><category>A</category><category>B</category>
+<comments>https://example.com/1#c</comments><guid isPermaLink="false">tag:1</guid>
+<pubDate>Thu, 01 Jan 2004 19:48:21 EST</pubDate><enclosure url="/a.mp3" type="audio/mpeg" length="1"/>
+<content:encoded><![CDATA[<p>Long <a href="x.html">link</a></p>]]></content:encoded></item>
+<item><title/><dc:creator>Someone</dc:creator><dc:date>2004-01-01T10:00:00-08:00</dc:date>
+<guid>https://example.com/2</guid></item></channel></rss>"""
+
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://example.org/blog/">
+<title type="html">A &lt;i&gt;title&lt;/i&gt;</title>
+<link href="."/><link rel="self" href="feed.atom"/><updated>2024-05-18T10:00:00Z</updated>
+<author><name>Ann</name><uri>/ann</uri><email>ann@example.org</email></author><category term="t" label="Label"/>
+<generator uri="x">G</generator>
+<entry><title>Entry</title><id>urn:1</id><link href="e1" type="text/html" title="T"/><link href="e1b"/>
+<link rel="self" href="e1.atom"/><link rel="replies" href="e1#r"/><published>2024-05-01T00:00:00+01:00</published>
+<updated>2024-05-02T00:00:00Z</updated><summary>Sum</summary><author><name>Bob</name></author>
+<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>Body <a href="y">y</a></p></div></content></entry>
+<entry><title>Second</title><updated>2024-05-03T00:00:00Z</updated></entry></feed>"""
+
+
+def _parse(text: str, mime: str = "application/xml", **more: object) -> ParsedPage:
+    return parse_page(page(text, mime=mime, url="https://example.com/feed", **more))
+
+
+def test_rss_items_as_rows() -> None:
+    first, second = _parse(RSS).feed_items
+    assert first["link"] == "https://example.com/1?a=1&b=2"
+    assert first["title"] == "First"
+    assert first["description"] == "<p>Short</p>"
+    assert first["author"] == "ed@example.com (Ed Itor)"
+    assert first["categories"] == ["A", "B"]
+    assert first["comments"] == "https://example.com/1#c"
+    assert first["guid"] == "tag:1"
+    assert first["published"] == datetime(2004, 1, 2, 0, 48, 21, tzinfo=UTC)
+    assert [(link["rel"], link["href"]) for link in first["links"]] == [
+        ("alternate", "https://example.com/1?a=1&b=2"),
+        ("enclosure", "https://example.com/a.mp3"),
+    ]
+    assert first["content"] == '<p>Long <a href="https://example.com/x.html">link</a></p>'
+    assert (second["title"], second["author"], second["link"]) == (None, "Someone", "https://example.com/2")
+    assert second["published"] == datetime(2004, 1, 1, 18, tzinfo=UTC)
+
+
+def test_rss_as_the_2012_document() -> None:
+    parsed = _parse(RSS)
+    content = metadata_object(parsed.metadata, parsed.links)["content"]
+    assert content["type"] == "rss-feed"
+    assert content["title"] == "The & Feed"
+    assert content["link"] == {"href": "https://example.com/"}
+    # the greater of lastBuildDate and pubDate, as the document says; the writer took lastBuildDate
+    assert content["updated"] == 1716019200000
+    assert metadata_object(parsed.metadata, parsed.links, compat="2012")["content"]["updated"] == 1715904000000
+    assert (content["categories"], content["generator"], content["ttl"]) == (["News"], "gen 1", 60)
+    item, bare = content["items"]
+    assert item["description"] == "Short"
+    assert item["content"]["links"] == [{"type": "a", "text": "link", "href": "https://example.com/x.html"}]
+    assert "title" not in bare
+    assert metadata_object(parsed.metadata, compat="2012")["content"]["items"][1]["title"] == ""
+
+
+def test_atom_as_the_2012_document() -> None:
+    parsed = _parse(ATOM)
+    content = metadata_object(parsed.metadata, parsed.links)["content"]
+    assert content["title"] == "A title"
+    assert content["link"] == {"href": "https://example.org/blog/", "rel": "alternate"}
+    assert content["authors"] == [{"name": "Ann", "url": "https://example.org/ann"}]
+    assert content["categories"] == ["Label"]
+    entry = content["items"][0]
+    assert [link["href"] for link in entry["link"]] == ["https://example.org/blog/e1", "https://example.org/blog/e1b"]
+    assert entry["link"][0]["type"] == "text/html"
+    assert entry["self"]["href"] == "https://example.org/blog/e1.atom"
+    assert entry["replies"]["href"] == "https://example.org/blog/e1#r"
+    assert (entry["published"], entry["updated"]) == (1714518000000, 1714608000000)
+    assert entry["content"]["links"][0]["href"] == "https://example.org/blog/y"
+
+
+def test_the_2012_writer_put_entry_dates_on_the_feed() -> None:
+    parsed = _parse(ATOM)
+    content = metadata_object(parsed.metadata, compat="2012")["content"]
+    assert (content["published"], content["updated"]) == (1714518000000, 1714694400000)
+    assert not {"published", "updated"} & {key for item in content["items"] for key in item}
+
+
+def test_the_2012_writer_lost_truncated_rss() -> None:
+    cut = RSS[: RSS.index("</channel>")]
+    parsed = _parse(cut, truncated="length")
+    assert len(parsed.feed_items) == 2
+    assert "feed_malformed" in parsed.metadata["flags"]
+    assert len(metadata_object(parsed.metadata)["content"]["items"]) == 2
+    compat = metadata_object(parsed.metadata, compat="2012")
+    assert "content" not in compat
+    assert "parsed_as" not in compat
+    assert compat["download_truncated"] is True
+
+
+def test_text_of_a_feed_is_what_it_says_in_order() -> None:
+    text = _parse(RSS).text
+    assert text is not None
+    assert text["text"] == "The & Feed About News First Short A B Long link"
+
+
+def test_metadata_json_column_holds_the_document() -> None:
+    parsed = parse_page(page(RSS, mime="text/xml"), ParseOptions(metadata_json=True, compat="2012"))
+    assert json.loads(parsed.metadata["metadata_json"]) == metadata_object(parsed.metadata, parsed.links, compat="2012")
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa">'
+        + "".join(
+            f'<!ENTITY {b} "{"&" + a + ";" * 1}{("&" + a + ";") * 9}">'
+            for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+        )
+        + "]><rss><channel><title>&i;</title></channel></rss>",
+        '<!DOCTYPE r [<!ENTITY a "'
+        + "x" * 200
+        + '">]><rss><channel><title>'
+        + "&a;" * 300_000
+        + "</title></channel></rss>",
+        '<!DOCTYPE r [<!ENTITY a SYSTEM "file:///etc/passwd">]><rss><channel><title>&a;</title></channel></rss>',
+        '<!DOCTYPE r SYSTEM "http://127.0.0.1:1/x.dtd" [<!ENTITY % p SYSTEM "http://127.0.0.1:1/"> %p;]>'
+        "<rss><channel><title>t</title></channel></rss>",
+        "<rss><channel>" + "<x>" * 100_000 + "</rss>",
+        "<feed>" + '<entry a="' * 1000,
+    ],
+)
+def test_entity_bombs_and_external_entities_stay_text(bomb: str) -> None:
+    feed = parse_feed(bomb, Limits())
+    if feed is not None and feed.title is not None:
+        assert len(feed.title) < 4_000_000
+        assert "root:" not in feed.title
+
+
+def test_short_declared_entities_and_html_names_are_read() -> None:
+    feed = parse_feed(
+        '<!DOCTYPE rss [<!ENTITY site "Example">]><rss><channel><title>&site;&nbsp;&copy; A & B &bogus;</title>'
+        "</channel></rss>",
+        Limits(),
+    )
+    assert feed is not None
+    assert feed.title == "Example\u00a0© A & B &bogus;"
+
+
+def test_numeric_references_to_no_character_are_replaced() -> None:
+    feed = parse_feed("<rss><channel><title>a&#xD800;b&#0;c&#x110000;&#65;&#x3c;</title></channel>", Limits())
+    assert feed is not None
+    assert feed.title == "a\ufffdb\ufffdc\ufffdA<"
+
+
+def test_items_over_the_limit_are_cut() -> None:
+    feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
+    assert feed is not None
+    assert (len(feed.items), feed.flags) == (5, {"items_cut"})
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("Thu, 01 Jan 2004 19:48:21 GMT", datetime(2004, 1, 1, 19, 48, 21, tzinfo=UTC)),
+        ("01 Jan 04 19:48 EST", datetime(2004, 1, 2, 0, 48, tzinfo=UTC)),
+        ("Thu,  1 Jan 2004 19:48:21 CEST", datetime(2004, 1, 1, 17, 48, 21, tzinfo=UTC)),
+        ("2003-12-31T10:14:55-08:00", datetime(2003, 12, 31, 18, 14, 55, tzinfo=UTC)),
+        ("2003-12-31T10:14:55.5Z", datetime(2003, 12, 31, 10, 14, 55, 500000, tzinfo=UTC)),
+        ("20031231", datetime(2003, 12, 31, tzinfo=UTC)),
+        ("2003", datetime(2003, 1, 1, tzinfo=UTC)),
+        ("2003-12-31T24:00:00Z", datetime(2004, 1, 1, tzinfo=UTC)),
+        ("0000-00-00T00:00:00Z", None),
+        ("yesterday", None),
+        ("Thu, 99 Jan 2004 19:48:21 GMT", None),
+        ("9999-12-31T23:59:59-10:00", None),
+        ("", None),
+    ],
+)
+def test_dates(written: str, moment: datetime | None) -> None:
+    assert parse_date(written) == moment

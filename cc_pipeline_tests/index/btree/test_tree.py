@@ -1,0 +1,260 @@
+"""The reader against the original reader's answers, a sorted list, and every way to break a file."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import io
+import json
+import struct
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.btree.format import HEADER, pack_pointer, unpack_pointer
+from cc_pipeline.index.btree.source import LocalRanges
+from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline.index.btree.writer import write_btree
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+Items = list[tuple[bytes, bytes]]
+
+
+@dataclass
+class Answer:
+    data: bytes
+    total: int | None
+
+
+class Memory:
+    """A file in memory that counts its reads."""
+
+    def __init__(self, content: bytes, total: int | None = -1) -> None:
+        self.content = content
+        self.total = len(content) if total == -1 else total
+        self.reads: list[tuple[int, int]] = []
+
+    def read(self, key: str, offset: int, length: int) -> Answer:
+        self.reads.append((offset, length))
+        return Answer(self.content[offset : offset + length], self.total)
+
+
+def _file(items: Items, block_size: int) -> bytes:
+    out = io.BytesIO()
+    write_btree(items, out, block_size)
+    return out.getvalue()
+
+
+def _tree(content: bytes, **options: bool) -> BTree:
+    return BTree(Memory(content), "tree", **options)
+
+
+def _pairs(tree: BTree, prefix: bytes) -> Items:
+    return [(item.key, item.value) for item in tree.prefix(prefix)]
+
+
+def _value(number: int) -> bytes:
+    return pack_pointer(number, 2, 3, 4, 5)
+
+
+def _drifted(content: bytes, by: int) -> bytes:
+    """The file with every pointer to a data block moved by ``by`` blocks, as far as blocks go."""
+    block_size, index_blocks = HEADER.unpack_from(content)
+    blocks = (len(content) - HEADER.size) // block_size
+    moved = bytearray(content)
+    for number in range(index_blocks):
+        position = HEADER.size + number * block_size
+        end = position + block_size
+        while True:
+            (child,) = struct.unpack_from("<I", moved, position)
+            if child >= index_blocks:
+                struct.pack_into("<I", moved, position, max(index_blocks, min(child + by, blocks - 1)))
+            position += 4
+            after = moved.find(0, position, end)
+            if after in (position, -1):
+                break
+            position = after + 1
+    return bytes(moved)
+
+
+@needs_corpus
+@pytest.mark.parametrize("trusted", [True, False])
+def test_every_answer_of_the_original_reader(trusted: bool) -> None:
+    folder = CORPUS / "btree_golden"
+    with gzip.open(folder / "expected-1024.json.gz") as lines:
+        expected = json.load(lines)
+    tree = BTree(LocalRanges(folder), "url-index-1024.pbtree", trusted=trusted)
+    for prefix, answer in expected.items():
+        found = [[key.decode("latin-1"), list(unpack_pointer(v))] for key, v in _pairs(tree, prefix.encode())]
+        assert found == answer, prefix
+    assert tree.drifts == []
+
+
+@needs_corpus
+def test_real_blocks_of_the_published_index() -> None:
+    """Two real data blocks (not neighbours) behind an index of our own: all items with all duplicates."""
+    blocks = [(CORPUS / "pbtree_url_index/centic9_real_blocks" / f"block{n}.bin").read_bytes() for n in (0, 3)]
+    first_key = blocks[1][: blocks[1].index(0)]
+    root = struct.pack("<I", 1) + first_key[:9] + b"\0" + struct.pack("<I", 2)
+    tree = _tree(HEADER.pack(65536, 1) + root.ljust(65536, b"\0") + b"".join(blocks))
+    items = list(tree.prefix(b""))
+    assert [sum(item.block == block for item in items) for block in (1, 2)] == [846, 800]
+    for item in items:
+        assert item.value in tree.get(item.key)
+    rebuilt = _tree(_file([(item.key, item.value) for item in items], 65536))
+    assert [item[:2] for item in rebuilt.prefix(b"")] == [item[:2] for item in items]
+
+
+@needs_corpus
+def test_twenty_thousand_real_rows_of_one_domain() -> None:
+    with gzip.open(CORPUS / "pbtree_url_index/umd_real_lookup/edu.umd.first.txt.gz", "rb") as lines:
+        rows = [line.rstrip(b"\n").rsplit(b" {", 1) for line in lines]
+    fields = ("arcSourceSegmentId", "arcFileDate", "arcFilePartition", "arcFileOffset", "compressedSize")
+    items: Items = []
+    for key, numbers in rows:
+        named = ast.literal_eval("{" + numbers.decode())
+        items.append((key, pack_pointer(*(named[field] for field in fields))))
+    assert len(items) == 20000
+    items.sort(key=lambda item: item[0])
+    tree = _tree(_file(items, 4096))
+    assert _pairs(tree, b"edu.umd.") == items
+    for key, _ in items[::97]:
+        assert tree.get(key) == [value for other, value in items if other == key]
+
+
+keys = st.lists(
+    st.text("ab/", min_size=1, max_size=6).map(str.encode)
+    | st.sampled_from([b"com.example/", b"com.example/a", b"com.example.www/"]),
+    max_size=120,
+)
+
+
+@given(keys, st.sampled_from([64, 65, 128, 200, 1024]), st.integers(-6, 6), st.booleans(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_answers_like_a_sorted_list(
+    found: list[bytes], size: int, drift: int, trusted: bool, data: st.DataObject
+) -> None:
+    items = [(key, _value(number)) for number, key in enumerate(sorted(found))]
+    content = _drifted(_file(items, size), drift)
+    wanted = data.draw(st.lists(st.sampled_from([*found, b"", b"a", b"com.", b"zz"]), min_size=1, max_size=8))
+    tree = _tree(content, trusted=trusted)
+    for key in wanted:
+        assert _pairs(tree, key) == [item for item in items if item[0].startswith(key)]
+        assert tree.get(key) == [value for other, value in items if other == key]
+        keys_from = KeyRange(key, None)
+        assert [item[:2] for item in tree.scan(keys_from)] == items[bisect_left(items, (key, b"")) :]
+
+
+def test_reports_where_the_index_led_astray() -> None:
+    items = [(b"key-%05d" % number, _value(number)) for number in range(3000)]
+    tree = _tree(_drifted(_file(items, 256), 14))
+    assert tree.get(b"key-01500") == [_value(1500)]
+    assert [(drift.wanted, drift.pointed - drift.found) for drift in tree.drifts] == [(b"key-01500", 14)]
+
+
+def test_a_run_of_equal_keys_over_many_blocks_is_found_whole() -> None:
+    items = [(b"a", _value(0)), *((b"m", _value(number)) for number in range(100)), (b"z", _value(1))]
+    tree = _tree(_file(items, 128))
+    assert tree.get(b"m") == [_value(number) for number in range(100)]
+    assert tree.get(b"a") == [_value(0)]
+    assert tree.get(b"z") == [_value(1)]
+
+
+def _three_levels() -> tuple[Items, bytes]:
+    # separators of about 500 bytes: 128 to an index block, so that 64 KiB blocks make three levels
+    items = [
+        (b"com.example/%s/%07d:http" % (b"x" * 480, number), _value(number)) for number in range(0, 2_200_000, 100)
+    ]
+    return items, _file(items, 65536)
+
+
+def test_cold_and_warm_reads_of_a_tree_with_three_levels() -> None:
+    items, content = _three_levels()
+    _, index_blocks = HEADER.unpack_from(content)
+    assert index_blocks >= 3
+    memory = Memory(content)
+    BTree(memory, "tree").get(items[100][0])
+    shallow = len(memory.reads)
+    assert shallow <= 3
+    for number in range(0, len(items), 997):
+        memory.reads.clear()
+        cold = BTree(memory, "tree")
+        assert cold.get(items[number][0]) == [items[number][1]]
+        continued = cold.layout.blocks - 1 > next(cold.prefix(items[number][0])).block
+        assert len(memory.reads) <= 3 + continued
+        assert cold.source.reads == len(memory.reads)
+        memory.reads.clear()
+        assert cold.get(items[number][0]) == [items[number][1]]
+        assert memory.reads == []
+
+
+@pytest.mark.parametrize("cut", [1, 100, 255, 256])
+def test_a_cut_file_is_an_error(cut: int) -> None:
+    content = _file([(b"key-%05d" % number, _value(number)) for number in range(300)], 256)
+    with pytest.raises(DataFault, match=r"no whole number|points to block"):
+        list(_tree(content[:-cut]).prefix(b"key"))
+
+
+def test_bytes_that_do_not_come_are_an_error() -> None:
+    content = _file([(b"key-%05d" % number, _value(number)) for number in range(30000)], 65536)
+    memory = Memory(content[:-10], len(content))
+    with pytest.raises(DataFault, match="bytes came where"):
+        list(BTree(memory, "tree").prefix(b"key"))
+
+
+def test_an_unknown_size_is_an_error() -> None:
+    with pytest.raises(EnvironmentFault, match="size of tree"):
+        BTree(Memory(_file([], 64), None), "tree").get(b"a")
+
+
+@pytest.mark.parametrize(
+    ("position", "patch", "reason"),
+    [
+        (0, struct.pack("<I", 3), "blocks of 3 bytes"),
+        (4, struct.pack("<I", 0), "0 index blocks"),
+        (4, struct.pack("<I", 10**9), "index blocks of"),
+        (8, struct.pack("<I", 0), "points to block 0, not forward"),
+        (8, struct.pack("<I", 10**9), "points to block 1000000000"),
+        (-256, b"\0" * 256, "is empty"),
+        (-256, b"\xff" * 256, "runs over its end"),
+        (-256, b"zzz\0" + bytes(32) + b"aaa\0" + bytes(32) + bytes(184), "unsorted keys"),
+        (-256, b"aaa\0" + bytes(32) + bytes(220), "sorts before"),
+        (-256, b"zzz\0" + bytes(32) + bytes(219) + b"x", "bytes after its last item"),
+    ],
+)
+def test_damage_is_an_error_and_never_a_shorter_answer(position: int, patch: bytes, reason: str) -> None:
+    content = bytearray(_file([(b"key-%05d" % number, _value(number)) for number in range(200)], 256))
+    position %= len(content)
+    content[position : position + len(patch)] = patch
+    with pytest.raises(DataFault, match=reason):
+        list(_tree(bytes(content)).prefix(b"key"))
+
+
+@given(st.binary(max_size=400), st.integers(0, 5000))
+@settings(max_examples=200, deadline=None)
+def test_no_garbage_gets_further_than_a_data_fault(garbage: bytes, position: int) -> None:
+    items = [(b"key-%05d" % number, _value(number)) for number in range(100)]
+    content = bytearray(_file(items, 256))
+    position %= len(content)
+    content[position : position + len(garbage)] = garbage
+    try:
+        found = _pairs(_tree(bytes(content)), b"key-00")
+    except DataFault:
+        return
+    assert len(found) == 100 or content != _file(items, 256)
+
+
+def test_a_file_that_is_not_there_is_an_environment_fault(tmp_path: object) -> None:
+    with pytest.raises(EnvironmentFault, match="cannot read"):
+        BTree(LocalRanges(CORPUS), "no-such-file").get(b"a")
+
+
+def test_prefix_of_the_last_possible_byte() -> None:
+    items = [(b"\xfe", _value(1)), (b"\xff\xff", _value(2)), (b"\xff\xff\xff", _value(3))]
+    assert _pairs(_tree(_file(items, 64)), b"\xff\xff") == items[1:]
+    assert prefix_range(b"\xff").end is None

@@ -1,0 +1,173 @@
+"""Tables from footers, the footer store's other promises."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.catalog.from_footers import FooterTableBuilder, crawl_tables
+from cc_pipeline.index.catalog.tables import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS, decode_footer
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterEntry, FooterStore
+from cc_pipeline_tests.index.footers.footer_files import encrypted_bytes, index_table, old_file, parquet_bytes
+from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, key_of
+
+
+def entry(path: str, size: int) -> FooterEntry:
+    return FooterEntry(path, size, '"e"', 100, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_tables_say_what_the_footers_say():
+    files = {
+        key_of(0): parquet_bytes(index_table(60), write_page_index=True),
+        key_of(1, "robotstxt"): parquet_bytes(index_table(0)),
+        key_of(2): encrypted_bytes(index_table(40), plaintext_footer=True),
+    }
+    builder = FooterTableBuilder(CRAWL)
+    expected = []
+    for path, data in files.items():
+        rows = decode_footer(data, len(data), path)
+        expected.append(rows)
+        builder.add(rows, entry(path, len(data)))
+    builder.add_failure(FooterEntry(key_of(3), 9, None, 0, datetime(2026, 1, 1, tzinfo=UTC), "bad", 5))
+    tables = builder.tables()
+    assert tables.index_files.schema.equals(INDEX_FILES_SCHEMA)
+    assert tables.row_groups.schema.equals(ROW_GROUPS_SCHEMA)
+    assert tables.column_chunks.schema.equals(COLUMN_CHUNKS_SCHEMA)
+    groups = {(row["path"], row["row_group"]): row for row in tables.row_groups.to_pylist()}
+    chunks = {(row["path"], row["row_group"], row["column"]): row for row in tables.column_chunks.to_pylist()}
+    for rows in expected:
+        for group in rows.row_groups:
+            row = groups.pop((rows.path, group.row_group))
+            assert (row["subset"], row["part"], row["rows"]) == (rows.subset, rows.part, group.rows)
+            assert (row["data_offset"], row["data_end"]) == (group.data_offset, group.data_end)
+            assert row["compressed_bytes"] == group.compressed_bytes
+            for column, known in group.statistics.items():
+                low = row[f"{column}_min"]
+                low = round(low.timestamp() * 1000) if isinstance(low, datetime) else low
+                assert low == known.minimum
+                assert row[f"{column}_source"] == known.source
+                assert row[f"{column}_min_truncated"] == known.min_truncated
+                assert row[f"{column}_nulls"] == known.nulls
+            for name, chunk in group.chunks.items():
+                if chunk.encrypted:
+                    assert (rows.path, group.row_group, name) not in chunks
+                    continue
+                found = chunks.pop((rows.path, group.row_group, name))
+                assert (found["chunk_offset"], found["compressed_bytes"]) == (chunk.offset, chunk.size)
+                index = (found["offset_index_offset"], found["offset_index_length"])
+                assert index == (chunk.offset_index or (None, None))
+                assert found["codec"] == chunk.codec
+                assert set(found["encodings"].split()) == set(chunk.encodings)
+            key = group.chunks["url_surtkey"]
+            assert row["key_chunk_offset"] == (None if key.encrypted else key.offset)
+    assert not groups
+    assert not chunks
+    rows = tables.index_files.to_pylist()
+    assert [row["outcome"] for row in rows] == ["decoded", "decoded", "decoded", "failed"]
+    assert rows[0]["columns"][0] == "url_surtkey BYTE_ARRAY optional UTF8"
+    assert rows[3]["columns"] is None
+
+
+def test_other_columns_can_be_chosen(tmp_path: Path):
+    key = key_of(0)
+    store = FooterStore(tmp_path)
+    harvest_crawl(CRAWL, [key], MemoryReader({key: parquet_bytes(index_table(60))}), store)
+    tables = crawl_tables(CRAWL, [key], store, columns=("warc_record_offset",), lookup_columns=("url_surtkey",))
+    row = tables.row_groups.to_pylist()[1]
+    assert (row["warc_record_offset_min"], row["warc_record_offset_max"]) == (20, 39)
+    assert row["url_surtkey_min"] == b"com,example)/page/000020"
+    assert tables.column_chunks["column"].unique().to_pylist() == ["url_surtkey"]
+
+
+def test_a_decoder_for_other_columns_is_refused():
+    data = parquet_bytes(index_table())
+    with pytest.raises(ValueError, match="other columns"):
+        FooterTableBuilder(CRAWL, ("url",)).add(decode_footer(data, len(data), key_of(0)), entry(key_of(0), len(data)))
+
+
+def test_files_not_yet_harvested_are_missing_and_strangers_are_left_out(tmp_path: Path):
+    keys = [key_of(number) for number in range(4)]
+    store = FooterStore(tmp_path)
+    harvest_crawl(CRAWL, keys, MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table()))), store)
+    tables = crawl_tables(CRAWL, [*keys[:2], key_of(9)], store)
+    assert tables.coverage.to_pylist()[0] | {"rows": 0} == {
+        "crawl": CRAWL, "subset": "warc", "expected": 3, "harvested": 2, "failed": 0, "missing": 1, "row_groups": 6,
+        "rows": 0, "without_statistics": 0, "reason": None,
+    }  # fmt: skip
+
+
+def test_a_stored_footer_that_rots_is_a_failed_file(tmp_path: Path):
+    keys = [key_of(0), key_of(1)]
+    store = FooterStore(tmp_path)
+    harvest_crawl(CRAWL, keys, MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table()))), store)
+    segment = tmp_path / CRAWL / "segment-00000.footers"
+    data = bytearray(segment.read_bytes())
+    data[-5] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(DataFault, match="changed since"):
+        store.read(CRAWL).footer(keys[1])
+    tables = crawl_tables(CRAWL, keys, store)
+    assert [row["outcome"] for row in tables.index_files.to_pylist()] == ["decoded", "failed"]
+
+
+def test_the_store_knows_what_it_holds(tmp_path: Path):
+    store = FooterStore(tmp_path)
+    assert store.crawls() == ()
+    data = parquet_bytes(index_table())
+    length = int.from_bytes(data[-8:-4], "little")
+    with store.write(CRAWL) as writer:
+        writer.put(key_of(0), len(data), '"e"', data[-8 - length :])
+        writer.put_failure(key_of(1), "not_found: gone", offset=3)
+    footers = store.read(CRAWL)
+    assert store.crawls() == (CRAWL,)
+    assert key_of(0) in footers
+    assert key_of(1) not in footers
+    assert footers.entries[key_of(0)].footer_bytes == length
+    assert (footers.entries[key_of(1)].reason, footers.entries[key_of(1)].fault_offset) == ("not_found: gone", 3)
+    assert [found for _, found in footers.footers()] == [data[-8 - length :]]
+    with pytest.raises(KeyError):
+        footers.footer(key_of(1))
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a\0"])
+def test_odd_crawl_names_lead_nowhere(tmp_path: Path, name: str):
+    with pytest.raises(UserInputError):
+        FooterStore(tmp_path).read(name)
+
+
+def test_segments_are_closed_when_they_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cc_pipeline.index.footers.store._SEGMENT_BYTES", 4000)
+    keys = [key_of(number) for number in range(9)]
+    store = FooterStore(tmp_path)
+    reader = MemoryReader({key: parquet_bytes(index_table(60, f"com,s{n}")) for n, key in enumerate(keys)})
+    harvest_crawl(CRAWL, keys[:5], reader, store)
+    harvest_crawl(CRAWL, keys, reader, store)
+    assert len(list((tmp_path / CRAWL).glob("*.footers"))) > 2
+    footers = store.read(CRAWL)
+    for key, data in reader.objects.items():
+        assert data.endswith(footers.footer(key))
+
+
+def test_deprecated_statistics_reach_the_table():
+    tail, size = old_file(b"com,a)/", b"com,c)/x")
+    path = key_of(0)
+    builder = FooterTableBuilder(CRAWL)
+    builder.add(decode_footer(tail, size, path), entry(path, size))
+    row = builder.tables().row_groups.to_pylist()[0]
+    assert (row["url_surtkey_min"], row["url_surtkey_max"]) == (b"com,a)/", b"com,d")
+    assert row["url_surtkey_source"] == "deprecated_statistics"
+    assert (row["url_surtkey_min_truncated"], row["url_surtkey_max_truncated"]) == (False, True)
+
+
+def test_no_files_give_empty_tables_with_the_right_columns():
+    tables = FooterTableBuilder(CRAWL).tables()
+    assert tables.row_groups.schema.equals(ROW_GROUPS_SCHEMA)
+    assert tables.column_chunks.num_rows == tables.index_files.num_rows == 0
+    assert pa.types.is_binary(tables.row_groups.schema.field("url_surtkey_min").type)
+    assert "url_surtkey" in DEFAULT_LOOKUP_COLUMNS

@@ -1,0 +1,342 @@
+"""A harvest through every kind of trouble: nothing lost, nothing twice, sick places left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.footers.harvest import FIRST_GUESS, FooterGuess, HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
+from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
+from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, bucket_of, key_of
+
+QUICK = RetryPolicy(base=0.01, longest=0.05)
+
+
+def transport(url: str, **options: object) -> Transport:
+    timeouts = Timeouts(connect=5.0, silence=0.7, total=5.0)
+    return Transport(url, **{"retry": QUICK, "concurrency": 64, "timeouts": timeouts, **options})
+
+
+def test_nine_hundred_files_through_faults(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 900)
+    rotten, stalled = keys[450], keys[700]
+    rules = [
+        Rule("garbage", rotten, times=None),
+        Rule("stall", stalled),
+        Rule("503", share=0.05, retry_after=1),
+        Rule("reset", share=0.01),
+        Rule("short", share=0.01),
+    ]
+    store = FooterStore(tmp_path / "footers")
+    with FaultServer(tmp_path / "bucket", rules=rules) as server, transport(server.url) as reader:
+        report = harvest_crawl(CRAWL, keys, reader, store)
+        hits = list(server.hits)
+    assert report.fetched == 899
+    assert [path for path, _ in report.failed] == [rotten]
+    assert "does not end as Parquet" in report.failed[0][1]
+    met = Counter(hit.fault for hit in hits)
+    assert met["503"] > 20
+    assert met["reset"] > 3
+    assert met["short"] > 3
+    assert met["stall"] == 1
+    assert met["garbage"] == HarvestPolicy().tries
+    # nothing twice: every good answer was for another file
+    good = Counter(hit.key for hit in hits if hit.fault is None)
+    assert set(good) == set(keys) - {rotten}
+    assert set(good.values()) == {1}
+    tables = crawl_tables(CRAWL, keys, store)
+    assert sorted(tables.index_files["path"].to_pylist()) == sorted(keys)
+    assert tables.row_groups.num_rows == 899 * 3
+    assert sum(tables.coverage["harvested"].to_pylist()) == 899
+    assert sum(tables.coverage["failed"].to_pylist()) == 1
+    failed = [row for row in tables.index_files.to_pylist() if row["outcome"] == "failed"]
+    assert [row["path"] for row in failed] == [rotten]
+    assert failed[0]["reason"]
+
+
+HARVESTER = """
+import json, sys
+from pathlib import Path
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.transport.client import Transport
+
+url, folder, crawl = sys.argv[1:4]
+keys = json.load(sys.stdin)
+with Transport(url, concurrency=8) as reader:
+    harvest_crawl(crawl, keys, reader, FooterStore(Path(folder)))
+"""
+
+
+def test_killed_half_way_and_resumed_nothing_stored_is_fetched_again(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 900)
+    store = FooterStore(tmp_path / "footers")
+    log = tmp_path / "hits"
+    with FaultServerProcess(tmp_path / "bucket", latency=0.02, log=log) as server:
+        arguments = [sys.executable, "-c", HARVESTER, server.url, str(tmp_path / "footers"), CRAWL]
+        child = subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True)
+        assert child.stdin is not None
+        child.stdin.write(json.dumps(keys))
+        child.stdin.close()
+        deadline = time.monotonic() + 60
+        while len(store.read(CRAWL).entries) < 300 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        stored = set(store.read(CRAWL).entries)
+        assert 300 <= len(stored) < 900
+        asked_before = len(server.hits())
+        with transport(server.url, concurrency=32) as reader:
+            report = harvest_crawl(CRAWL, keys, reader, store)
+        again = {hit.key for hit in server.hits()[asked_before:]}
+    assert report.kept == len(stored)
+    assert report.fetched == 900 - len(stored)
+    assert not again & stored
+    assert crawl_tables(CRAWL, keys, store).row_groups.num_rows == 2700
+
+
+def test_a_torn_entry_costs_that_entry_only(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 6)
+    store = FooterStore(tmp_path / "footers")
+    reader = MemoryReader({key: (tmp_path / "bucket" / key).read_bytes() for key in keys})
+    harvest_crawl(CRAWL, keys, reader, store)
+    segment = tmp_path / "footers" / CRAWL / "segment-00000.footers"
+    whole = segment.read_bytes()
+    for end in (len(whole) - 1, len(whole) - 400, 10, 0):
+        segment.write_bytes(whole[:end])
+        left = len(store.read(CRAWL).entries)
+        assert left < 6
+        report = harvest_crawl(CRAWL, keys, reader, store)
+        assert (report.kept, report.fetched) == (left, 6 - left)
+        assert set(store.read(CRAWL).entries) == set(keys)
+
+
+def test_every_request_failing_stops_with_one_error_and_resumes(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 60)
+    store = FooterStore(tmp_path / "footers")
+    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
+    with FaultServer(tmp_path / "bucket", rules=[Rule("500", times=None)]) as server:
+        with transport(server.url, retry=retry) as reader, pytest.raises(EnvironmentFault, match="harvest stopped"):
+            harvest_crawl(CRAWL, keys, reader, store)
+        assert len(server.hits) <= 60 * 2 * 3
+        server.set_rules([])
+        with transport(server.url) as reader:
+            report = harvest_crawl(CRAWL, keys, reader, store)
+    assert report.fetched == 60
+    assert not report.failed
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_dead_place_is_an_error_however_small_the_crawl(tmp_path: Path, count: int):
+    keys = bucket_of(tmp_path / "bucket", count)
+    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
+    dead = FaultServer(tmp_path / "bucket", rules=[Rule("500", times=None)])
+    with dead as server, transport(server.url, retry=retry) as reader, pytest.raises(EnvironmentFault):
+        harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "footers"))
+
+
+def test_more_failures_than_the_share_stop_early(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 900)
+    store = FooterStore(tmp_path / "footers")
+    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
+    with FaultServer(tmp_path / "bucket", rules=[Rule("500", share=0.2, times=None)]) as server:
+        with transport(server.url, retry=retry, concurrency=8) as reader, pytest.raises(EnvironmentFault) as stopped:
+            harvest_crawl(CRAWL, keys, reader, store)
+        kept = {path for path, entry in store.read(CRAWL).entries.items() if not entry.failed}
+        assert "failed" in str(stopped.value)
+        assert stopped.value.advice
+        assert 100 < len(kept) < 500
+        server.set_rules([])
+        before = len(server.hits)
+        with transport(server.url) as reader:
+            report = harvest_crawl(CRAWL, keys, reader, store)
+        assert not {hit.key for hit in server.hits[before:]} & kept
+    assert report.kept == len(kept)
+    assert report.fetched == 900 - len(kept)
+
+
+def test_refusals_stop_at_once(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 300)
+    with FaultServer(tmp_path / "bucket", rules=[Rule("403", times=None)]) as server:
+        with transport(server.url, concurrency=8) as reader, pytest.raises(EnvironmentFault, match="stopped"):
+            harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "footers"))
+        assert len(server.hits) < 100
+
+
+def test_one_bad_file_among_good_ones_is_recorded_and_left(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 12)
+    store = FooterStore(tmp_path / "footers")
+    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
+    rules = [Rule("500", keys[3], times=None), Rule("404", keys[5], times=None)]
+    with FaultServer(tmp_path / "bucket", rules=rules) as server, transport(server.url, retry=retry) as reader:
+        report = harvest_crawl(CRAWL, keys, reader, store)
+    assert report.fetched == 10
+    assert dict(report.failed).keys() == {keys[3], keys[5]}
+    assert "server_error" in dict(report.failed)[keys[3]]
+    assert "not_found" in dict(report.failed)[keys[5]]
+
+
+def test_twenty_corrupt_files_of_nine_hundred_do_not_stop_the_rest(tmp_path: Path):
+    keys = [key_of(number) for number in range(900)]
+    reader = MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table(20))))
+    for key in keys[::45]:
+        reader.objects[key] = b"not parquet at all"
+    report = harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path))
+    assert report.fetched == 880
+    assert sorted(path for path, _ in report.failed) == keys[::45]
+
+
+def test_sixty_corrupt_files_do(tmp_path: Path):
+    keys = [key_of(number) for number in range(900)]
+    reader = MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table(20))))
+    for key in keys[::15]:
+        reader.objects[key] = b"not parquet at all"
+    with pytest.raises(EnvironmentFault, match="51 files failed"):
+        harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path))
+
+
+def test_a_changed_file_is_harvested_again(tmp_path: Path):
+    keys = [key_of(number) for number in range(5)]
+    reader = MemoryReader({key: parquet_bytes(index_table(20)) for key in keys})
+    store = FooterStore(tmp_path)
+    harvest_crawl(CRAWL, keys, reader, store)
+    reader.objects[keys[2]] = parquet_bytes(index_table(60, "org,other"))
+    reader.etags[keys[2]] = '"another"'
+    reader.asked.clear()
+    assert harvest_crawl(CRAWL, keys, reader, store).kept == 5
+    assert not reader.asked
+    report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=True))
+    assert (report.fetched, report.kept) == (1, 4)
+    assert store.read(CRAWL).entries[keys[2]].etag == '"another"'
+    groups = crawl_tables(CRAWL, keys, store).row_groups
+    changed = [row for row in groups.to_pylist() if row["path"] == keys[2]]
+    assert len(changed) == 3
+    assert changed[0]["url_surtkey_min"].startswith(b"org,other")
+
+
+def test_a_failure_is_tried_again_by_the_next_harvest(tmp_path: Path):
+    keys = [key_of(number) for number in range(3)]
+    reader = MemoryReader({key: parquet_bytes(index_table(20)) for key in keys})
+    good, reader.objects[keys[1]] = reader.objects[keys[1]], b"x" * 4000
+    store = FooterStore(tmp_path)
+    assert len(harvest_crawl(CRAWL, keys, reader, store).failed) == 1
+    assert len(harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(retry_failed=False)).failed) == 1
+    reader.objects[keys[1]] = good
+    report = harvest_crawl(CRAWL, keys, reader, store)
+    assert (report.fetched, report.failed) == (1, ())
+
+
+def test_a_footer_longer_than_the_guess_costs_one_request_for_what_is_missing(tmp_path: Path):
+    table = index_table(6000)
+    long = parquet_bytes(table, 20)
+    length = int.from_bytes(long[-8:-4], "little") + 8
+    assert length > FIRST_GUESS
+    keys = [key_of(number) for number in range(80)]
+    reader = MemoryReader(dict.fromkeys(keys, long))
+    report = harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path))
+    assert report.fetched == 80
+    second = [asked for asked in reader.asked if asked.offset is not None]
+    # the guess has learned when sixteen were seen
+    assert 1 <= len(second) <= 20
+    assert all(asked.offset == len(long) - length and asked.length == length - FIRST_GUESS for asked in second)
+    assert all(asked.etag == reader.etags[asked.key] for asked in second)
+    assert length <= report.guess <= length + 1024
+    footers = FooterStore(tmp_path).read(CRAWL)
+    assert all(footers.footer(key) == long[-length:] for key in keys)
+
+
+def test_the_guess_goes_down_too():
+    guess = FooterGuess()
+    assert guess.length == FIRST_GUESS
+    for _ in range(600):
+        guess.learn(5_000)
+    assert guess.length == 5 * 1024
+    guess.learn(10**9)
+    assert guess.length == 5 * 1024
+    for _ in range(600):
+        guess.learn(10**9)
+    assert guess.length == 2**20
+
+
+def test_a_file_that_changes_between_two_requests_is_asked_for_anew(tmp_path: Path):
+    long = parquet_bytes(index_table(6000), 20)
+    key = key_of(0)
+    reader = MemoryReader({key: long})
+    changed = range_fault(FaultKind.CHANGED_OBJECT, key, 0, 10, "ETag", 1)
+    answers = reader.read_many
+
+    def read_many(requests, concurrency=None):
+        for asked in requests:
+            if asked.offset is not None and not reader.faults.get("done"):
+                reader.faults["done"] = changed
+                changed.tag = asked.tag
+                yield changed
+            else:
+                yield from answers([asked])
+
+    reader.read_many = read_many
+    assert harvest_crawl(CRAWL, [key], reader, FooterStore(tmp_path)).fetched == 1
+
+
+def test_two_writers_at_once_are_refused(tmp_path: Path):
+    store = FooterStore(tmp_path)
+    with store.write(CRAWL), pytest.raises(EnvironmentFault, match="another process"):
+        store.write(CRAWL)
+    store.write(CRAWL).close()
+
+
+def test_a_crawl_without_columnar_index_finishes_with_no_rows_and_the_reason(tmp_path: Path):
+    reader = MemoryReader({})
+    store = FooterStore(tmp_path)
+    report = harvest_crawl("CC-MAIN-2012", [], reader, store)
+    assert (report.expected, report.fetched, report.failed) == (0, 0, ())
+    assert "no columnar index" in report.notes[0]
+    tables = crawl_tables("CC-MAIN-2012", [], store, reason="a crawl of the ARC years")
+    assert tables.row_groups.num_rows == 0
+    assert tables.coverage.to_pylist()[0]["reason"] == "a crawl of the ARC years"
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
+from cc_pipeline_tests.index.footers.harvest_world import MemoryReader, key_of
+from cc_pipeline_tests.peak import own_peak
+
+data = parquet_bytes(index_table(1200), 20)
+class Forgetful(MemoryReader):
+    def read_many(self, requests, concurrency=None):
+        for answer in super().read_many(requests, concurrency):
+            self.asked.clear()
+            yield answer
+keys = [key_of(number) for number in range(int(sys.argv[2]))]
+harvest_crawl("c", keys, Forgetful(dict.fromkeys(keys, data)), FooterStore(Path(sys.argv[1])))
+print(own_peak())
+"""
+
+
+def test_memory_is_flat(tmp_path: Path):
+    peaks = []
+    for count in (200, 4000):
+        arguments = [sys.executable, "-c", MEMORY, str(tmp_path / str(count)), str(count)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120)
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] - peaks[0] < 40

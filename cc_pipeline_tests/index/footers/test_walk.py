@@ -1,0 +1,259 @@
+"""The two bodies of the walk say the same about every input, and bounds derived from signed order hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footers import walk_py
+from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.footers.statistics import bounds_from_signed, sound_writer
+from cc_pipeline.index.footers.thrift import FooterFault, parse_schema
+from cc_pipeline.index.footers.walk import COMPILED, compiled_walk
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.index.footers.footer_files import PATH, encrypted_bytes, index_table, old_file, parquet_bytes
+
+NAMES = (b"url_surtkey", b"fetch_time", b"nested.list.element", b"warc_record_offset")
+needs_compiled = pytest.mark.skipif(not COMPILED, reason="the compiled footer walk was not built here")
+
+
+def metadata_of(data: bytes) -> bytes:
+    length = int.from_bytes(data[-8:-4], "little")
+    return data[len(data) - 8 - length : len(data) - 8]
+
+
+@cache
+def bases() -> tuple[bytes, ...]:
+    table = index_table(9)
+    return (
+        metadata_of(parquet_bytes(table, 3, write_page_index=True)),
+        metadata_of(parquet_bytes(table, 9, version="1.0")),
+        metadata_of(encrypted_bytes(table, plaintext_footer=True)),
+        metadata_of(old_file(b"a", b"c\xff")[0]),
+        b"",
+    )
+
+
+def outcome(walk, metadata: bytes, stat_count: int, limit: int):
+    try:
+        return walk(metadata, NAMES, stat_count, limit)
+    except FooterFault as fault:
+        return fault.args
+
+
+def both_agree(metadata: bytes, stat_count: int = 2, limit: int = 10_000) -> None:
+    expected = outcome(walk_py.walk, metadata, stat_count, limit)
+    assert outcome(compiled_walk, metadata, stat_count, limit) == expected
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A real footer with a few bytes changed, cut, doubled or put in; thrift's special bytes more often."""
+    data = bytearray(draw(st.sampled_from(bases())))
+    special = st.sampled_from([0x00, 0x0F, 0x15, 0x19, 0x1C, 0x7F, 0x80, 0xF9, 0xFC, 0xFF])
+    for _ in range(draw(st.integers(0, 6))):
+        at = draw(st.integers(0, len(data)))
+        how = draw(st.sampled_from(["set", "insert", "cut", "double", "end"]))
+        if how == "set" and at < len(data):
+            data[at] = draw(special | st.integers(0, 255))
+        elif how == "insert":
+            data[at:at] = bytes(draw(st.lists(special | st.integers(0, 255), min_size=1, max_size=12)))
+        elif how == "cut":
+            del data[at : at + draw(st.integers(1, 40))]
+        elif how == "double":
+            data[at:at] = data[at : at + draw(st.integers(1, 200))]
+        elif how == "end" and at:
+            del data[at:]
+    return bytes(data)
+
+
+@needs_compiled
+@settings(max_examples=1500, deadline=None)
+@given(damaged(), st.integers(0, 4), st.sampled_from([4, 300, 10_000, 2**62]))
+def test_both_walks_agree_on_damaged_footers(metadata, stat_count, limit):
+    both_agree(metadata, stat_count, limit)
+
+
+@needs_compiled
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=300))
+def test_both_walks_agree_on_noise(metadata):
+    both_agree(metadata)
+
+
+@needs_compiled
+def test_both_walks_agree_on_every_truncation_and_every_bit():
+    metadata = bases()[1][:1200]
+    for end in range(len(metadata) + 1):
+        both_agree(metadata[:end])
+    whole = bases()[3]
+    for at in range(len(whole)):
+        for bit in range(8):
+            both_agree(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+
+
+@needs_compiled
+@needs_corpus
+def test_both_walks_agree_on_the_corpus():
+    for path in (CORPUS / "parquet").rglob("*"):
+        if path.is_file() and path.stat().st_size > 12:
+            data = path.read_bytes()
+            both_agree(metadata_of(data)[:100_000], limit=len(data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(damaged())
+def test_only_data_faults_leave_the_decoder(metadata):
+    tail = metadata + len(metadata).to_bytes(4, "little") + b"PAR1"
+    try:
+        found = decode_footer(tail, 5000 + len(tail), PATH)
+    except DataFault as fault:
+        assert fault.source == PATH
+        assert 0 <= fault.offset <= 5000 + len(tail)
+    else:
+        assert all(group.rows >= 0 for group in found.row_groups)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_only_footer_faults_leave_the_schema_parser(elements):
+    try:
+        parse_schema(elements)
+    except FooterFault as fault:
+        assert 0 <= fault.offset <= len(elements)
+
+
+@needs_compiled
+def test_the_compiled_walk_refuses_wrong_arguments():
+    for arguments in (
+        ("text", (), 0, 4),
+        (b"", [b"a"], 0, 4),
+        (b"", ("a",), 0, 4),
+        (b"", (b"a",), 2, 4),
+        (b"", (), -1, 4),
+    ):
+        with pytest.raises((TypeError, OverflowError)):
+            compiled_walk(*arguments)
+
+
+def test_promises_of_millions_of_row_groups_cost_nothing():
+    """A list may promise as many elements as there are bytes; row groups of nothing are refused at the first."""
+    head = b"\x15\x02\x19\x1c\x48\x01\x61\x00\x16\x02\x19"
+    metadata = head + b"\xfc\xff\x7f" + bytes(2**16)
+    assert outcome(walk_py.walk, metadata, 0, 10)[1] == "a row group has no columns"
+    metadata = head + b"\xfc\x80\x80\x04" + bytes(2**17)
+    assert outcome(walk_py.walk, metadata, 0, 10)[1] == "more row groups than the format can number"
+
+
+def test_nesting_is_bounded():
+    metadata = b"\x1c" * 10_000
+    assert outcome(walk_py.walk, metadata, 0, 10)[1] == "structures are nested too deeply"
+
+
+keys = st.binary(max_size=5) | st.text("aé~)", max_size=4).map(str.encode)
+
+
+def signed(value: bytes) -> bytes:
+    return bytes(octet ^ 0x80 for octet in value)
+
+
+@settings(max_examples=1000)
+@given(st.lists(keys, min_size=1, max_size=6))
+def test_bounds_from_signed_extremes_hold_for_every_value(values):
+    low, high = bounds_from_signed(min(values, key=signed), max(values, key=signed))
+    for value in values:
+        assert low is None or low <= value
+        assert high is None or value <= high
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text("abc)/,", max_size=6).map(str.encode), min_size=1, max_size=6))
+def test_ascii_keys_keep_their_lower_bound_and_all_equal_ones_both(values):
+    low, high = bounds_from_signed(min(values), max(values))
+    assert low == min(values)
+    assert len(set(values)) > 1 or high == max(values)
+
+
+@pytest.mark.parametrize(
+    ("writer", "sound"),
+    [
+        (b"parquet-mr version 1.8.1 (build 4aba4da)", True),
+        (b"parquet-mr version 1.12.3", True),
+        (b"parquet-mr version 1.7.0", False),
+        (b"parquet-mr version 99999999999999999999.1", True),
+        (b"parquet-cpp version 1.0.0", True),
+        (b"impala version 1.2-INTERNAL", True),
+        (b"parquet-mr", False),
+        (b"\xff\xfe", False),
+        (None, False),
+    ],
+)
+def test_which_writers_are_sound(writer, sound):
+    assert sound_writer(writer) is sound
+
+
+FUZZ = """
+import importlib.util, random, sys
+import numpy as np
+
+spec = importlib.util.spec_from_file_location("_footerwalk", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+names = (b"url_surtkey", b"fetch_time", b"nested.list.element", b"warc_record_offset")
+bases = [bytes.fromhex(line) for line in sys.stdin.read().split()]
+rng = random.Random(4711)
+for turn in range(20_000):
+    data = bytearray(rng.choice(bases))
+    for _ in range(rng.randrange(6)):
+        at = rng.randrange(len(data) + 1)
+        if rng.random() < 0.5:
+            data[at:at + 1] = bytes([rng.choice([0, 0x0F, 0x19, 0x7F, 0x80, 0xFC, 0xFF, rng.randrange(256)])])
+        elif rng.random() < 0.5:
+            del data[at:at + rng.randrange(40)]
+        else:
+            data[at:at] = data[at:at + rng.randrange(60)]
+    # a block of exactly this size, so that the first byte beyond it is seen
+    exact = memoryview(np.array(data, dtype=np.uint8))
+    try:
+        module.walk(exact, names, rng.randrange(5), rng.choice([4, 300, 10_000, 2**62]))
+    except ValueError:
+        pass
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build a sanitised walk with")
+def test_no_byte_out_of_bounds_is_touched(tmp_path: Path):
+    """The compiled walk with the address and undefined-behaviour sanitisers, fed with damaged footers."""
+    source = Path(walk_py.__file__).with_name("_footerwalk.c")
+    library = tmp_path / "_footerwalk.so"
+    include = sysconfig.get_path("include")
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-fPIC", "-shared"]
+    built = subprocess.run(["gcc", *flags, f"-I{include}", str(source), "-o", str(library)], check=False, timeout=120)
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    if built.returncode or not Path(runtime.stdout.strip()).is_absolute():
+        pytest.skip("gcc has no sanitisers here")
+    done = subprocess.run(
+        [sys.executable, "-c", FUZZ, str(library)],
+        input="\n".join(base.hex() for base in bases() if base),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={
+            **os.environ,
+            "LD_PRELOAD": runtime.stdout.strip(),
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "PYTHONMALLOC": "malloc",
+        },
+    )
+    assert done.returncode == 0, done.stderr[-4000:]

@@ -1,0 +1,223 @@
+"""The search of a cluster.idx against a list, CDXJ lines of the wild, and damage."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.zipnum import cluster as cluster_search
+from cc_pipeline.index.zipnum.cluster import Cluster
+from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
+from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.faultserver import FaultServer
+
+CRAWL = "CC-MAIN-2024-22"
+
+
+@dataclass
+class Answer:
+    data: bytes
+    total: int | None
+
+
+class Memory:
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.reads = 0
+
+    def read(self, key: str, offset: int, length: int) -> Answer:
+        self.reads += 1
+        return Answer(self.content[offset : offset + length], len(self.content))
+
+
+def _cluster(keys: list[bytes]) -> bytes:
+    return b"".join(b"%s 20240518000000\tcdx-00000.gz\t%d\t100\t%d\n" % (key, 100 * n, n) for n, key in enumerate(keys))
+
+
+@given(
+    st.lists(st.text("abc,)", min_size=1, max_size=8).map(str.encode), min_size=1, max_size=300),
+    st.lists(st.text("abc,)", max_size=4).map(str.encode), min_size=1, max_size=10),
+    st.sampled_from([40, 200, 1000]),
+)
+@settings(max_examples=100, deadline=None)
+def test_members_are_those_a_list_gives(keys: list[bytes], prefixes: list[bytes], stretch: int) -> None:
+    keys = sorted(keys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_search, "PROBE", 16)
+        patch.setattr(cluster_search, "STRETCH", stretch)
+        cluster = Cluster(Memory(_cluster(keys)), "cluster.idx")
+        for prefix in prefixes:
+            wanted = prefix_range(prefix)
+            first = max((n for n, key in enumerate(keys) if key < wanted.start), default=0)
+            expected = [n for n in range(first, len(keys)) if wanted.end is None or keys[n] < wanted.end]
+            found = [member.offset // 100 for member in cluster.members(wanted)]
+            # a member before the first key of the range may hold its begin; equal keys may be passed over one by one
+            assert set(expected) <= set(found) or not expected
+            assert all(n <= first or keys[n] >= wanted.start or n in expected for n in found)
+            assert found == sorted(found)
+
+
+def test_a_large_cluster_is_searched_in_few_small_reads() -> None:
+    keys = [b"com,example%07d)/" % number for number in range(100_000)]
+    memory = Memory(_cluster(keys))
+    cluster = Cluster(memory, "cluster.idx")
+    (member, *others) = cluster.members(KeyRange(b"com,example0070000)/", b"com,example0070000)/\0"))
+    assert member.offset == 100 * 69_999
+    assert [other.offset for other in others] == [100 * 70_000]
+    assert cluster.bytes_read < len(memory.content) / 20
+    assert memory.reads <= 12
+    cold = memory.reads
+    list(cluster.members(KeyRange(b"com,example0070000)/", b"com,example0070000)/\0")))
+    assert memory.reads == cold
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"com,a)/ 2024\tcdx-00000.gz\t0\t10\t1", "ends inside a line"),
+        (b"com,a)/ 2024\tcdx-00000.gz\t0\n", "no line of a cluster.idx"),
+        (b"com,a)/ 2024\tcdx-00000.gz\t-1\t10\t1\n", "no line of a cluster.idx"),
+        (b"com,a)/ 2024\t../cdx-00000.gz\t0\t10\t1\n", "impossible place"),
+        (b"com,a)/ 2024\tcdx-00000.gz\t0\t0\t1\n", "impossible place"),
+        (b"com,b)/ 2024\tc.gz\t0\t10\t1\ncom,a)/ 2024\tc.gz\t10\t10\t2\n", "follows that of"),
+    ],
+)
+def test_a_damaged_cluster_is_an_error(content: bytes, reason: str) -> None:
+    with pytest.raises(DataFault, match=reason):
+        list(Cluster(Memory(content), "cluster.idx").members(KeyRange(b"", None)))
+
+
+def _line(key: str, **said: Any) -> bytes:
+    said = {"url": "https://example.com/", "filename": "a/segments/1.2/warc/f.warc.gz", "offset": "5"} | said
+    return f"{key} 20240518010203 {json.dumps({'length': '7'} | said)}".encode()
+
+
+def _bucket(root: Path, members: list[list[bytes]]) -> None:
+    key = cluster_key(CRAWL)
+    folder = (root / key).parent
+    folder.mkdir(parents=True)
+    shard, cluster = b"", b""
+    for lines in members:
+        member = gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)
+        head = lines[0].split(b" ")[0] if lines else b"com,example)/"
+        cluster += b"%s 20240518010203\tcdx-00000.gz\t%d\t%d\t1\n" % (head, len(shard), len(member))
+        shard += member
+    (folder / "cdx-00000.gz").write_bytes(shard)
+    (root / key).write_bytes(cluster)
+
+
+def test_unknown_keys_of_a_line_are_kept_and_odd_values_survive() -> None:
+    line = _line(
+        "com,example)/", mime="unk", status="-", digest="sha1:ABC", mood={"a": 1}, vari="ä", truncated="length"
+    )
+    row = capture_of(line, "shard", 3)
+    assert row["extra_columns"] == [("mood", '{"a": 1}'), ("vari", "ä")]
+    assert (row["fetch_status"], row["content_digest"], row["content_truncated"]) == (-1, "ABC", "length")
+    assert (row["subset"], row["warc_segment"], row["warc_record_offset"]) == ("warc", "1.2", 5)
+    odd_time = capture_of(line.replace(b"20240518010203", b"2024"), "shard", 3)
+    assert odd_time["fetch_time"] is None
+    assert ("timestamp", "2024") in odd_time["extra_columns"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"com,example)/ 20240518010203",
+        b"com,example)/ 20240518010203 {",
+        b"com,example)/ 20240518010203 []",
+        _line("com,example)/", filename=None),
+        _line("com,example)/", offset="-5"),
+        _line("com,example)/", length="9" * 30),
+    ],
+)
+def test_a_line_that_names_no_place_is_an_error(line: bytes) -> None:
+    with pytest.raises(DataFault, match="com,example"):
+        capture_of(line, "shard", 3)
+
+
+def test_a_broken_line_elsewhere_harms_nobody(tmp_path: Path) -> None:
+    _bucket(tmp_path, [[b"com,aaa)/ 2024 broken", _line("com,example)/"), b"com,zzz)/ 2024 broken"]])
+    # a target's own broken line is an error; that of somebody else is not
+    with Transport(str(tmp_path)) as transport:
+        found = ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
+    assert found.captures["example.com"].num_rows == 1
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "other", "split", "unsorted"])
+def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
+    _bucket(tmp_path, [[_line("com,example)/", n=n) for n in range(50)]])
+    shard = tmp_path / cluster_key(CRAWL).replace("cluster.idx", "cdx-00000.gz")
+    content = shard.read_bytes()
+    if damage == "flip":
+        shard.write_bytes(content[:60] + bytes([content[60] ^ 255]) + content[61:])
+    elif damage == "cut":
+        shard.write_bytes(content[:-5])
+    elif damage == "other":
+        member = gzip.compress(_line("com,other)/", mtime=0) + b"\n", mtime=0)
+        shard.write_bytes(member.ljust(len(content), b"\0"))
+    elif damage == "unsorted":
+        _bucket(tmp_path / "again", [[_line("com,example)/b"), _line("com,example)/a")]])
+        for name in ("cdx-00000.gz", "cluster.idx"):
+            again = tmp_path / "again" / cluster_key(CRAWL).replace("cluster.idx", name)
+            again.rename(shard.parent / name)
+    else:
+        half = gzip.compress(_line("com,example)/", mtime=0)[:-3], mtime=0)
+        cluster = tmp_path / cluster_key(CRAWL)
+        cluster.write_bytes(b"com,example)/ 2024\tcdx-00000.gz\t0\t%d\t1\n" % len(half))
+        shard.write_bytes(half)
+    with Transport(str(tmp_path)) as transport, pytest.raises(DataFault):
+        ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
+
+
+def test_what_it_says_it_read_is_what_the_server_counted(tmp_path: Path) -> None:
+    members = [
+        [_line(f"com,example,h{m:03d})/{n:03d}", url=f"https://h{m:03d}.example.com/{n:03d}") for n in range(30)]
+        for m in range(60)
+    ]
+    _bucket(tmp_path, members)
+    target = parse_target("host:h031.example.com")
+    with FaultServer(tmp_path) as server, Transport(server.url) as transport:
+        locator = ZipNumLocator(transport, CRAWL)
+        price = locator.price(CRAWL, ["warc"], [target])
+        found = locator.locate(CRAWL, ["warc"], [target])
+        assert found.captures[target.slug].num_rows == 30
+        probes = price.requests
+        assert found.requests <= probes + 3
+        assert len(server.hits) >= found.requests
+        again = locator.locate(CRAWL, ["warc"], [target])
+        assert again.requests == 1
+    with pytest.raises(UserInputError, match="is of CC-MAIN-2024-22"):
+        locator.locate("CC-MAIN-2018-05", ["warc"], [target])
+
+
+@needs_corpus
+def test_a_real_piece_of_a_cluster_idx() -> None:
+    snippet = (CORPUS / "cc_index" / "preciz" / "cluster_idx_snippet").read_bytes()
+    whole = snippet[: snippet.rindex(b"\n") + 1]
+    lines = [line.split(b"\t") for line in whole.splitlines()]
+    cluster = Cluster(Memory(whole), "cluster.idx")
+    members = list(cluster.members(KeyRange(b"", None)))
+    assert [member.offset for member in members] == [int(line[2]) for line in lines]
+    middle = lines[len(lines) // 2]
+    key = middle[0].split(b" ")[0]
+    assert int(middle[2]) in [member.offset for member in cluster.members(KeyRange(key, key + b"\0"))]
+
+
+@needs_corpus
+def test_real_lines_of_index_servers() -> None:
+    rows = json.loads((CORPUS / "cc_index" / "extracted_vectors" / "cdxj_lines_from_java_tests.json").read_text())
+    read = [capture_of(row["cdxj"].encode(), "s", 0) for row in rows if not row["cdxj"].startswith("{")]
+    assert [row["url"] for row in read[:1]] == ["dns:www.example.com"]
+    assert all(row["warc_record_length"] > 0 and row["fetch_status"] == 200 for row in read)

@@ -1,0 +1,204 @@
+"""A published file is a snapshot: whole for who has it open, replaced at once, or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.snapshot import Publication, ViewSpec, publish
+from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.world import fill, small_disk
+
+SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("place", pa.int64()),
+        pa.field("at", pa.timestamp("ms", tz="UTC")),
+        pa.field("more", pa.struct([pa.field("words", pa.list_(pa.string()))])),
+    ]
+)
+SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target",))
+VIEWS = (
+    ViewSpec("things", "SELECT * EXCLUDE (target) FROM lake.things", "What's in it: it's all."),
+    ViewSpec("lake.counted", "SELECT crawl, count(*) AS n FROM lake.things GROUP BY crawl", "Helper.", True),
+)
+
+
+def commit(lake: Lake, crawl: str, target: str, places: Sequence[int]) -> None:
+    rows = [{"crawl": crawl, "target": target, "place": n, "at": n * 1000, "more": {"words": [str(n)]}} for n in places]
+    lake.commit(
+        "things", pa.Table.from_pylist(rows, schema=SCHEMA), [{"crawl": crawl, "target": target}], {f"t:{target}": "a"}
+    )
+
+
+def published(lake: Lake, path: Path) -> Publication:
+    return publish(path, [lake.pin("things")], VIEWS)
+
+
+def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"), [SPEC])
+
+
+def test_a_lake_nobody_wrote_publishes_empty_tables_of_the_right_types(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "cc.duckdb"
+    assert published(lake, path).rows == {"things": 0}
+    assert ask(path, "DESCRIBE things")[0][:2] == ("crawl", "VARCHAR")
+    empty = {row[0]: row[1] for row in ask(path, "DESCRIBE things")}
+    commit(lake, "C", "x", [1])
+    published(lake, path)
+    assert {row[0]: row[1] for row in ask(path, "DESCRIBE things")} == empty
+    assert empty["place"] == "BIGINT"
+    assert empty["at"] == "TIMESTAMP WITH TIME ZONE"
+    assert ask(path, 'SELECT crawl, place, epoch("at"), (more).words FROM things') == [("C", 1, 1.0, ["1"])]
+
+
+def test_a_table_emptied_later_is_empty_again(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "cc.duckdb"
+    commit(lake, "C", "x", [1, 2])
+    assert published(lake, path).rows == {"things": 2}
+    commit(lake, "C", "x", [])
+    assert published(lake, path).rows == {"things": 0}
+    assert ask(path, "SELECT version, files, lake_rows, published_rows FROM publication")[0][2:] == (0, 0)
+
+
+def test_crawl_ids_are_text_even_when_they_look_like_numbers_or_dates(lake: Lake, tmp_path: Path) -> None:
+    for crawl in ("2012", "2024-05-01", "C=1", "a b", "ü'"):
+        commit(lake, crawl, "x", [1])
+    published(lake, tmp_path / "cc.duckdb")
+    found = ask(tmp_path / "cc.duckdb", "SELECT crawl FROM things")
+    assert {row[0] for row in found} == {"2012", "2024-05-01", "C=1", "a b", "ü'"}
+
+
+def test_comments_and_versions_travel_with_the_file(lake: Lake, tmp_path: Path) -> None:
+    commit(lake, "C", "x", [1])
+    done = published(lake, tmp_path / "cc.duckdb")
+    assert done.bytes == (tmp_path / "cc.duckdb").stat().st_size
+    assert ask(tmp_path / "cc.duckdb", "SELECT version FROM publication") == [(done.versions["things"],)]
+    comments = ask(tmp_path / "cc.duckdb", "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main'")
+    assert ("things", "What's in it: it's all.") in comments
+
+
+@pytest.mark.parametrize("name", ["a b", "o'hara", 'with "quotes"', "Jürgen", "#1", "a+b&c=d", "~x", "100,5"])
+def test_homes_with_odd_names_are_published_as_well(tmp_path: Path, name: str) -> None:
+    home = tmp_path / name
+    lake = Lake(str(home / "lake"), [SPEC])
+    commit(lake, "C", "x", [1, 2])
+    published(lake, home / "cc.duckdb")
+    assert ask(home / "cc.duckdb", "SELECT sum(place) FROM things") == [(3,)]
+    assert all(Path(file).exists() for file in lake.pin("things").files)
+
+
+@pytest.mark.parametrize("name", ["[1]", "a*b", "what?", "{x}", "a|b", "a^b", "100%", "back\\slash"])
+def test_homes_whose_names_would_be_patterns_are_refused(tmp_path: Path, name: str) -> None:
+    for setting in ({"home": str(tmp_path / name)}, {"home": str(tmp_path), "lake": str(tmp_path / name)}):
+        with pytest.raises(UserInputError, match="choose another"):
+            load_settings({}, source=str(tmp_path), **setting)
+
+
+def test_views_name_files_and_never_a_pattern(lake: Lake, tmp_path: Path) -> None:
+    commit(lake, "C", "x", [1])
+    published(lake, tmp_path / "cc.duckdb")
+    [[sql]] = ask(tmp_path / "cc.duckdb", "SELECT sql FROM duckdb_views() WHERE schema_name = 'lake'")
+    assert "*" not in str(sql).split("read_parquet", 1)[1]
+    assert str(tmp_path) in str(sql)
+    # a file nobody committed does not appear
+    stray = next((tmp_path / "lake" / "tables" / "things").rglob("*.parquet"))
+    stray.with_name("stray.parquet").write_bytes(stray.read_bytes())
+    assert ask(tmp_path / "cc.duckdb", "SELECT count(*) FROM things") == [(1,)]
+
+
+def test_an_open_reader_keeps_its_snapshot_through_commits_and_publications(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "cc.duckdb"
+    commit(lake, "C", "x", [1])
+    published(lake, path)
+    # a second process would do; within one, DuckDB shares a file's handle by its name
+    with duckdb.connect() as reader:
+        reader.execute(f"ATTACH '{path}' AS old (READ_ONLY)")
+        for places in ([1, 2], [], [5, 6, 7]):
+            commit(lake, "C", "x", places)
+            published(lake, path)
+            assert reader.execute("SELECT place FROM old.lake.things").fetchall() == [(1,)]
+
+
+_READER = """
+import pathlib, sys, duckdb
+path, stop = sys.argv[1], pathlib.Path(sys.argv[2])
+seen = []
+while not seen or not stop.exists():
+    with duckdb.connect(path, read_only=True) as connection:
+        counted, said = connection.execute(
+            "SELECT (SELECT count(*) FROM things), (SELECT lake_rows FROM publication)"
+        ).fetchone()
+    assert counted == said, (counted, said)
+    seen.append(counted)
+    if len(seen) == 1:
+        print("reading", flush=True)
+assert seen == sorted(seen), seen
+print(len(set(seen)))
+"""
+
+
+def test_readers_of_other_processes_never_see_half_a_publication(lake: Lake, tmp_path: Path) -> None:
+    path, stop = tmp_path / "cc.duckdb", tmp_path / "stop"
+    commit(lake, "C", "x", [0])
+    published(lake, path)
+    readers = [
+        subprocess.Popen([sys.executable, "-c", _READER, str(path), str(stop)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        assert all(reader.stdout is not None and reader.stdout.readline() == "reading\n" for reader in readers)
+        for count in range(2, 14):
+            commit(lake, "C", "x", range(count))
+            published(lake, path)
+    finally:
+        stop.touch()
+        answers = [reader.communicate(timeout=60)[0] for reader in readers]
+    assert [reader.returncode for reader in readers] == [0, 0]
+    # they did read while it changed under their hands
+    assert all(int(answer) > 1 for answer in answers)
+
+
+def test_a_publication_that_fails_leaves_the_one_before_and_no_litter(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "out" / "cc.duckdb"
+    commit(lake, "C", "x", [1])
+    published(lake, path)
+    before = path.read_bytes()
+    wrong = (*VIEWS, ViewSpec("broken", "SELECT nothing FROM nowhere", "Not to be."))
+    with pytest.raises(EnvironmentFault, match=r"could not build .*cc\.duckdb") as refused:
+        publish(path, [lake.pin("things")], wrong)
+    assert "untouched" in refused.value.advice
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["cc.duckdb"]
+
+
+def test_a_full_disk_leaves_the_file_published_before(lake: Lake, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 2_048) as disk:
+        path = disk / "cc.duckdb"
+        commit(lake, "C", "x", [1])
+        published(lake, path)
+        before = path.read_bytes()
+        commit(lake, "C", "x", [1, 2])
+        filler = fill(disk, leave=8_192)
+        with pytest.raises(EnvironmentFault, match="could not build") as refused:
+            published(lake, path)
+        assert "disk" in refused.value.advice
+        assert path.read_bytes() == before
+        assert sorted(file.name for file in disk.iterdir()) == ["cc.duckdb", "filler"]
+        filler.unlink()
+        assert published(lake, path).rows == {"things": 2}

@@ -1,0 +1,149 @@
+"""Bytes are judged by what the index promised, and nothing they hold makes the judge fall over."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.archive.digests import sha1_base32
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.schema import DIGEST_CHECKS, REASONS
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.faultbodies import bit_flip, error_xml, garbage, truncated_gzip, wrong_target
+from cc_pipeline_tests.records.planned import html_record
+
+URL = "https://example.com/page?b=1"
+BODY = b"<html>" + bytes(range(256)) * 8
+MEMBER = html_record(URL, BODY)
+PROMISE = Promise("CC-MAIN-2024-22", "warc", "x.warc.gz", 7, len(MEMBER), URL, surt_key(URL), sha1_base32(BODY))
+ARC = b"http://example.com/ 1.2.3.4 20120208213013 text/html %d\nHTTP/1.0 200 OK\r\n\r\nhello\n"
+ARC = ARC % (len(ARC) - ARC.index(b"\n") - 1)
+ARC_PROMISE = dataclasses.replace(
+    PROMISE, archive_format="arc", url="http://example.com/", surtkey="com,example)/", digest=None
+)
+
+
+def test_a_good_record_passes_with_its_exact_member() -> None:
+    found = examine(MEMBER, PROMISE)
+    assert (found.reason, found.digest_check, found.detail) == (None, "match", None)
+    assert found.member == MEMBER
+    assert found.content == gzip.decompress(MEMBER)
+    assert found.record is not None
+    assert found.record.payload == BODY
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty_body"),
+        (garbage(MEMBER), "not_gzip"),
+        (error_xml("SlowDown"), "not_gzip"),
+        (MEMBER[:-9], "gzip_truncated"),
+        (MEMBER[:100], "gzip_truncated"),
+        (bit_flip(MEMBER), "gzip_corrupt"),
+        (truncated_gzip(MEMBER), "gzip_corrupt"),
+        (wrong_target(MEMBER), "wrong_target"),
+        (gzip.compress(b"hello", mtime=0), "not_a_record"),
+        (gzip.compress(gzip.decompress(MEMBER)[:-300], mtime=0), "length_mismatch"),
+        (gzip.compress(b"WARC/1.0\r\nWARC-Type: request\r\nContent-Length: 0\r\n\r\n\r\n\r\n", mtime=0), "wrong_type"),
+    ],
+)
+def test_each_kind_of_damage_is_named(data: bytes, reason: str) -> None:
+    found = examine(data, PROMISE)
+    # where a deflate stream breaks is chance: it may end early or turn to nonsense
+    assert found.reason == reason or {found.reason, reason} <= {"gzip_corrupt", "gzip_truncated"}
+    assert found.reason in REASONS
+    assert found.detail
+
+
+def test_bytes_behind_the_member_are_left_out_and_noted() -> None:
+    found = examine(MEMBER + MEMBER[:50], PROMISE)
+    assert found.reason is None
+    assert found.member == MEMBER
+    assert "50 bytes" in (found.detail or "")
+
+
+def test_an_uncompressed_record_is_read_too() -> None:
+    found = examine(gzip.decompress(MEMBER), PROMISE)
+    assert (found.reason, found.digest_check) == (None, "match")
+
+
+def test_digests() -> None:
+    wrong = "A" * 32
+    assert examine(MEMBER, dataclasses.replace(PROMISE, digest="sha1:" + sha1_base32(BODY))).digest_check == "match"
+    assert examine(MEMBER, dataclasses.replace(PROMISE, digest=None)).digest_check == "match"  # the record's own claim
+    noted = examine(MEMBER, dataclasses.replace(PROMISE, digest=wrong))
+    assert (noted.reason, noted.digest_check) == (None, "mismatch")
+    assert wrong in (noted.detail or "")
+    failed = examine(MEMBER, dataclasses.replace(PROMISE, digest=wrong), fail_on_digest=True)
+    assert (failed.reason, failed.digest_check) == ("digest_mismatch", "mismatch")
+    known = dataclasses.replace(PROMISE, digest=wrong, crawl="CC-MAIN-2018-34")
+    assert examine(MEMBER, known, fail_on_digest=True).reason is None
+    assert examine(ARC, ARC_PROMISE).digest_check == "absent"
+
+
+def test_a_target_may_differ_in_what_its_key_ignores() -> None:
+    assert examine(MEMBER, dataclasses.replace(PROMISE, url="http://www.example.com/page?b=1")).reason is None
+    assert examine(MEMBER, dataclasses.replace(PROMISE, url=None)).reason is None
+    other = dataclasses.replace(PROMISE, url="https://example.com/other", surtkey="com,example)/other")
+    assert examine(MEMBER, other).reason == "wrong_target"
+
+
+def test_arc_members_and_lines() -> None:
+    for data in (ARC, gzip.compress(ARC, mtime=0)):
+        found = examine(data, ARC_PROMISE)
+        assert found.reason is None, found.detail
+        assert found.record is not None
+        assert found.record.payload == b"hello"
+    assert examine(b"garbage", ARC_PROMISE).reason == "not_gzip"
+
+
+def test_a_bomb_takes_no_more_memory_than_the_bound() -> None:
+    bomb = gzip.compress(bytes(64 << 20), 9, mtime=0)
+    tracemalloc.start()
+    found = examine(bomb, PROMISE, limit=4 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.reason == "too_large"
+    assert peak < 24 << 20
+
+
+@given(st.integers(0, len(MEMBER) - 1), st.integers(0, 7), st.integers(0, len(MEMBER)))
+def test_no_flipped_bit_or_cut_goes_unnoticed(position: int, bit: int, length: int) -> None:
+    flipped = bytearray(MEMBER)
+    flipped[position] ^= 1 << bit
+    for data in (bytes(flipped[:length]), bytes(flipped)):
+        found = examine(data, PROMISE)
+        assert found.reason is None or found.reason in REASONS
+        assert found.digest_check is None or found.digest_check in DIGEST_CHECKS
+        if found.reason is None:
+            # only bytes that mean nothing may change: time, system and flags of the gzip header
+            assert found.content == gzip.decompress(MEMBER)
+
+
+@needs_corpus
+def test_the_real_range_answer() -> None:
+    folder = CORPUS / "cc_index" / "real_range_responses"
+    for answer in json.loads((folder / "responses.json").read_text()):
+        row = answer["index_row"]
+        promise = Promise(
+            "CC-MAIN-2025-33",
+            "warc",
+            row["filename"],
+            int(row["offset"]),
+            int(row["length"]),
+            row["url"],
+            row["urlkey"],
+            row["digest"],
+        )
+        found = examine((folder / answer["file"]).read_bytes(), promise, fail_on_digest=True)
+        assert (found.reason, found.digest_check) == (None, "match")
+        assert found.record is not None
+        assert [value for name, value in found.record.record_headers if name == "WARC-Protocol"] == ["http/1.1"]

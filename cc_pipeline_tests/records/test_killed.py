@@ -1,0 +1,183 @@
+"""A fetch killed at any moment: the next one goes on, nothing stored is fetched twice, the table is the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.records.fetch import RecordsResult, fetch_records, read_stored, settle
+from cc_pipeline.records.plan import Coalescing
+from cc_pipeline.records.run import RecordOptions
+from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordShelf
+from cc_pipeline.transport import Transport
+from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.records.planned import captures_table, html_record
+
+CRAWL = "CC-MAIN-2024-22"
+OPTIONS = RecordOptions(coalescing=Coalescing(gap=0), rotation=40_000, examiners=2)
+
+
+def make_bucket(folder: Path, count: int) -> pa.Table:
+    draw = random.Random(11)
+    rows = []
+    content = bytearray()
+    for number in range(count):
+        url = f"https://example.com/{number}"
+        member = html_record(url, draw.randbytes(draw.randint(100, 3_000)))
+        rows.append(
+            {
+                "url": url,
+                "warc_filename": "a.warc.gz",
+                "warc_record_offset": len(content),
+                "warc_record_length": len(member),
+            }
+        )
+        content += member + bytes(30)
+    (folder / "a.warc.gz").write_bytes(content)
+    return captures_table(rows, CRAWL)
+
+
+def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> RecordsResult:
+    with Transport(url, concurrency=8) as transport, RecordShelf(str(lake)) as shelf:
+        return fetch_records(captures, transport, shelf, crawl=CRAWL, commit=commit, options=OPTIONS)
+
+
+def stored_ranges(lake: Path) -> set[int]:
+    """The source offsets whose records are on disk, complete segment or not."""
+    ranges: set[int] = set()
+    for journal in (lake / "records").rglob("*" + JOURNAL_SUFFIX):
+        for line in journal.read_bytes().split(b"\n"):
+            if line.endswith(b"}"):
+                row = json.loads(line)
+                ranges.add(row["warc_record_offset"])
+    return ranges
+
+
+def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> None:
+    bucket, lake, log = tmp_path / "bucket", tmp_path / "lake", tmp_path / "log"
+    bucket.mkdir()
+    lake.mkdir()
+    captures = make_bucket(bucket, 600)
+    wanted = fetch(str(bucket), tmp_path / "other", captures, "whole").table
+    draw = random.Random(3)
+    fork = multiprocessing.get_context("fork")
+    with FaultServerProcess(bucket, latency=0.01, log=log) as server:
+        kills = 0
+        kept: set[int] = set()
+        for number in range(20):
+            runner = fork.Process(target=fetch, args=(server.url, lake, captures, f"c{number}"))
+            before = len(server.hits())
+            runner.start()
+            assert runner.pid is not None
+            # not before it has begun, and at any moment afterwards
+            deadline = time.monotonic() + 20
+            while len(server.hits()) == before and runner.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            time.sleep(draw.uniform(0, 0.06))
+            if runner.is_alive():
+                os.kill(runner.pid, signal.SIGKILL)
+                kills += 1
+            runner.join()
+            again = {_offset(hit.range) for hit in server.hits()[before:]} & kept
+            assert not again
+            kept = stored_ranges(lake)
+        assert kills > 10
+        result = fetch(server.url, lake, captures, "last")
+        hits = Counter(hit.range for hit in server.hits())
+    assert result.outcomes == {"fetched": captures.num_rows}
+    assert result.adopted == len(kept)
+    varying = ("fetched_at", "stored_file", "stored_offset", "stored_length")
+    assert result.table.drop_columns(varying) == wanted.drop_columns(varying)
+    # what is fetched twice was under way when a run was killed: at most its window each time
+    assert sum(times - 1 for times in hits.values()) <= kills * 2 * 8
+    with RecordShelf(str(lake)) as shelf, RecordShelf(str(tmp_path / "other")) as other:
+        for mine, theirs in zip(result.table.to_pylist(), wanted.to_pylist(), strict=True):
+            assert read_stored(shelf, mine) == read_stored(other, theirs)
+        settle(shelf, result)
+        assert list(adopt(shelf, CRAWL)) == []
+        for left in shelf.open_folder(CRAWL).iterdir():
+            assert (left.suffix, left.stat().st_size) == (".new", 0)
+            os.utime(left, (1, 1))
+        assert list(adopt(shelf, CRAWL)) == []
+        assert list(shelf.open_folder(CRAWL).iterdir()) == []
+
+
+def _offset(asked: str | None) -> int:
+    return int((asked or "=0-").partition("=")[2].partition("-")[0])
+
+
+def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
+    captures = make_bucket(tmp_path, 40)
+    lake = tmp_path / "lake"
+    fetch(str(tmp_path), lake, captures, "killed")  # its table is never committed
+    with Transport(str(tmp_path)) as transport, RecordShelf(str(lake)) as shelf:
+        for part, commit, requests in ((captures.slice(0, 15), "c1", 0), (captures.slice(15), "c2", 0)):
+            result = fetch_records(part, transport, shelf, crawl=CRAWL, commit=commit, options=OPTIONS)
+            assert (result.requests, result.adopted) == (requests, part.num_rows)
+            settle(shelf, result)
+        assert len(shelf.journals(CRAWL)) <= 1  # the file that both targets share knows no better
+        held = pa.concat_tables([result.table])
+        result = fetch_records(captures, transport, shelf, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
+        assert result.outcomes == {"fetched": 40}
+        settle(shelf, result)
+        assert shelf.journals(CRAWL) == []
+
+
+def test_a_half_written_record_is_dropped_and_one_in_use_is_left_alone(tmp_path: Path) -> None:
+    with RecordShelf(str(tmp_path)) as shelf:
+        writer = SegmentWriter(shelf, CRAWL, "c1", lambda kind, name: b"")
+        members = [html_record(f"https://example.com/{n}", b"x" * 500) for n in range(3)]
+        for number, member in enumerate(members):
+            writer.add("warc", member, {"outcome": "fetched", "warc_filename": "a", "warc_record_offset": number})
+        assert list(adopt(shelf, CRAWL)) == []  # its writer is alive
+        segment: OpenSegment = writer._open["warc"]
+        # the power goes: the last record is on disk in part only, the journal's last line too
+        path = shelf.open_folder(CRAWL) / segment.name
+        os.truncate(path, path.stat().st_size - 7)
+        journal = path.with_name(path.name + JOURNAL_SUFFIX)
+        with open(journal, "ab") as out:
+            out.write(b'{"outcome": "fet')
+        os.close(segment._journal)
+        os.close(segment._data)
+        rows = list(adopt(shelf, CRAWL))
+        assert [row["warc_record_offset"] for row in rows] == [0, 1]
+        assert [shelf.read(r["stored_file"], r["stored_offset"], r["stored_length"]) for r in rows] == members[:2]
+        assert list(adopt(shelf, CRAWL)) == rows
+
+
+def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = make_bucket(tmp_path, 60)
+    lake = tmp_path / "lake"
+    real_write = os.write
+    written = 0
+
+    def write(descriptor: int, data: bytes) -> int:
+        nonlocal written
+        written += len(data)
+        if written > 60_000:
+            real_write(descriptor, data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
+        return real_write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(EnvironmentFault, match="No space left") as raised:
+        fetch(str(tmp_path), lake, captures, "c1")
+    assert "Free some space" in raised.value.advice
+    monkeypatch.undo()
+    for stored in (lake / "records").rglob("*.warc.gz"):
+        assert gzip.decompress(stored.read_bytes())  # no half member at its end
+    result = fetch(str(tmp_path), lake, captures, "c2")
+    assert result.outcomes == {"fetched": 60}
+    assert 10 < result.adopted < 60

@@ -1,0 +1,79 @@
+"""Records of a lake in a bucket: written on the local disk, uploaded whole, read back, adopted by the next run."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.records.fetch import fetch_records, read_stored, settle
+from cc_pipeline.records.plan import Coalescing
+from cc_pipeline.records.run import RecordOptions
+from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.transport import Transport
+from cc_pipeline_tests.records.planned import captures_table, html_record
+
+CRAWL = "CC-MAIN-2024-22"
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server.start()
+    address = f"http://127.0.0.1:{port}"
+    boto3.client("s3", endpoint_url=address, region_name="us-east-1").create_bucket(Bucket="lake")
+    yield address
+    server.stop()
+
+
+def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
+    members = [html_record(f"https://example.com/{n}", b"x" * 300 * n) for n in range(1, 30)]
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    (bucket / "a.warc.gz").write_bytes(b"".join(members))
+    rows, offset = [], 0
+    for number, member in enumerate(members, 1):
+        place = {"warc_filename": "a.warc.gz", "warc_record_offset": offset, "warc_record_length": len(member)}
+        rows.append(place | {"url": f"https://example.com/{number}"})
+        offset += len(member)
+    captures = captures_table(rows, CRAWL)
+    options = RecordOptions(coalescing=Coalescing(gap=0), rotation=2_000)
+    spool = tmp_path / "spool"
+    with (
+        RecordShelf("s3://lake/home", spool=spool, s3_endpoint=endpoint) as shelf,
+        Transport(str(bucket)) as source,
+    ):
+        first = fetch_records(captures, source, shelf, crawl=CRAWL, commit="c1", options=options)
+        assert first.outcomes == {"fetched": len(members)}
+        assert len(first.files) > 2
+        # everything is in the bucket, nothing is left on the disk
+        assert [path for path in spool.rglob("*") if path.is_file()] == []
+        for row, member in zip(first.table.to_pylist(), members, strict=True):
+            assert gzip.decompress(read_stored(shelf, row)) == gzip.decompress(member)
+        again = fetch_records(captures, source, shelf, crawl=CRAWL, commit="c2", options=options)
+        assert (again.adopted, again.requests) == (len(members), 0)
+        assert again.table == first.table
+        settle(shelf, again)
+        assert shelf.journals(CRAWL) == []
+
+
+def test_a_lake_in_a_bucket_needs_a_folder_for_open_files() -> None:
+    with pytest.raises(UserInputError, match="local folder"):
+        RecordShelf("s3://lake/home")
+
+
+@pytest.mark.parametrize("crawl", ["../x", "", "a/b", ".", "a b"])
+def test_a_crawl_that_cannot_name_a_folder_is_refused(tmp_path: Path, crawl: str) -> None:
+    with RecordShelf(str(tmp_path)) as shelf, pytest.raises(UserInputError):
+        shelf.open_folder(crawl)

@@ -1,0 +1,175 @@
+"""Fetching: damaged members, sources that refuse, disks that fill up; what is held already stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.stages.fetch import fetch_captures, fetched_otherwise
+from cc_pipeline.stages.locate import locate_captures, locate_digest_name
+from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import NEW, copy_of, extract, fill, harvest, replace_file, small_disk, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+def damage(bucket: Path, capture: Capture) -> None:
+    """Changes bytes in the middle of a capture's gzip member."""
+    path = bucket / capture.warc_filename
+    data = bytearray(path.read_bytes())
+    middle = capture.warc_record_offset + capture.warc_record_length // 2
+    data[middle : middle + 8] = b"\xff" * 8
+    replace_file(path, bytes(data))
+
+
+def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    bad = mine[len(mine) // 2]
+    damage(root, bad)
+    workspace = workspace_of(root, tmp_path / "home")
+    harvest(workspace)
+    _, fetched, parsed = extract(workspace, "example.com")
+    assert fetched.per_target["example.com"] | {"stored bytes": 0} == {
+        "rows:records": len(mine), "fetched": len(mine) - 1, "quarantined": 1, "missing": 0, "stored bytes": 0,
+    }  # fmt: skip
+    rows = workspace.lake.read("records").to_pylist()
+    [set_aside] = [row for row in rows if row["outcome"] == "quarantined"]
+    assert (set_aside["warc_filename"], set_aside["warc_record_offset"]) == (bad.warc_filename, bad.warc_record_offset)
+    assert set_aside["reason"].startswith("gzip")
+    assert set_aside["stored_length"] == bad.warc_record_length
+    assert parsed.rows == len(mine)
+    # the same bytes again are the same verdict; a mended source is asked only on request
+    assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
+    replace_file(root / bad.warc_filename, (bucket[0] / bad.warc_filename).read_bytes())
+    again = fetch_captures(workspace, NEW, ["example.com"], replay=True)
+    assert again.per_target["example.com"]["fetched"] == len(mine)
+    assert again.requests == 1
+
+
+@pytest.mark.parametrize("kind", ["403", "500"])
+def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_captures(
+    bucket: Bucket, tmp_path: Path, kind: str
+) -> None:
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        extract(workspace, "example-foo.com")
+        before = {name: workspace.lake.pin(name).version for name in ("records", "page_metadata")}
+        workspace.targets(["example.com"])
+        locate_captures(workspace, NEW, ["example.com"])
+        server.set_rules([Rule(kind, key="*.warc.gz", times=None)])
+        asked = len(server.hits)
+        with pytest.raises(EnvironmentFault, match=kind) as refused:
+            fetch_captures(workspace, NEW, ["example.com"])
+        assert refused.value.advice
+        assert len(server.hits) - asked < 200
+        with pytest.raises(EnvironmentFault, match="has not been fetched"):
+            parse_records(workspace, NEW, ["example.com"])
+        assert {name: workspace.lake.pin(name).version for name in before} == before
+        server.set_rules([])
+        _, fetched, _ = extract(workspace, "example.com", "example-foo.com")
+        assert fetched.per_target["example.com"]["missing"] == 0
+        assert fetched.reused_slices == 1
+
+
+def test_one_file_that_is_refused_leaves_the_others_and_is_tried_again_next_time(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    refused = sorted({capture.warc_filename for capture in mine})[0]
+    kept_away = sum(capture.warc_filename == refused for capture in mine)
+    assert 0 < kept_away < len(mine)
+    with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        _, fetched, parsed = extract(workspace, "example.com")
+        assert fetched.per_target["example.com"]["missing"] == kept_away
+        assert fetched.per_target["example.com"]["fetched"] == len(mine) - kept_away
+        assert [note for note in fetched.notes if f"{kept_away:,} captures could not be reached" in note]
+        assert parsed.rows == len(mine)
+        assert fetched_otherwise(workspace, NEW, ["example.com"]) == set()
+        server.set_rules([])
+        _, fetched, parsed = extract(workspace, "example.com")
+        assert fetched.per_target["example.com"]["fetched"] == len(mine)
+        assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were held already" in note]
+        reasons = workspace.lake.read("records", columns=["reason"]).column("reason").unique().to_pylist()
+        assert reasons == [None]
+
+
+@pytest.mark.parametrize("place", ["records", "tables"])
+def test_a_full_disk_stops_the_fetch_and_the_next_run_goes_on(bucket: Bucket, tmp_path: Path, place: str) -> None:
+    home = tmp_path / "home"
+    with small_disk(tmp_path / "disk", 4_096) as disk:
+        (home / "lake").mkdir(parents=True)
+        (home / "lake" / place).symlink_to(disk)
+        workspace = workspace_of(bucket[0], home)
+        harvest(workspace)
+        extract(workspace, "example-foo.com")
+        locate_captures(workspace, NEW, ["example.com"])
+        before = workspace.lake.read("records").to_pylist()
+        filler = fill(disk)
+        with pytest.raises(EnvironmentFault, match=r"disk is full|No space left") as refused:
+            fetch_captures(workspace, NEW, ["example.com"])
+        assert "space" in refused.value.advice
+        assert workspace.lake.read("records").to_pylist() == before
+        filler.unlink()
+        _, fetched, _ = extract(workspace, "example.com")
+        mine = len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+        assert fetched.per_target["example.com"]["fetched"] == mine
+        # what a stopped run had stored whole is taken over, what not is fetched again
+        named = set(workspace.lake.read("records").column("stored_file").to_pylist())
+        stored = {str(path.relative_to(home / "lake")) for path in (home / "lake" / "records").rglob("*.warc.gz")}
+        assert named <= stored
+        assert not list((home / "lake" / "records" / NEW).glob("*.rows.jsonl"))
+
+
+def test_a_full_disk_under_the_scratch_folder_stops_the_parse(bucket: Bucket, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with small_disk(tmp_path / "disk", 512) as disk:
+        home.mkdir()
+        (home / "scratch").symlink_to(disk)
+        workspace = workspace_of(bucket[0], home)
+        harvest(workspace)
+        workspace.targets(["example.com"])
+        locate_captures(workspace, NEW, ["example.com"])
+        fetch_captures(workspace, NEW, ["example.com"])
+        filler = fill(disk)
+        with pytest.raises(EnvironmentFault, match=r"No space left|disk is full") as refused:
+            parse_records(workspace, NEW, ["example.com"])
+        assert "space" in refused.value.advice
+        assert workspace.lake.read("page_metadata").num_rows == 0
+        filler.unlink()
+        report = parse_records(workspace, NEW, ["example.com"])
+        assert report.rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+
+
+def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    noting, failing = (workspace_of(root, tmp_path / "home", digest_policy=policy) for policy in ("record", "fail"))
+    harvest(noting)
+    noting.targets(["example.com"])
+    locate_captures(noting, NEW, ["example.com"])
+    captures = noting.lake.read("captures")
+    wrong = pa.array(["A" * 32, *captures["content_digest"].to_pylist()[1:]])
+    column = captures.schema.get_field_index("content_digest")
+    slices = [{"crawl": NEW, "target": "example.com"}]
+    name = locate_digest_name(NEW, "example.com")
+    digests = {name: noting.lake.digest("captures", name) or ""}
+    noting.lake.commit("captures", captures.set_column(column, "content_digest", wrong), slices, digests)
+
+    def outcomes(workspace: Workspace) -> dict[str, int]:
+        figures = fetch_captures(workspace, NEW, ["example.com"]).per_target["example.com"]
+        return {name: int(figures[name]) for name in ("fetched", "quarantined")}
+
+    for _ in range(2):
+        assert outcomes(noting) == {"fetched": len(mine), "quarantined": 0}
+        assert outcomes(failing) == {"fetched": len(mine) - 1, "quarantined": 1}
+        assert fetch_captures(failing, NEW, ["example.com"]).requests == 0

@@ -1,0 +1,112 @@
+"""The stages without Dagster: workspaces over a mini crawl, buckets with something wrong in them, full disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.lake.snapshot import Publication
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.workspace import Workspace
+
+NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
+#: Announced in collinfo.json by :func:`announce`, and nothing else of it is there.
+ANNOUNCED = "CC-MAIN-2024-26"
+
+
+def workspace_of(source: Path | str, home: Path, **overrides: object) -> Workspace:
+    """A workspace with nothing from this machine's environment in it."""
+    return Workspace(load_settings({}, source=str(source), home=str(home), **overrides))
+
+
+def harvest(workspace: Workspace, crawl: str = NEW) -> StageReport:
+    """Manifest, footers, row groups and the catalog of a crawl; the report of its footers."""
+    commit_manifest(workspace, crawl)
+    footers = harvest_footers(workspace, crawl)
+    commit_row_groups(workspace, [crawl])
+    return footers
+
+
+def extract(workspace: Workspace, *texts: str, crawl: str = NEW) -> list[StageReport]:
+    """Captures to pages of targets; the reports of locate, fetch and parse."""
+    targets = [parse_target(text) for text in texts]
+    workspace.register_targets(targets)
+    slugs = [target.slug for target in targets]
+    return [stage(workspace, crawl, slugs) for stage in (locate_captures, fetch_captures, parse_records)]
+
+
+def publish(workspace: Workspace) -> Publication:
+    """A new ``cc.duckdb``."""
+    from cc_pipeline.stages.publish import publish_warehouse  # noqa: PLC0415  # not all tests publish
+
+    return publish_warehouse(workspace)
+
+
+def copy_of(bucket: Path, to: Path) -> Path:
+    """The bucket again, its files hard links: change one only by :func:`replace_file`."""
+    shutil.copytree(bucket, to, copy_function=os.link)
+    return to
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Writes ``data`` in the place of a linked file, leaving the other name's bytes alone."""
+    path.unlink()
+    path.write_bytes(data)
+
+
+def announce(bucket: Path, crawl: str = ANNOUNCED) -> None:
+    """Puts a crawl at the head of the bucket's collinfo.json."""
+    path = bucket / "collinfo.json"
+    entries = json.loads(path.read_bytes())
+    new = {**entries[0], "id": crawl, "name": "announced", "from": "2024-06-12T00:00:00", "to": "2024-06-25T00:00:00"}
+    replace_file(path, json.dumps([new, *entries]).encode())
+
+
+def closed_port() -> str:
+    """An address on loopback at which nobody listens."""
+    import socket  # noqa: PLC0415  # only here
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@contextmanager
+def small_disk(at: Path, kilobytes: int) -> Iterator[Path]:
+    """A file system of its own at ``at``; skips the test where this user may not mount one."""
+    at.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", str(at)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a full disk needs a small file system, and mounting is refused: {mounted.stderr.strip()}")
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Fills a small disk but for ``leave`` bytes; deleting the file this gives frees it again."""
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        while free := max(0, (found := os.statvfs(disk)).f_bavail * found.f_frsize - leave):
+            file.write(b"\0" * min(free, 1 << 20))
+            file.flush()
+    return filler
