@@ -4,3 +4,6 @@ The rooms and what may import what are described in ``docs/architecture.md``.
 """
 
 __version__ = "0.1.0"
+
+#: The name under which requests are sent and files are written.
+SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cc_pipeline import SOFTWARE
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
-SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "quality")
 PREFIX = "CC_PIPELINE_"
@@ -104,7 +105,7 @@ class Settings:
     def user_agent(self) -> str:
         """The User-Agent of every request: the project and, where given, a contact."""
         contact = f"; +{self.contact}" if self.contact else ""
-        return f"cc_pipeline/0.1 (archive research{contact})"
+        return f"{SOFTWARE} (archive research{contact})"
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:

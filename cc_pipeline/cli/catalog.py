@@ -10,8 +10,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format
-from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-from cc_pipeline.commoncrawl.index_schema import SUBSETS
+from cc_pipeline.commoncrawl.crawls import SUBSETS, validate_crawl_id
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 

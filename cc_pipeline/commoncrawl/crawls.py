@@ -12,6 +12,9 @@ from cc_pipeline.errors import DataFault, UserInputError
 
 Era = Literal["columnar", "arc"]
 
+#: The parts of a crawl that the columnar index keeps apart.
+SUBSETS: Final[tuple[str, ...]] = ("warc", "crawldiagnostics", "robotstxt")
+
 #: Crawls stored as ARC files, without a columnar index: id and the top folder of the bucket that holds them.
 ARC_CRAWLS: Final = {
     "CC-MAIN-2012": "parse-output",

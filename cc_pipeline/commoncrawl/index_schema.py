@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-TIMESTAMP = pa.timestamp("ms", tz="UTC")
+from cc_pipeline.keys import TIMESTAMP
 
 #: The 30 stored columns in published order. Offsets and lengths are widened to int64: other archives hold
 #: records of 20 GB. ``fetch_status`` is a Spark short (-1 when missing).
@@ -68,5 +68,3 @@ CAPTURE_SCHEMA = pa.schema(
         pa.field("extra_columns", pa.map_(pa.string(), pa.string())),
     ]
 )
-
-SUBSETS: tuple[str, ...] = ("warc", "crawldiagnostics", "robotstxt")

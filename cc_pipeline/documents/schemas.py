@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-TIMESTAMP = pa.timestamp("ms", tz="UTC")
+from cc_pipeline.keys import KEY_FIELDS, TIMESTAMP
 
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
 _STRINGS = pa.list_(pa.string())
@@ -18,24 +18,6 @@ _STRINGS = pa.list_(pa.string())
 def _struct(**fields: pa.DataType) -> pa.DataType:
     return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
 
-
-#: Copied from the records row: a capture is (crawl, warc_filename, warc_record_offset).
-KEY_FIELDS: tuple[pa.Field, ...] = (
-    pa.field("crawl", pa.string(), nullable=False),
-    pa.field("subset", pa.string(), nullable=False),
-    pa.field("target", pa.string(), nullable=False),
-    pa.field("url", pa.string()),
-    pa.field("url_surtkey", pa.string()),
-    pa.field("fetch_time", TIMESTAMP),
-    pa.field("fetch_status", pa.int16()),
-    pa.field("content_digest", pa.string()),
-    pa.field("warc_filename", pa.string()),
-    pa.field("warc_record_offset", pa.int64()),
-    pa.field("warc_record_length", pa.int64()),
-    pa.field("domain", pa.string()),
-)
-
-KEY_NAMES: tuple[str, ...] = tuple(field.name for field in KEY_FIELDS)
 
 #: ``parser`` and ``parser_version`` say what made the row; ``source_kind`` is ``records``, ``sequencefile``,
 #: ``wat`` or ``wet``; ``source_file`` is the archive file, or the file read whole for the other kinds.

@@ -12,13 +12,13 @@ from cc_pipeline.documents.page import Link, ParsedPage
 from cc_pipeline.documents.schemas import (
     CONTENT,
     FEED_ITEMS_SCHEMA,
-    KEY_NAMES,
     LINK,
     PAGE_LINKS_SCHEMA,
     PAGE_METADATA_SCHEMA,
     PAGE_TEXT_SCHEMA,
     PROVENANCE_FIELDS,
 )
+from cc_pipeline.keys import KEY_NAMES
 
 _SHARED = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.btree_keys import btree_key
 from cc_pipeline.commoncrawl.crawl_quirks import has
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.minicrawl import seeded
@@ -28,7 +29,6 @@ from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.minicrawl.visits import SEGMENT_SPAN, Visit, plan_visits, segment_start
 
 #: Folder of a segment by subset; every segment has one file of each kind per file number.
-SUBSETS: tuple[str, ...] = ("warc", "crawldiagnostics", "robotstxt")
 
 
 def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:

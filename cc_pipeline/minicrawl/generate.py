@@ -11,10 +11,11 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.format import pack_pointer
 from cc_pipeline.index.btree.writer import write_btree
-from cc_pipeline.minicrawl.archives import SUBSETS, arc_file_key, segment_id, warc_file_key, write_archives
+from cc_pipeline.minicrawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
 from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.minicrawl.seeded import gzip_member
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec

@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cc_pipeline import SOFTWARE
 from cc_pipeline.archive import arc
 from cc_pipeline.archive.writing import arc_as_warc, write_records
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.keys import CAPTURE, PLACE
 from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import segment_head
@@ -64,10 +66,8 @@ class CopyReport:
 
 def distinct_captures(captures: pa.Table) -> pa.Table:
     """The first row of each capture (crawl, file, offset) of a table of captures or records, in their order."""
-    numbered = captures.select(["crawl", "warc_filename", "warc_record_offset"]).append_column(
-        "row", pa.array(range(captures.num_rows), pa.int64())
-    )
-    first = numbered.group_by(["crawl", "warc_filename", "warc_record_offset"]).aggregate([("row", "min")])
+    numbered = captures.select([*CAPTURE]).append_column("row", pa.array(range(captures.num_rows), pa.int64()))
+    first = numbered.group_by([*CAPTURE]).aggregate([("row", "min")])
     return captures.take(first["row_min"].combine_chunks().sort())
 
 
@@ -141,13 +141,10 @@ def list_key(key: str) -> str:
 def _part(crawl: str, rows: pa.Table, archive_format: str, convert: bool, size: int) -> Part:
     converted = convert and archive_format == "arc"
     digest = hashlib.sha256(f"converted {converted}\n".encode())
-    for place in zip(*(rows[name].to_pylist() for name in _IDENTITY), strict=True):
+    for place in zip(*(rows[name].to_pylist() for name in PLACE), strict=True):
         digest.update(repr(place).encode())
     kind = "warc" if converted else archive_format
     return Part(f"{crawl}/{crawl}-{digest.hexdigest()[:16]}.{kind}.gz", kind, rows, size)
-
-
-_IDENTITY = ("warc_filename", "warc_record_offset", "warc_record_length")
 
 
 def _copy_part(
@@ -162,7 +159,7 @@ def _copy_part(
     faults: list[DataFault] = []
     try:
         with disk_trouble(path), path.open("wb") as out:
-            info = {"software": "cc_pipeline", "isPartOf": crawl, "description": f"Records of {crawl}, copied"}
+            info = {"software": SOFTWARE, "isPartOf": crawl, "description": f"Records of {crawl}, copied"}
             out.write(segment_head(part.kind, name, info))
             for row, member in _members(part, shelf, faults):
                 offset = out.tell()

@@ -14,7 +14,9 @@ from typing import Any, ParamSpec, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline import SOFTWARE
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, PARSER, Examined, Promise, examine
 from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges, usable
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -31,24 +33,8 @@ Progress = Callable[[int, int, int], None]
 #: The WARC file and the offset in it: what names a capture within its crawl.
 Name = tuple[str, int]
 
-_KEY_COLUMNS = (
-    "crawl",
-    "subset",
-    "target",
-    "url",
-    "url_surtkey",
-    "fetch_time",
-    "fetch_status",
-    "content_digest",
-    "content_mime_type",
-    "warc_filename",
-    "warc_record_offset",
-    "warc_record_length",
-    "domain",
-    "archive_format",
-)
 #: Columns that say what became of a capture, whichever target asked for it.
-_FATE_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in _KEY_COLUMNS)
+_FATE_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
 #: Columns a record may fill where the index has nothing (the ARC years).
 _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
 #: What the table, whose keys are never null, has of an index row that names no place.
@@ -77,7 +63,7 @@ class RecordOptions:
     rotation: int = DEFAULT_ROTATION
     examiners: int | None = None
     coalescing: Coalescing = field(default_factory=Coalescing)
-    software: str = "cc_pipeline/0.1"
+    software: str = SOFTWARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +107,7 @@ class FetchRun:
         self._transport = transport
         self._crawl = crawl
         self._progress = progress
-        self._columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in _KEY_COLUMNS}
+        self._columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in RECORD_KEY_NAMES}
         self._fates: dict[Name, Row] = {}
         for row in range(captures.num_rows):
             self.wanted.setdefault(self._name(row), row)
@@ -303,7 +289,7 @@ class FetchRun:
         return pa.Table.from_batches(batches, schema=RECORD_SCHEMA)
 
     def _row(self, row: int) -> Row:
-        values: Row = {name: self._columns[name][row] for name in _KEY_COLUMNS}
+        values: Row = {name: self._columns[name][row] for name in RECORD_KEY_NAMES}
         fate = self._fates[self._name(row)]
         for name in _FATE_COLUMNS:
             values[name] = fate[name]

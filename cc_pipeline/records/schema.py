@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.index_schema import TIMESTAMP
+from cc_pipeline.keys import RECORD_KEY_FIELDS, TIMESTAMP
 
 #: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
 #: that are not the record the index promises; kept aside. ``missing``: no bytes could be had.
@@ -55,21 +55,7 @@ DIGEST_CHECKS: tuple[str, ...] = ("match", "mismatch", "absent", "unchecked")
 
 RECORD_SCHEMA = pa.schema(
     [
-        # the key columns every table shares
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("url", pa.string()),
-        pa.field("url_surtkey", pa.string()),
-        pa.field("fetch_time", TIMESTAMP),
-        pa.field("fetch_status", pa.int16()),
-        pa.field("content_digest", pa.string()),
-        pa.field("content_mime_type", pa.string()),
-        pa.field("warc_filename", pa.string(), nullable=False),
-        pa.field("warc_record_offset", pa.int64(), nullable=False),
-        pa.field("warc_record_length", pa.int64(), nullable=False),
-        pa.field("domain", pa.string()),
-        pa.field("archive_format", pa.string(), nullable=False),
+        *RECORD_KEY_FIELDS,
         # what became of it
         pa.field("outcome", pa.string(), nullable=False),
         pa.field("reason", pa.string()),

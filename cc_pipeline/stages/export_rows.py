@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.documents.legacy2012.json import Compat, metadata_json
-from cc_pipeline.documents.schemas import KEY_NAMES, PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
+from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.workspace import Workspace
 

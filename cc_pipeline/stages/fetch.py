@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.run import RecordOptions
@@ -20,10 +21,6 @@ from cc_pipeline.stages.report import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
 VERSION = "1"
-_CAPTURE_COLUMNS = (
-    "crawl", "subset", "target", "url", "url_surtkey", "fetch_time", "fetch_status", "content_digest",
-    "content_mime_type", "warc_filename", "warc_record_offset", "warc_record_length", "domain", "archive_format",
-)  # fmt: skip
 
 
 def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False) -> StageReport:
@@ -38,7 +35,7 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
     stale = [slug for slug in slugs if replay or here[_name(crawl, slug)] != wanted[slug]]
     result: RecordsResult | None = None
     if stale:
-        captures = workspace.lake.read("captures", {"crawl": crawl, "target": stale}, _CAPTURE_COLUMNS)
+        captures = workspace.lake.read("captures", {"crawl": crawl, "target": stale}, RECORD_KEY_NAMES)
         held = workspace.lake.read("records", {"crawl": crawl})
         with workspace.transport() as transport, open_shelf(workspace) as shelf:
             result = fetch_records(

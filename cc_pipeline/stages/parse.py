@@ -27,6 +27,7 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PARSER_VERSION, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.storage import RecordShelf, disk_trouble
@@ -37,10 +38,8 @@ from cc_pipeline.stages.workspace import Workspace
 
 Row = Mapping[str, Any]
 
-_KEYS = (
-    "crawl", "subset", "target", "url", "url_surtkey", "fetch_time", "fetch_status", "content_digest",
-    "warc_filename", "warc_record_offset", "warc_record_length", "domain", "archive_format",
-)  # fmt: skip
+#: What a row of ``records`` tells its page.
+_KEYS = (*KEY_NAMES, "archive_format")
 
 
 def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:

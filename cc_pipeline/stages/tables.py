@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, TIMESTAMP
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
 from cc_pipeline.index.catalog.tables import (
     COLUMN_CHUNKS_SCHEMA,
@@ -12,14 +12,13 @@ from cc_pipeline.index.catalog.tables import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
+from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.plan import FETCH_PLAN_SCHEMA
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
 BY_CRAWL = ("crawl",)
-BY_CRAWL_AND_TARGET = ("crawl", "target")
-_CAPTURE_ORDER = ("target", "warc_filename", "warc_record_offset")
 
 CRAWLS_SCHEMA = pa.schema(
     [
@@ -60,15 +59,15 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
     TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
-    TableSpec("captures", CAPTURES_SCHEMA, BY_CRAWL_AND_TARGET, _CAPTURE_ORDER),
-    TableSpec("fetch_plan", FETCH_PLAN_SCHEMA, BY_CRAWL_AND_TARGET, ()),
-    TableSpec("records", RECORD_SCHEMA, BY_CRAWL_AND_TARGET, _CAPTURE_ORDER),
-    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, BY_CRAWL_AND_TARGET, ()),
-    TableSpec("page_text", PAGE_TEXT_SCHEMA, BY_CRAWL_AND_TARGET, ()),
-    TableSpec("page_links", PAGE_LINKS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
-    TableSpec("feed_items", FEED_ITEMS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER),
+    TableSpec("fetch_plan", FETCH_PLAN_SCHEMA, SLICE, ()),
+    TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER),
+    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, ()),
+    TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, ()),
+    TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, ()),
+    TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, ()),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
-    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, BY_CRAWL_AND_TARGET, ()),
+    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, ()),
 )
 
 

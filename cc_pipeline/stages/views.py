@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.snapshot import ViewSpec
 
-_KEY = "crawl, warc_filename, warc_record_offset"
+_KEY = ", ".join(CAPTURE)
 
 #: Tables with rows per capture and target, and how to choose the target whose rows are shown when several hold
 #: the same capture. Records prefer one that was fetched, pages those read from their own record, and metadata

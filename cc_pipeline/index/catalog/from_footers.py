@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.index_schema import SUBSETS
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.catalog.tables import (
     COLUMN_CHUNKS_SCHEMA,

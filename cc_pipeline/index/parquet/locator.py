@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
-from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS, TIMESTAMP
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.locator import LookupPrice, LookupResult
@@ -23,6 +23,7 @@ from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.pages import may_repeat
 from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
+from cc_pipeline.keys import TIMESTAMP
 
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
