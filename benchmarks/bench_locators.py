@@ -231,7 +231,7 @@ def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
         "import json,sys,time\n"
         "from pathlib import Path\n"
         "from cc_pipeline.index.btree.build import build_from_columnar\n"
-        "from cc_pipeline.index.parquet_finder import Footers\n"
+        "from cc_pipeline.index.parquet.finder import Footers\n"
         "from cc_pipeline.transport.client import Transport\n"
         "started = time.perf_counter()\n"
         "with Transport(sys.argv[1]) as transport:\n"

@@ -1,4 +1,4 @@
-"""The program of a worker process: ``python -m cc_pipeline.documents.batch_serve LINK POSITION LIMIT``.
+"""The program of a worker process: ``python -m cc_pipeline.documents.batch.serve LINK POSITION LIMIT``.
 
 LINK and POSITION are inherited file descriptors: a socket to the parent and a file of eight bytes that both map;
 LIMIT is the bytes of data the process may hold. Ends when the parent does.

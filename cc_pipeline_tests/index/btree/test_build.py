@@ -159,7 +159,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from cc_pipeline.index.btree.build import ExternalSort
-from cc_pipeline.index.btree_writer import write_btree
+from cc_pipeline.index.btree.writer import write_btree
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 before = peak()

@@ -262,7 +262,7 @@ def test_many_threads_ask_one_catalog(tmp_path: Path):
 def test_another_process_reads_while_this_one_has_it_open(tmp_path: Path):
     path = build(tmp_path / "c.duckdb", row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}]))
     code = (
-        "import sys; from pathlib import Path; from cc_pipeline.index.catalog import open_catalog;"
+        "import sys; from pathlib import Path; from cc_pipeline.index.catalog.catalog import open_catalog;"
         "print(len(open_catalog(Path(sys.argv[1])).sql('SELECT * FROM catalog.row_groups')))"
     )
     with open_catalog(path):

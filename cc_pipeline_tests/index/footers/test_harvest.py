@@ -74,7 +74,7 @@ HARVESTER = """
 import json, sys
 from pathlib import Path
 from cc_pipeline.index.footers.harvest import harvest_crawl
-from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.transport.client import Transport
 
 url, folder, crawl = sys.argv[1:4]
@@ -316,7 +316,7 @@ MEMORY = """
 import sys
 from pathlib import Path
 from cc_pipeline.index.footers.harvest import harvest_crawl
-from cc_pipeline.index.footer_store import FooterStore
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
 from cc_pipeline_tests.index.footers.harvest_world import MemoryReader, key_of
 from cc_pipeline_tests.peak import own_peak
