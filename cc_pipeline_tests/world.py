@@ -19,7 +19,7 @@ from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"

@@ -242,9 +242,9 @@ def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | 
 def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     import pyarrow.compute as pc
 
-    from cc_pipeline.records.plan import plan_ranges, price_ranges
+    from cc_pipeline.records.plan import price_of
 
-    price = price_ranges(plan_ranges(captures), captures)
+    price = price_of(captures)
     pages = pc.count_distinct(captures["url_surtkey"]).as_py()
     return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes
 
@@ -253,10 +253,9 @@ def _located(question: Asked, crawl: str) -> FetchPrice:
     import pyarrow as pa
 
     from cc_pipeline.records.copying import distinct_captures
-    from cc_pipeline.records.plan import plan_ranges, price_ranges
+    from cc_pipeline.records.plan import price_of
 
-    captures = distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False)))
-    return price_ranges(plan_ranges(captures), captures)
+    return price_of(distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False))))
 
 
 def _repairable(question: Asked, crawl: str, why: str) -> Sequence[str]:
@@ -275,21 +274,15 @@ def _repairable(question: Asked, crawl: str, why: str) -> Sequence[str]:
 
 
 def _known(question: Asked, crawl: str) -> FetchPrice | None:
-    """The price of the plans that earlier runs have left; ``None`` unless there is one for every target."""
-    import pyarrow.compute as pc
-
-    from cc_pipeline.records.plan import FetchPrice
-    from cc_pipeline.stages.locate import locate_digest_name
+    """The price of captures that earlier runs have located; ``None`` unless every target is."""
+    from cc_pipeline.keys import CAPTURE, PLACE
+    from cc_pipeline.records.copying import distinct_captures
+    from cc_pipeline.records.plan import price_of
+    from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
     slugs = [target.slug for target in question.targets]
-    if None in lake.digests("fetch_plan", [locate_digest_name(crawl, slug) for slug in slugs]).values():
+    if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
         return None
-    plans = lake.read("fetch_plan", {"crawl": crawl, "target": slugs})
-    return FetchPrice(
-        captures=pc.sum(plans["captures"]).as_py() or 0,
-        files=pc.count_distinct(plans["warc_filename"]).as_py(),
-        requests=plans.num_rows,
-        bytes=pc.sum(plans["range_length"]).as_py() or 0,
-        record_bytes=pc.sum(plans["record_bytes"]).as_py() or 0,
-    )
+    columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
+    return price_of(distinct_captures(lake.read("captures", {"crawl": crawl, "target": slugs}, columns)))

@@ -16,9 +16,7 @@ harvest_crawl = dg.define_asset_job(
 
 extract_domain = dg.define_asset_job(
     "extract_domain",
-    selection=dg.AssetSelection.assets(
-        "captures", "fetch_plan", "records", "page_metadata", "page_text", "page_links", "feed_items"
-    ),
+    selection=dg.AssetSelection.assets("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"),
     description="A domain's captures in a crawl: found, fetched, parsed.",
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.tables import COLUMN_NOTES
 
 OWNERS = ["team:cc-pipeline"]

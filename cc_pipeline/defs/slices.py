@@ -15,7 +15,7 @@ from cc_pipeline import progress
 from cc_pipeline.defs.metadata import figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
 from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
 _EVERY_SECONDS = 5.0

@@ -6,25 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cc_pipeline.errors import UserInputError
-
-#: One row per range that will be asked for. ``captures`` counts the planned captures in it, ``record_bytes``
-#: their own bytes; ``range_length`` minus that is read only to save requests.
-FETCH_PLAN_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("archive_format", pa.string(), nullable=False),
-        pa.field("warc_filename", pa.string(), nullable=False),
-        pa.field("range_offset", pa.int64(), nullable=False),
-        pa.field("range_length", pa.int64(), nullable=False),
-        pa.field("captures", pa.int32(), nullable=False),
-        pa.field("record_bytes", pa.int64(), nullable=False),
-    ]
-)
 
 #: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
 MAX_RECORD_BYTES = 128 << 20
@@ -139,37 +122,9 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
     )
 
 
-def plan_table(captures: pa.Table, coalescing: Coalescing | None = None) -> pa.Table:
-    """The plan of each (crawl, target) in ``captures`` (``CAPTURE_SCHEMA`` and ``target``) as ``FETCH_PLAN_SCHEMA``."""
-    if not captures.num_rows:
-        return FETCH_PLAN_SCHEMA.empty_table()
-    parts = []
-    slices = captures.select(["crawl", "target"]).group_by(["crawl", "target"]).aggregate([]).to_pylist()
-    for named in sorted(slices, key=lambda row: (row["crawl"], row["target"])):
-        chosen = captures.filter(
-            pc.and_(pc.equal(captures["crawl"], named["crawl"]), pc.equal(captures["target"], named["target"]))
-        )
-        ranges = plan_ranges(chosen, coalescing)
-        subsets = chosen.column("subset").to_pylist()
-        formats = chosen.column("archive_format").to_pylist()
-        lengths = chosen.column("warc_record_length").to_pylist()
-        parts.append(
-            pa.Table.from_pydict(
-                {
-                    "crawl": [named["crawl"]] * len(ranges),
-                    "target": [named["target"]] * len(ranges),
-                    "subset": [subsets[planned.rows[0]] for planned in ranges],
-                    "archive_format": [formats[planned.rows[0]] for planned in ranges],
-                    "warc_filename": [planned.key for planned in ranges],
-                    "range_offset": [planned.offset for planned in ranges],
-                    "range_length": [planned.length for planned in ranges],
-                    "captures": [len(planned.rows) for planned in ranges],
-                    "record_bytes": [sum(lengths[row] for row in planned.rows) for planned in ranges],
-                },
-                schema=FETCH_PLAN_SCHEMA,
-            )
-        )
-    return pa.concat_tables(parts)
+def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchPrice:
+    """What fetching every one of ``captures`` costs; those that are held already are not known here."""
+    return price_ranges(plan_ranges(captures, coalescing), captures)
 
 
 def check_budget(

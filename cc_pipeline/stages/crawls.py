@@ -13,7 +13,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.storage import disk_trouble
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy

@@ -19,9 +19,8 @@ from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.storage import disk_trouble
-from cc_pipeline.stages.export_rows import Slice, metadata_records, record_order, text_records
-from cc_pipeline.stages.report import StageReport
-from cc_pipeline.stages.whole_files import source_digest_name
+from cc_pipeline.stages.export_rows import metadata_records, record_order, text_records
+from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -133,8 +132,9 @@ def export_slices(
     notes: list[str] = []
     with _open_place(workspace) as place:
         for slug in slugs:
-            pages = _pages_digest(workspace, crawl, slug)
-            made = {kind: _export(workspace, place, Slice(crawl, slug), kind, options, pages) for kind in kinds}
+            slice_ = Slice(crawl, slug)
+            pages = _pages_digest(workspace, slice_)
+            made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
             for kind, (manifest, is_fresh) in made.items():
                 sizes = sum(file["bytes"] for file in manifest["files"])
                 figures[slug] |= {
@@ -169,7 +169,7 @@ def export_prefix(crawl: str, slug: str) -> str:
 def _export(
     workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, pages: str
 ) -> tuple[dict[str, Any], bool]:
-    prefix = export_prefix(slice_.crawl, slice_.slug)
+    prefix = export_prefix(slice_.crawl, slice_.target)
     # the text knows no compat mode
     applied = asdict(options) | ({"compat": None} if kind == "textData" else {})
     digest = input_digest({"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied})
@@ -210,11 +210,11 @@ def _write(
         records = metadata_records(workspace, slice_, order, folder, options.compat)
     else:
         records = text_records(workspace, slice_, order, folder)
-    header = ((CRAWL_ENTRY, slice_.crawl), (TARGET_ENTRY, slice_.slug))
+    header = ((CRAWL_ENTRY, slice_.crawl), (TARGET_ENTRY, slice_.target))
     files: list[ExportedFile] = []
     done = 0
     for file, path in write_files(records, kind, folder, options, header):
-        place.put(f"{export_prefix(slice_.crawl, slice_.slug)}{file.name}", path)
+        place.put(f"{export_prefix(slice_.crawl, slice_.target)}{file.name}", path)
         path.unlink()
         files.append(file)
         done += file.records
@@ -264,16 +264,20 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
     ]
 
 
-def _pages_digest(workspace: Workspace, crawl: str, slug: str) -> str:
-    for name in (f"parse:{crawl}:{slug}", source_digest_name(slug)):
+def _pages_digest(workspace: Workspace, slice_: Slice) -> str:
+    for stage in (PARSE, READ_FILES):
+        name = stage.digest_name(slice_)
         metadata, text = (workspace.lake.digest(table, name) for table in ("page_metadata", "page_text"))
         if metadata is not None and metadata == text:
             return metadata
         if metadata != text:
             raise EnvironmentFault(
-                f"pages of {slug} in {crawl} are from two runs, one of them interrupted", "Materialize them again."
+                f"pages of {slice_.target} in {slice_.crawl} are from two runs, one of them interrupted",
+                "Materialize them again.",
             )
-    raise EnvironmentFault(f"{slug} in {crawl} has not been parsed", "Materialize page_metadata and page_text first.")
+    raise EnvironmentFault(
+        f"{slice_.target} in {slice_.crawl} has not been parsed", "Materialize page_metadata and page_text first."
+    )
 
 
 def _open_place(workspace: Workspace) -> Transport:

@@ -6,7 +6,6 @@ Tables give rows in no order, so what is exported goes to a scratch file first a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELD
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline.settings import Settings
+from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 
 _READ_ROWS = 64
@@ -83,14 +83,6 @@ _NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS
 _METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name not in _NOT_IN_JSON)
 
 RecordKey = tuple[str | None, int | None, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """The rows of one (crawl, target)."""
-
-    crawl: str
-    slug: str
 
 
 def record_order(workspace: Workspace, slice_: Slice) -> list[RecordKey]:
@@ -165,7 +157,7 @@ def _in_order(
 def _rows(
     workspace: Workspace, table: str, slice_: Slice, columns: Sequence[str]
 ) -> Iterator[tuple[RecordKey, dict[str, Any]]]:
-    for batch in stream_slice(workspace, table, slice_.crawl, slice_.slug, [*_KEYS, *columns]):
+    for batch in stream_slice(workspace, table, slice_.crawl, slice_.target, [*_KEYS, *columns]):
         for row in batch.to_pylist():
             yield (row.pop("warc_filename"), row.pop("warc_record_offset"), row.pop("url")), row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -16,8 +16,7 @@ from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordShelf
-from cc_pipeline.stages.locate import locate_digest_name, located
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 VERSION = "1"
@@ -30,12 +29,11 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
     was fetched until then is kept and adopted by the next call. A source that answers nothing at all is such a case.
     """
     started = time.monotonic()
-    wanted = _digests(workspace, crawl, slugs)
-    here = workspace.lake.digests("records", [_name(crawl, slug) for slug in slugs])
-    stale = [slug for slug in slugs if replay or here[_name(crawl, slug)] != wanted[slug]]
+    wanted = _digests(workspace, slices_of(crawl, slugs))
+    stale = list(wanted) if replay else FETCH.stale(workspace.lake, wanted)
     result: RecordsResult | None = None
     if stale:
-        captures = workspace.lake.read("captures", {"crawl": crawl, "target": stale}, RECORD_KEY_NAMES)
+        captures = _captures(workspace, crawl, stale)
         held = workspace.lake.read("records", {"crawl": crawl})
         with workspace.transport() as transport, open_shelf(workspace) as shelf:
             result = fetch_records(
@@ -48,26 +46,21 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
                 options=RecordOptions(
                     fail_on_digest=workspace.settings.digest_policy == "fail", retry_quarantined=replay
                 ),
-                plan=input_digest({"plans": [wanted[slug] for slug in stale]}),
+                plan=input_digest({"plans": [wanted[slice_] for slice_ in stale]}),
                 progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
             )
             _balanced(captures, result.table, crawl)
             _answered(workspace, result, crawl)
-            slices = [{"crawl": crawl, "target": slug} for slug in stale]
-            workspace.lake.commit("records", result.table, slices, _committed(crawl, stale, wanted, result))
+            made_from = _made_from({slice_: wanted[slice_] for slice_ in stale}, result)
+            FETCH.commit(workspace.lake, made_from, {"records": result.table})
             settle(shelf, result)
-    per_target = _per_target(workspace, crawl, slugs)
-    return StageReport(
-        "fetch",
-        rows=sum(int(figures["rows:records"]) for figures in per_target.values()),
-        written=sum(int(per_target[slug]["rows:records"]) for slug in stale),
+    return FETCH.report(
+        _figures(workspace, crawl, wanted.keys()),
+        stale,
+        started,
         bytes=result.bytes if result else 0,
         requests=result.requests if result else 0,
-        seconds=time.monotonic() - started,
-        fresh_slices=len(stale),
-        reused_slices=len(slugs) - len(stale),
         notes=_notes(result),
-        per_target=per_target,
     )
 
 
@@ -84,41 +77,34 @@ def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) ->
 
     Records that the source kept away do not count: they were asked for.
     """
-    wanted = _digests(workspace, crawl, slugs)
-    here = workspace.lake.digests("records", [_name(crawl, slug) for slug in slugs])
-    return {slug for slug in slugs if here[_name(crawl, slug)] not in (wanted[slug], _incomplete(wanted[slug]))}
+    wanted = _digests(workspace, slices_of(crawl, slugs))
+    here = FETCH.made_from(workspace.lake, wanted.keys())
+    return {s.target for s, digest in wanted.items() if here[s] not in (digest, _incomplete(digest))}
 
 
-def fetch_digest_name(crawl: str, slug: str) -> str:
-    """The name under which a slice's digest is committed."""
-    return _name(crawl, slug)
+def _captures(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> pa.Table:
+    targets = [slice_.target for slice_ in slices]
+    return workspace.lake.read("captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES)
 
 
-def _name(crawl: str, slug: str) -> str:
-    return f"fetch:{crawl}:{slug}"
-
-
-def _digests(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
-    of_captures = located(workspace, crawl, slugs)
-    digests: dict[str, str] = {}
-    for slug in slugs:
-        digest = of_captures[locate_digest_name(crawl, slug)]
+def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
+    located = LOCATE.made_from(workspace.lake, slices)
+    shared = {"version": VERSION, "digest_policy": workspace.settings.digest_policy}
+    for slice_, digest in located.items():
         if digest is None:
             raise EnvironmentFault(
-                f"captures of {slug} in {crawl} have not been located", "Materialize captures and fetch_plan first."
+                f"captures of {slice_.target} in {slice_.crawl} have not been located", "Materialize captures first."
             )
-        shared = {"stage": "fetch", "version": VERSION, "digest_policy": workspace.settings.digest_policy}
-        digests[slug] = input_digest(shared | {"located": digest})
-    return digests
+    return {slice_: FETCH.digest(**shared, located=digest) for slice_, digest in located.items()}
 
 
-def _committed(crawl: str, stale: Sequence[str], wanted: dict[str, str], result: RecordsResult) -> dict[str, str]:
+def _made_from(wanted: Mapping[Slice, str], result: RecordsResult) -> dict[Slice, str]:
     # captures the environment kept away are worth another try: the slice then never counts as complete
     missing = set()
     if result.unreached:
         rows = result.table.select(["target", "outcome"]).to_pylist()
         missing = {row["target"] for row in rows if row["outcome"] == "missing"}
-    return {_name(crawl, slug): _incomplete(wanted[slug]) if slug in missing else wanted[slug] for slug in stale}
+    return {s: _incomplete(digest) if s.target in missing else digest for s, digest in wanted.items()}
 
 
 def _incomplete(digest: str) -> str:
@@ -161,16 +147,16 @@ def _notes(result: RecordsResult | None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _per_target(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, int | float | str]]:
-    rows = workspace.lake.read(
-        "records", {"crawl": crawl, "target": list(slugs)}, ["target", "outcome", "stored_length"]
-    )
-    figures: dict[str, dict[str, int | float | str]] = {
-        slug: {"rows:records": 0, "fetched": 0, "quarantined": 0, "missing": 0, "stored bytes": 0} for slug in slugs
+def _figures(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> dict[Slice, Figures]:
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+    rows = workspace.lake.read("records", where, ["target", "outcome", "stored_length"])
+    figures: dict[Slice, Figures] = {
+        slice_: {"rows:records": 0, "fetched": 0, "quarantined": 0, "missing": 0, "stored bytes": 0}
+        for slice_ in slices
     }
     grouped = rows.group_by(["target", "outcome"]).aggregate([("stored_length", "sum"), ([], "count_all")])
     for row in grouped.to_pylist():
-        own = figures[row["target"]]
+        own = figures[Slice(crawl, row["target"])]
         own[row["outcome"]] = row["count_all"]
         own["rows:records"] = int(own["rows:records"]) + row["count_all"]
         own["stored bytes"] = int(own["stored bytes"]) + (row["stored_length_sum"] or 0)

@@ -25,8 +25,7 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.crawls import find_crawl
-from cc_pipeline.stages.locate import row_groups_digest_name
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 
@@ -40,7 +39,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
-    if workspace.lake.digest("row_groups", row_groups_digest_name(crawl)) is not None:
+    if HARVEST.made_from(workspace.lake, [Slice(crawl)])[Slice(crawl)] is not None:
         return True
     with workspace.transport() as transport:
         return transport.exists(path_list_key(crawl, "cc-index-table"))
@@ -60,14 +59,14 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         files, requests, size = _listed(workspace, crawl)
         notes = ()
     rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
+    slice_ = Slice(crawl)
     digest = input_digest({"paths": [file.path for file in files]})
-    name = f"index_manifest:{crawl}"
     written = 0
-    if workspace.lake.digest("index_manifest", name) != digest:
+    if LIST.stale(workspace.lake, {slice_: digest}):
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["index_manifest"].schema)
-        written = workspace.lake.commit("index_manifest", table, [{"crawl": crawl}], {name: digest})
+        written = LIST.commit(workspace.lake, {slice_: digest}, {"index_manifest": table})
     return StageReport(
-        "manifest",
+        LIST.label,
         len(rows),
         written,
         size,
@@ -178,20 +177,22 @@ def rebuild_catalog(workspace: Workspace) -> bool:
 
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
-    lake, name = workspace.lake, row_groups_digest_name(crawl)
     paths = _paths(workspace, crawl)
     reason = None if paths else _why_empty(workspace, crawl)
     tables = crawl_tables(crawl, paths, FooterStore(workspace.settings.footers_path), reason=reason)
-    digest = _tables_digest(tables)
+    slice_, digest = Slice(crawl), _tables_digest(tables, _PASSING)
+    here = HARVEST.made_from(workspace.lake, [slice_])[slice_]
     written = 0
-    if lake.digest("row_groups", name) != digest:
-        # row_groups goes last: its digest is the one that says all are here
-        for table in ("coverage", "index_files", "column_chunks", "row_groups"):
-            if lake.digest(table, name) != digest:
-                written = lake.commit(table, getattr(tables, table), [{"crawl": crawl}], {name: digest})
-        written = max(written, 1)
+    # homes of before had the ETag in the digest: the same tables under that name are the same
+    if here not in (digest, _tables_digest(tables, _PASSING_BEFORE)):
+        written = max(
+            1,
+            HARVEST.commit(
+                workspace.lake, {slice_: digest}, {table: getattr(tables, table) for table in HARVEST.tables}
+            ),
+        )
     return StageReport(
-        "row_groups",
+        HARVEST.label,
         rows=tables.row_groups.num_rows,
         written=written,
         seconds=time.monotonic() - started,
@@ -199,10 +200,15 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def _tables_digest(tables: CrawlTables) -> str:
-    """A digest of what the tables say; when a footer was harvested does not matter."""
+#: What of ``index_files`` may be another although the file is the same: mirrors give it other ETags.
+_PASSING = ("harvested_at", "etag")
+_PASSING_BEFORE = ("harvested_at",)
+
+
+def _tables_digest(tables: CrawlTables, passing: Sequence[str]) -> str:
+    """A digest of what the tables say, without the columns ``passing``."""
     digest = hashlib.sha256()
-    for table in (tables.index_files.drop_columns(["harvested_at"]), tables.row_groups, tables.coverage):
+    for table in (tables.index_files.drop_columns([*passing]), tables.row_groups, tables.coverage):
         for row in _rows(table):
             digest.update(repr(row).encode())
     return input_digest({"tables": digest.hexdigest()})

@@ -10,7 +10,7 @@ import hashlib
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,21 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PARSER_VERSION, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.keys import KEY_NAMES
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.keys import CAPTURE_ORDER, KEY_NAMES
 from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.storage import RecordShelf, disk_trouble
-from cc_pipeline.stages.fetch import fetch_digest_name, fetched_otherwise, open_shelf
+from cc_pipeline.stages.fetch import fetched_otherwise, open_shelf
 from cc_pipeline.stages.locate import located_otherwise
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import (
+    FETCH,
+    PAGE_TABLES,
+    PARSE,
+    Figures,
+    Slice,
+    StageReport,
+    slices_of,
+    targets_by_crawl,
+)
 from cc_pipeline.stages.workspace import Workspace
 
 Row = Mapping[str, Any]
@@ -82,8 +90,6 @@ def _identified(record: ArchivedRecord) -> str | None:
     return next((v for name, v in record.record_headers if name.lower() == "warc-identified-payload-type"), None)
 
 
-#: The order of commits.
-PAGE_TABLES = ("page_text", "page_links", "feed_items", "page_metadata")
 _BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
 _PARSERS = "cc_pipeline.documents.batch.worker"
@@ -96,21 +102,11 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     cannot be read or written.
     """
     started = time.monotonic()
-    wanted = _digests(workspace, crawl, slugs)
-    here = workspace.lake.agreed(PAGE_TABLES, [_name(crawl, slug) for slug in slugs])
-    stale = [slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]]
+    wanted = _digests(workspace, slices_of(crawl, slugs))
+    stale = PARSE.stale(workspace.lake, wanted)
     if stale:
-        _parse(workspace, crawl, stale, {_name(crawl, slug): wanted[slug] for slug in stale})
-    per_target = _per_target(workspace, crawl, slugs)
-    return StageReport(
-        "parse",
-        rows=sum(int(figures["rows:page_metadata"]) for figures in per_target.values()),
-        written=sum(int(per_target[slug]["rows:page_metadata"]) for slug in stale),
-        seconds=time.monotonic() - started,
-        fresh_slices=len(stale),
-        reused_slices=len(slugs) - len(stale),
-        per_target=per_target,
-    )
+        _parse(workspace, crawl, {slice_: wanted[slice_] for slice_ in stale})
+    return PARSE.report(page_figures(workspace, wanted.keys()), stale, started)
 
 
 def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
@@ -119,10 +115,8 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
         return set()
     behind = located_otherwise(workspace, crawl, targets)
     behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
-    slugs = [target.slug for target in targets if target.slug not in behind]
-    wanted = _digests(workspace, crawl, slugs)
-    here = workspace.lake.agreed(PAGE_TABLES, [_name(crawl, slug) for slug in slugs])
-    return behind | {slug for slug in slugs if here[_name(crawl, slug)] != wanted[slug]}
+    wanted = _digests(workspace, slices_of(crawl, [t.slug for t in targets if t.slug not in behind]))
+    return behind | {slice_.target for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
 def parse_options(workspace: Workspace) -> ParseOptions:
@@ -130,20 +124,17 @@ def parse_options(workspace: Workspace) -> ParseOptions:
     return ParseOptions(main_content="quality" if workspace.settings.extractor == "quality" else "fast")
 
 
-def _parse(workspace: Workspace, crawl: str, stale: Sequence[str], digests: dict[str, str]) -> None:
-    rows = workspace.lake.read("records", {"crawl": crawl, "target": list(stale)})
-    rows = rows.sort_by([(name, "ascending") for name in ("target", "warc_filename", "warc_record_offset")])
+def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> None:
+    rows = workspace.lake.read("records", {"crawl": crawl, "target": [slice_.target for slice_ in made_from]})
+    rows = rows.sort_by([(name, "ascending") for name in CAPTURE_ORDER])
     folder = workspace.scratch / f"parse-{time.monotonic_ns()}"
     with disk_trouble(folder):
         folder.mkdir()
     try:
         with open_shelf(workspace) as shelf:
             _spill(workspace, rows, shelf, folder)
-        slices = [{"crawl": crawl, "target": slug} for slug in stale]
-        for table in PAGE_TABLES:
-            path = folder / f"{table}.arrow"
-            if not workspace.lake.holds(table, digests):
-                workspace.lake.commit_stream(table, partial(_batches, path), slices, digests)
+        spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
+        PARSE.commit(workspace.lake, made_from, spilled)
     finally:
         rmtree(folder, ignore_errors=True)
 
@@ -203,46 +194,40 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(source)
 
 
-def _name(crawl: str, slug: str) -> str:
-    return f"parse:{crawl}:{slug}"
-
-
-def _digests(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
-    fetched = workspace.lake.digests("records", [fetch_digest_name(crawl, slug) for slug in slugs])
+def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
     options = parse_options(workspace)
-    outcomes = _outcomes(workspace, crawl, slugs)
-    digests: dict[str, str] = {}
-    for slug in slugs:
-        digest = fetched[fetch_digest_name(crawl, slug)]
+    fetched = FETCH.made_from(workspace.lake, slices)
+    outcomes = _outcomes(workspace, slices)
+    for slice_, digest in fetched.items():
         if digest is None:
-            raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
-        made_from = {
-            "stage": "parse",
-            "parser": PARSER_VERSION,
-            "main_content": options.main_content,
-            "fetched": digest,
-            "outcomes": outcomes[slug],
-        }
-        digests[slug] = input_digest(made_from)
-    return digests
-
-
-def _outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, str]:
-    """What became of each target's captures: a replay changes that and not what was asked for."""
-    columns = ["target", "warc_filename", "warc_record_offset", "outcome"]
-    rows = workspace.lake.read("records", {"crawl": crawl, "target": list(slugs)}, columns)
-    digests = {slug: hashlib.sha256() for slug in slugs}
-    for row in rows.sort_by([(name, "ascending") for name in columns]).to_pylist():
-        digests[row["target"]].update(repr(list(row.values())).encode())
-    return {slug: digest.hexdigest()[:16] for slug, digest in digests.items()}
-
-
-def _per_target(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, int | float | str]]:
-    figures: dict[str, dict[str, int | float | str]] = {
-        slug: {f"rows:{table}": 0 for table in PAGE_TABLES} for slug in slugs
+            raise EnvironmentFault(
+                f"{slice_.target} in {slice_.crawl} has not been fetched", "Materialize records first."
+            )
+    return {
+        slice_: PARSE.digest(
+            parser=PARSER_VERSION, main_content=options.main_content, fetched=digest, outcomes=outcomes[slice_]
+        )
+        for slice_, digest in fetched.items()
     }
-    for table in PAGE_TABLES:
-        rows = workspace.lake.read(table, {"crawl": crawl, "target": list(slugs)}, ["target"])
-        for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
-            figures[row["target"]][f"rows:{table}"] = row["count_all"]
+
+
+def _outcomes(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
+    """What became of each target's captures: a replay changes that and not what was asked for."""
+    digests = {slice_: hashlib.sha256() for slice_ in slices}
+    columns = [*CAPTURE_ORDER, "outcome"]
+    for crawl, targets in targets_by_crawl(slices).items():
+        rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, columns)
+        for row in rows.sort_by([(name, "ascending") for name in columns]).to_pylist():
+            digests[Slice(crawl, row["target"])].update(repr(list(row.values())).encode())
+    return {slice_: digest.hexdigest()[:16] for slice_, digest in digests.items()}
+
+
+def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Figures]:
+    """``rows:<table>`` of every page table for each slice."""
+    figures: dict[Slice, Figures] = {slice_: {f"rows:{table}": 0 for table in PAGE_TABLES} for slice_ in slices}
+    for crawl, targets in targets_by_crawl(slices).items():
+        for table in PAGE_TABLES:
+            rows = workspace.lake.read(table, {"crawl": crawl, "target": targets}, ["target"])
+            for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
+                figures[Slice(crawl, row["target"])][f"rows:{table}"] = row["count_all"]
     return figures

@@ -7,18 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.snapshot import Publication, publish
+from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.views import publication_views
-from cc_pipeline.stages.whole_files import interrupted_sources
 from cc_pipeline.stages.workspace import Workspace
-
-#: Tables that one stage commits together; their digests must agree before their rows are shown together.
-_TOGETHER: dict[str, tuple[str, ...]] = {
-    "locate": ("captures", "fetch_plan"),
-    "parse": ("page_metadata", "page_text", "page_links", "feed_items"),
-}
+from cc_pipeline.wholefiles.files import registered
 
 
 def publish_warehouse(workspace: Workspace) -> Publication:
@@ -30,36 +26,26 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         return publish(
             workspace.settings.published_path,
             pinned,
-            publication_views(held_back),
+            publication_views([(slice_.crawl, slice_.target) for slice_ in held_back]),
             _s3_setup(workspace) if _remote(pinned) else (),
         )
 
 
-def interrupted_slices(
-    workspace: Workspace, versions: Mapping[str, int] | None = None
-) -> dict[str, list[tuple[str, str]]]:
-    """(crawl, target) pairs by stage whose tables are not from one run of that stage, as of ``versions`` by table
-    (default: now).
+def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
+    """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
 
-    A run killed between two commits of a stage leaves them so until it is run again; their rows are held back.
+    A run killed between two commits leaves them so until it is run again; their rows are held back.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
     at = versions or {}
     # a target that has no captures any more may still have the pages of a run before
-    pairs = sorted({pair for table in ("captures", "page_metadata") for pair in _slices(workspace, table)})
-    for stage, tables in _TOGETHER.items():
-        names = [f"{stage}:{crawl}:{target}" for crawl, target in pairs]
-        digests = [workspace.lake.digests(table, names, at.get(table)) for table in tables]
-        found[stage] = [
-            pair for pair, name in zip(pairs, names, strict=True) if len({one[name] for one in digests}) > 1
-        ]
-    found["parse"] += interrupted_sources(workspace, at)
-    return found
+    located = sorted({slice_ for table in ("captures", "page_metadata") for slice_ in _slices(workspace, table)})
+    files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
+    return PARSE.interrupted(workspace.lake, located, at) + READ_FILES.interrupted(workspace.lake, files, at)
 
 
-def _slices(workspace: Workspace, table: str) -> list[tuple[str, str]]:
-    named = workspace.lake.read(table, columns=["crawl", "target"]).group_by(["crawl", "target"]).aggregate([])
-    return [(row["crawl"], row["target"]) for row in named.to_pylist()]
+def _slices(workspace: Workspace, table: str) -> list[Slice]:
+    named = workspace.lake.read(table, columns=SLICE).group_by(SLICE).aggregate([])
+    return [Slice(row["crawl"], row["target"]) for row in named.to_pylist()]
 
 
 def _remote(pinned: list[PinnedTable]) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.schema import OUTCOMES
-from cc_pipeline.stages.fetch import fetch_captures, fetch_digest_name
+from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.slice import FETCH, PARSE, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 Counts = dict[str, dict[str, int]]
@@ -43,21 +44,21 @@ def _forget_pages(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Non
     Done before the fetch, so that a replay killed at any moment leaves pages to be parsed, not pages forgotten.
     """
     lake = workspace.lake
-    names = {slug: f"parse:{crawl}:{slug}" for slug in slugs}
-    parsed = lake.digests("page_metadata", list(names.values()))
-    for slug in (slug for slug in slugs if parsed[names[slug]] is not None):
-        where = {"crawl": crawl, "target": slug}
-        digest = input_digest({"replayed": parsed[names[slug]]})
-        lake.commit("page_metadata", lake.read("page_metadata", where), [where], {names[slug]: digest})
+    parsed = PARSE.made_from(lake, slices_of(crawl, slugs))
+    for slice_, digest in parsed.items():
+        if digest is not None:
+            again = input_digest({"replayed": digest})
+            pages = lake.read(PARSE.main_table, slice_.where)
+            lake.commit(PARSE.main_table, pages, [slice_.where], {PARSE.digest_name(slice_): again})
 
 
 def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     lake = workspace.lake
-    digests = lake.digests("records", [fetch_digest_name(crawl, slug) for slug in slugs])
-    for slug in slugs:
-        if digests[fetch_digest_name(crawl, slug)] is None:
+    for slice_, digest in FETCH.made_from(lake, slices_of(crawl, slugs)).items():
+        if digest is None:
             raise EnvironmentFault(
-                f"{slug} in {crawl} has not been fetched yet", f"Fetch it: cc-pipeline run --crawl {crawl} --domain …"
+                f"{slice_.target} in {crawl} has not been fetched yet",
+                f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
             )
     counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in slugs}
     rows = lake.read("records", {"crawl": crawl, "target": list(slugs)}, ["target", "outcome"])

@@ -14,7 +14,6 @@ from cc_pipeline.index.catalog.tables import (
 )
 from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.lake import TableSpec
-from cc_pipeline.records.plan import FETCH_PLAN_SCHEMA
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
@@ -60,7 +59,6 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER),
-    TableSpec("fetch_plan", FETCH_PLAN_SCHEMA, SLICE, ()),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER),
     TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, ()),
     TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, ()),
@@ -103,9 +101,6 @@ COLUMN_NOTES: dict[str, str] = {
     "stored_offset": "Byte at which the kept gzip member begins",
     "stored_length": "Bytes of the kept gzip member",
     "attempts": "Requests it took",
-    "range_offset": "First byte of the range to read",
-    "range_length": "Bytes of the range to read",
-    "record_bytes": "Bytes of the records within it; the rest is read to save requests",
     "url_surtkey_min": "Lowest key of the row group; null means unknown, and unknown is never pruned",
     "url_surtkey_max": "Highest key of the row group; null means unknown",
     "url_surtkey_source": "Where the bounds came from: statistics, deprecated_statistics or repaired",

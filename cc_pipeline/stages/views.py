@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.snapshot import ViewSpec
@@ -34,21 +34,15 @@ _COMMENTS = {
 #: Page tables whose rows may come from files read whole and then have page_metadata rows elsewhere.
 _FROM_FILES_TOO = ("page_text", "page_links", "feed_items")
 
-#: Which stage writes a table, for slices that are held back.
-_STAGE = {
-    "captures": "locate",
-    "page_metadata": "parse",
-    "page_text": "parse",
-    "page_links": "parse",
-    "feed_items": "parse",
-}
+#: Tables that one stage commits one after the other.
+_TOGETHER = ("page_metadata", "page_text", "page_links", "feed_items")
 
 
-def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[ViewSpec, ...]:
+def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, ...]:
     """The published views, in an order in which each finds what it names.
 
-    ``held_back`` names, by stage, (crawl, target) slices whose tables disagree because a run was killed between
-    two commits; their rows are left out until the stage has run again.
+    ``held_back`` names (crawl, target) slices whose page tables disagree because a run was killed between two
+    commits; their rows are left out until they are parsed again.
     """
     repeats = tuple(_repeats(table, order) for table, order in _PER_CAPTURE.items())
     return (
@@ -57,7 +51,7 @@ def publication_views(held_back: Mapping[str, Sequence[tuple[str, str]]]) -> tup
         ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
         ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
         ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
-        *(_held_back(stage, pairs) for stage, pairs in held_back.items()),
+        _held_back(held_back),
         *repeats,
         ViewSpec("captures", _captures(), _COMMENTS["captures"]),
         ViewSpec(
@@ -108,21 +102,18 @@ def _once(table: str) -> str:
 
 
 def _whole(table: str) -> str:
-    stage = _STAGE.get(table)
-    return (
-        f"lake.{table}"
-        if stage is None
-        else f"(FROM lake.{table} ANTI JOIN lake.{stage}_held_back USING (crawl, target))"
-    )
+    if table not in _TOGETHER:
+        return f"lake.{table}"
+    return f"(FROM lake.{table} ANTI JOIN lake.parse_held_back USING (crawl, target))"
 
 
-def _held_back(stage: str, pairs: Sequence[tuple[str, str]]) -> ViewSpec:
+def _held_back(pairs: Sequence[tuple[str, str]]) -> ViewSpec:
     values = ", ".join(f"('{crawl}', '{target}')" for crawl, target in pairs)
     rows = (
         f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
     )
-    comment = f"Slices left out because a {stage} run was interrupted; run it again."
-    return ViewSpec(f"lake.{stage}_held_back", rows, comment, materialized=True)
+    comment = "Slices left out because a parse run was interrupted; run it again."
+    return ViewSpec("lake.parse_held_back", rows, comment, materialized=True)
 
 
 def _captures() -> str:

@@ -22,9 +22,7 @@ from cc_pipeline import progress
 from cc_pipeline.documents.page import PARSER_VERSION, ParsedPage
 from cc_pipeline.documents.tables import to_record_batches
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.stages.parse import PAGE_TABLES
-from cc_pipeline.stages.report import StageReport
+from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
 from cc_pipeline.wholefiles.files import SourceFile, registered
@@ -33,8 +31,6 @@ from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
 
 VERSION = "1"
 FAULTS = "source_faults"
-#: The order of commits.
-SOURCE_TABLES = (FAULTS, *PAGE_TABLES)
 #: Faults of a file that become rows; all are counted.
 MAX_FAULT_ROWS = 1_000
 _BATCH_ROWS = 64
@@ -61,88 +57,56 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     """
     started = time.monotonic()
     files = registered(workspace, slugs)
-    figures: dict[str, dict[str, int | float | str]] = {}
+    figures: dict[Slice, Figures] = {}
     notes: list[str] = []
     total = _Tally()
-    fresh = 0
+    fresh: list[Slice] = []
     for slug in slugs:
-        file, name = files[slug], source_digest_name(slug)
-        wanted = _digest(workspace, file)
-        if workspace.lake.agreed(SOURCE_TABLES, [name])[name] != wanted:
-            tally = _read(workspace, file, wanted)
-            fresh += 1
-            total.rows += tally.rows
+        file = files[slug]
+        slice_ = Slice(file.crawl, slug)
+        made_from = {slice_: _digest(workspace, file)}
+        if READ_FILES.stale(workspace.lake, made_from):
+            tally = _read(workspace, file, made_from)
+            fresh.append(slice_)
             total.bytes += tally.bytes
             total.requests += tally.requests
             notes += tally.shown
-        figures[slug] = rows_of(workspace, file)
-    return StageReport(
-        "sources",
-        rows=sum(int(value) for own in figures.values() for name, value in own.items() if name.startswith("rows:page")),
-        written=sum(total.rows[table] for table in PAGE_TABLES),
+        figures[slice_] = rows_of(workspace, slice_)
+    return READ_FILES.report(
+        figures,
+        fresh,
+        started,
         bytes=total.bytes,
         requests=total.requests,
-        seconds=time.monotonic() - started,
-        fresh_slices=fresh,
-        reused_slices=len(slugs) - fresh,
         notes=tuple(notes),
-        per_target=figures,
+        counted=PAGE_TABLES,
     )
 
 
-def source_digest_name(slug: str) -> str:
-    """The name under which a file's digest is committed."""
-    return f"source:{slug}"
-
-
-def interrupted_sources(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
-    """(crawl, partition key) of files whose tables, as of ``versions``, are not from one reading: a run was killed
-    between commits."""
-    files = registered(workspace)
-    names = [source_digest_name(slug) for slug in files]
-    at = versions or {}
-    digests = [workspace.lake.digests(table, names, at.get(table)) for table in SOURCE_TABLES] if names else []
-    return [
-        (file.crawl, slug)
-        for slug, file in files.items()
-        if len({one[source_digest_name(slug)] for one in digests}) > 1
-    ]
-
-
-def rows_of(workspace: Workspace, file: SourceFile) -> dict[str, int | float | str]:
-    """``rows:<table>`` for each table: how many rows of ``file`` it holds."""
-    where = {"crawl": file.crawl, "target": file.slug}
-    return {f"rows:{table}": workspace.lake.read(table, where, ["target"]).num_rows for table in SOURCE_TABLES}
+def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
+    """``rows:<table>`` for each table: how many rows of a file it holds."""
+    lake = workspace.lake
+    return {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
 
 
 def _digest(workspace: Workspace, file: SourceFile) -> str:
     found = size_and_tag(workspace, file.location)
     if found is None:
         raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
-    return input_digest(
-        {
-            "stage": "sources",
-            "version": VERSION,
-            "parser": PARSER_VERSION,
-            "file": [file.kind, file.location, file.crawl, *found],
-        }
+    return READ_FILES.digest(
+        version=VERSION, parser=PARSER_VERSION, file=[file.kind, file.location, file.crawl, *found]
     )
 
 
-def _read(workspace: Workspace, file: SourceFile, digest: str) -> _Tally:
+def _read(workspace: Workspace, file: SourceFile, made_from: Mapping[Slice, str]) -> _Tally:
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()
     try:
         with local_copy(workspace, file.location) as copy:
             tally = _spill(workspace, file, copy.path, folder)
         tally.bytes, tally.requests = copy.bytes, copy.requests
-        for table in SOURCE_TABLES:
-            workspace.lake.commit_stream(
-                table,
-                partial(_batches, folder / f"{table}.arrow"),
-                [{"crawl": file.crawl, "target": file.slug}],
-                {source_digest_name(file.slug): digest},
-            )
+        spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
+        READ_FILES.commit(workspace.lake, made_from, spilled)
         return tally
     finally:
         rmtree(folder, ignore_errors=True)
@@ -150,7 +114,7 @@ def _read(workspace: Workspace, file: SourceFile, digest: str) -> _Tally:
 
 def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> _Tally:
     """Rows go to one Arrow file a table, so that memory stays flat however large the file is."""
-    schemas = {table: workspace.lake.specs[table].schema for table in SOURCE_TABLES}
+    schemas = {table: workspace.lake.specs[table].schema for table in READ_FILES.tables}
     writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
     tally = _Tally()
     try:

@@ -12,7 +12,7 @@ from cc_pipeline.defs.partitions import CRAWL, CRAWL_AND_DOMAIN
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},
-    "extraction": {"captures", "fetch_plan", "records"},
+    "extraction": {"captures", "records"},
     "content": {"page_metadata", "page_text", "page_links", "feed_items"},
     "analytics": {"warehouse"},
 }

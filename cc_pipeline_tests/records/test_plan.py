@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.plan import (
-    FETCH_PLAN_SCHEMA,
     MAX_RECORD_BYTES,
     Coalescing,
     FetchPrice,
     check_budget,
     plan_ranges,
-    plan_table,
+    price_of,
     price_ranges,
 )
 from cc_pipeline_tests.records.planned import captures_table
@@ -72,15 +71,11 @@ def test_offsets_beyond_32_bits_stay_whole() -> None:
     assert planned.offset == 20_000_000_000
 
 
-def test_the_table_has_one_row_a_range_and_target() -> None:
-    rows = [row("a", 0, 10) | {"target": "x"}, row("a", 20, 10) | {"target": "x"}, row("a", 0, 10) | {"target": "y"}]
-    table = plan_table(captures_table(rows, CRAWL), Coalescing(gap=10))
-    assert table.schema == FETCH_PLAN_SCHEMA
-    assert [(r["target"], r["range_length"], r["captures"], r["record_bytes"]) for r in table.to_pylist()] == [
-        ("x", 30, 2, 20),
-        ("y", 10, 1, 10),
-    ]
-    assert plan_table(captures_table([], CRAWL)).num_rows == 0
+def test_the_price_counts_each_capture_once_and_what_lies_between() -> None:
+    rows = [row("a", 0, 10), row("a", 20, 10), row("a", 20, 10), row("b", 5, 7)]
+    price = price_of(captures_table(rows, CRAWL), Coalescing(gap=10))
+    assert price == FetchPrice(captures=3, files=2, requests=2, bytes=37, record_bytes=27)
+    assert price_of(captures_table([], CRAWL)) == FetchPrice(0, 0, 0, 0, 0)
 
 
 def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:

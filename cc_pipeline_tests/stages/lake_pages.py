@@ -11,7 +11,7 @@ from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.tables import to_record_batches
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.parse import PAGE_TABLES
+from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
 
 CRAWL, TARGET = "CC-MAIN-2024-22", "example.com"

@@ -10,8 +10,9 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.stages.fetch import fetch_captures, fetched_otherwise
-from cc_pipeline.stages.locate import locate_captures, locate_digest_name
+from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.slice import LOCATE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, copy_of, extract, fill, harvest, replace_file, small_disk, workspace_of
@@ -161,7 +162,7 @@ def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path
     wrong = pa.array(["A" * 32, *captures["content_digest"].to_pylist()[1:]])
     column = captures.schema.get_field_index("content_digest")
     slices = [{"crawl": NEW, "target": "example.com"}]
-    name = locate_digest_name(NEW, "example.com")
+    name = LOCATE.digest_name(Slice(NEW, "example.com"))
     digests = {name: noting.lake.digest("captures", name) or ""}
     noting.lake.commit("captures", captures.set_column(column, "content_digest", wrong), slices, digests)
 

@@ -12,8 +12,9 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import PAGE_TABLES, parse_records
+from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.publish import interrupted_slices
+from cc_pipeline.stages.slice import PAGE_TABLES, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
@@ -85,11 +86,11 @@ def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
         with pytest.raises(Killed):
             parse_records(workspace, NEW, [SITE])
     assert workspace.lake.read("page_text", {"target": SITE}).num_rows > 0
-    assert interrupted_slices(workspace)["parse"] == [(NEW, SITE)]
+    assert interrupted_slices(workspace) == [Slice(NEW, SITE)]
     publish(workspace)
     assert {name: rows(workspace, name) for name in PAGE_TABLES} == other
     parse_records(workspace, NEW, [SITE])
-    assert interrupted_slices(workspace)["parse"] == []
+    assert interrupted_slices(workspace) == []
     publish(workspace)
     grown = {name: rows(workspace, name) for name in PAGE_TABLES}
     assert all(grown[name] >= other[name] for name in PAGE_TABLES)
@@ -97,22 +98,6 @@ def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
     parse_records(workspace, NEW, [SITE])
     publish(workspace)
     assert {name: rows(workspace, name) for name in PAGE_TABLES} == grown
-
-
-def test_captures_without_their_plan_are_held_back(
-    bucket: Bucket, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.targets([SITE])
-    with monkeypatch.context() as patch:
-        die_before(patch, "fetch_plan")
-        with pytest.raises(Killed):
-            locate_captures(workspace, NEW, [SITE])
-    assert workspace.lake.read("captures").num_rows > 0
-    assert publish(workspace).rows["captures"] == 0
-    extract(workspace, SITE)
-    published = publish(workspace).rows
-    truth = bucket[1].of(NEW, subset="warc", domain=SITE)
-    assert published["captures"] == published["records"] == published["page_metadata"] == len(truth)
 
 
 def test_a_slice_that_two_targets_share_is_held_back_for_the_interrupted_one_alone(
@@ -200,12 +185,12 @@ def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
     before = {name: rows(workspace, name) for name in ("captures", *PAGE_TABLES)}
     wider = workspace_of(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics"))
     better = workspace_of(bucket[0], tmp_path, extractor="quality")
-    for other, table in ((wider, "fetch_plan"), (better, "page_metadata")):
+    for other, table in ((wider, "records"), (better, "page_metadata")):
         with monkeypatch.context() as patch:
             die_before(patch, table)
             with pytest.raises(Killed):
                 extract(other, SITE)
         extract(workspace, SITE)
-        assert interrupted_slices(workspace) == {"locate": [], "parse": []}
+        assert interrupted_slices(workspace) == []
         publish(workspace)
         assert {name: rows(workspace, name) for name in before} == before

@@ -14,8 +14,9 @@ from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stages.export import ExportOptions, export_prefix, export_slices
-from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, interrupted_sources, read_sources
+from cc_pipeline.stages.publish import interrupted_slices, publish_warehouse
+from cc_pipeline.stages.slice import Slice
+from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, read_sources
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SourceFile, identify, register, registered
 from cc_pipeline_tests.archive import builders
@@ -327,10 +328,10 @@ def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: W
     empty = workspace.lake.specs["page_links"].schema.empty_table()
     where = [{"crawl": file.crawl, "target": file.slug}]
     workspace.lake.commit("page_links", empty, where, {f"source:{file.slug}": "abc"})
-    assert interrupted_sources(workspace) == [(file.crawl, file.slug)]
+    assert interrupted_slices(workspace) == [Slice(file.crawl, file.slug)]
     assert published(workspace, "SELECT count(*) FROM page_metadata") == [(0,)]
     assert read_sources(workspace, [file.slug]).fresh_slices == 1
-    assert interrupted_sources(workspace) == []
+    assert interrupted_slices(workspace) == []
     assert published(workspace, "SELECT count(*) FROM page_metadata") == [(1,)]
 
 

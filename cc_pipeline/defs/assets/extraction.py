@@ -14,7 +14,6 @@ from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.defs.slices import BACKFILL, materialize_slices
 from cc_pipeline.documents.page import PARSER_VERSION
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
-from cc_pipeline.records.plan import FETCH_PLAN_SCHEMA
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures
@@ -37,23 +36,13 @@ _CAPTURE_PREVIEW = ["url", "fetch_time", "fetch_status", "content_mime_type", "w
             code_version="1",
             metadata=table_metadata("captures", CAPTURES_SCHEMA),
         ),
-        dg.AssetSpec(
-            "fetch_plan",
-            description="The ranges to read for the captures, near ones joined, with their price.",
-            deps=["captures"],
-            group_name="extraction",
-            owners=OWNERS,
-            kinds={"deltalake"},
-            code_version="1",
-            metadata=table_metadata("fetch_plan", FETCH_PLAN_SCHEMA),
-        ),
     ],
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
 )
 def locate(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
-    """Looks the targets up by the cheapest index that serves the crawl and plans their fetch."""
-    yield from materialize_slices(context, pipeline, locate_captures, {"captures": _CAPTURE_PREVIEW, "fetch_plan": []})
+    """Looks the targets up by the cheapest index that serves the crawl, and prices their fetch."""
+    yield from materialize_slices(context, pipeline, locate_captures, {"captures": _CAPTURE_PREVIEW})
 
 
 _RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length", "stored_file", "stored_offset"]
@@ -65,7 +54,7 @@ _RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length",
         dg.AssetSpec(
             "records",
             description="One row per planned capture with exactly one outcome; fetched bytes are kept as WARC or ARC.",
-            deps=["captures", "fetch_plan"],
+            deps=["captures"],
             group_name="extraction",
             owners=OWNERS,
             kinds={"deltalake", "warc"},
@@ -77,7 +66,7 @@ _RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length",
     backfill_policy=BACKFILL,
 )
 def fetch(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
-    """Reads the planned ranges within the request budget, verifies and keeps every record."""
+    """Reads near records together within the request budget, verifies and keeps every record."""
     yield from materialize_slices(context, pipeline, fetch_captures, {"records": _RECORD_PREVIEW})
 
 

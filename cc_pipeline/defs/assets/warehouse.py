@@ -19,7 +19,6 @@ from cc_pipeline.stages.publish import publish_warehouse
         "crawls",
         "row_groups",
         "captures",
-        "fetch_plan",
         "records",
         "page_metadata",
         "page_text",

@@ -1,0 +1,179 @@
+"""A slice of a stage: its name, what it was made from, whether that is still so, its commit, its report.
+
+A slice is what a stage makes at a time: a crawl, a target in a crawl, or a file read whole. Its input digest is
+committed with its rows (docs/decisions/0001). A stage with several tables commits them one after the other; only one
+digest in all of them says that the slice is here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.lake import Lake
+
+#: The tables of parsed pages, in the order of their commits: ``page_metadata`` is last.
+PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
+
+Figures: TypeAlias = dict[str, int | float | str]
+#: Rows of one table: all of them, or a function that opens them batch by batch, once per try of a commit.
+Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slice:
+    """One target in one crawl; ``target`` is empty where a stage makes the whole crawl at a time."""
+
+    crawl: str
+    target: str = ""
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The values of the slice columns, as the lake wants them."""
+        return {"crawl": self.crawl} | ({"target": self.target} if self.target else {})
+
+
+def slices_of(crawl: str, targets: Iterable[str]) -> list[Slice]:
+    """The slices of ``targets`` in ``crawl``, in their order."""
+    return [Slice(crawl, target) for target in targets]
+
+
+def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
+    """Targets of each crawl, in the order given: the lake is read once a crawl."""
+    grouped: dict[str, list[str]] = {}
+    for slice_ in slices:
+        grouped.setdefault(slice_.crawl, []).append(slice_.target)
+    return grouped
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """Figures of one stage over some slices; everything it counts has been committed.
+
+    ``rows`` are rows now in the table for the slices asked for, ``written`` those written by this call (0 when
+    the inputs were already there). ``bytes`` and ``requests`` were spent on the source, ``seconds`` in the stage.
+    ``per_target`` maps a slug to its own figures (for per-partition metadata).
+    """
+
+    stage: str
+    rows: int
+    written: int = 0
+    bytes: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    fresh_slices: int = 0
+    reused_slices: int = 0
+    notes: tuple[str, ...] = ()
+    per_target: dict[str, Figures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What makes slices of some tables.
+
+    ``tables`` are in the order of their commits. ``named`` is the pattern of a slice's digest name. ``label`` is
+    what the stage is called inside its digests. Both are stored in every home: they never change.
+    """
+
+    label: str
+    tables: tuple[str, ...]
+    named: str
+
+    @property
+    def main_table(self) -> str:
+        """The table committed last."""
+        return self.tables[-1]
+
+    def digest_name(self, slice_: Slice) -> str:
+        """The name under which the digest of a slice is committed."""
+        return self.named.format(crawl=slice_.crawl, target=slice_.target)
+
+    def digest(self, **made_from: object) -> str:
+        """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
+        return input_digest({"stage": self.label} | made_from)
+
+    def made_from(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, str | None]:
+        """What each slice that is here was made from; ``None`` where its tables do not agree, or have none."""
+        names = {slice_: self.digest_name(slice_) for slice_ in slices}
+        found = lake.agreed(self.tables, list(names.values()))
+        return {slice_: found[name] for slice_, name in names.items()}
+
+    def stale(self, lake: Lake, wanted: Mapping[Slice, str]) -> list[Slice]:
+        """The slices that are not here as ``wanted`` (their input digests), in their order."""
+        here = self.made_from(lake, wanted.keys())
+        return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
+
+    def commit(self, lake: Lake, made_from: Mapping[Slice, str], rows: Mapping[str, Rows]) -> int:
+        """Replaces the slices in every table by ``rows``; gives the rows written to the last table.
+
+        A table that has these digests already is passed over: a run killed between two tables goes on there.
+        Raises ``EnvironmentFault`` when the lake cannot be written.
+        """
+        digests = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
+        where = [slice_.where for slice_ in made_from]
+        written = 0
+        for table in self.tables:
+            if len(self.tables) > 1 and lake.holds(table, digests):
+                written = 0
+                continue
+            given = rows[table]
+            if callable(given):
+                written = lake.commit_stream(table, given, where, digests)
+            else:
+                written = lake.commit(table, given, where, digests)
+        return written
+
+    def interrupted(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
+        """Those of ``slices`` whose tables are not from one run, as of ``versions`` by table (default: now)."""
+        if len(self.tables) < 2 or not slices:
+            return []
+        names = [self.digest_name(slice_) for slice_ in slices]
+        digests = [lake.digests(table, names, versions.get(table)) for table in self.tables]
+        return [
+            slice_
+            for slice_, name in zip(slices, names, strict=True)
+            if len({by_name[name] for by_name in digests}) > 1
+        ]
+
+    def report(
+        self,
+        figures: Mapping[Slice, Figures],
+        fresh: Collection[Slice],
+        started: float,
+        *,
+        bytes: int = 0,
+        requests: int = 0,
+        notes: tuple[str, ...] = (),
+        counted: Sequence[str] = (),
+    ) -> StageReport:
+        """What the stage did: ``figures`` of every slice asked for, ``fresh`` ones made since ``started``.
+
+        ``counted`` are the tables whose rows are added up (default: the main one).
+        """
+        names = [f"rows:{table}" for table in counted or (self.main_table,)]
+        return StageReport(
+            self.label,
+            rows=sum(int(own[name]) for own in figures.values() for name in names),
+            written=sum(int(figures[slice_][name]) for slice_ in fresh for name in names),
+            bytes=bytes,
+            requests=requests,
+            seconds=time.monotonic() - started,
+            fresh_slices=len(fresh),
+            reused_slices=len(figures) - len(fresh),
+            notes=notes,
+            per_target={slice_.target: own for slice_, own in figures.items()},
+        )
+
+
+LIST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")
+HARVEST: Final = Stage("row_groups", ("coverage", "index_files", "column_chunks", "row_groups"), "row_groups:{crawl}")
+LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
+FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
+PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")
+#: A file read whole: its partition key stands as the target of its rows and is unique without the crawl.
+READ_FILES: Final = Stage("sources", ("source_faults", *PAGE_TABLES), "source:{target}")
