@@ -6,7 +6,6 @@ makes sense, a flag of the command line.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from cc_pipeline import SOFTWARE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.home import LAYOUT, HomeNote, read_note, refuse_newer, write_note
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
@@ -185,37 +185,34 @@ def normalise_root(text: str) -> str:
 
 def remembered_source(home: Path) -> str | None:
     """The source this home was first used with, or ``None``."""
-    try:
-        value = json.loads((home / "home.json").read_text("utf-8"))["source"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(value)
+    note = read_note(home)
+    return None if note is None else note.source
 
 
 def claim_home(settings: Settings) -> None:
-    """Makes the home's folders and writes down its source; refuses a home that belongs to another source.
+    """Makes the home's folders and writes down its source; refuses a home of another source or a newer layout.
 
-    Raises ``UserInputError`` for the latter and ``EnvironmentFault`` when the folder cannot be written.
+    Raises ``UserInputError`` for another source; ``EnvironmentFault`` for a newer layout, and when the folder cannot
+    be written.
     """
-    known = remembered_source(settings.home)
-    if known is not None and known != settings.source:
+    note = read_note(settings.home)
+    if note is not None and note.source != settings.source:
         raise UserInputError(
-            f"{settings.home} holds tables of {known}, not of {settings.source}. "
+            f"{settings.home} holds tables of {note.source}, not of {settings.source}. "
             f"Set {PREFIX}HOME to another folder for the new source, or unset {PREFIX}SOURCE to go on with the old one"
         )
+    if note is not None:
+        refuse_newer(settings.home, note)
     try:
         settings.home.mkdir(parents=True, exist_ok=True)
         settings.dagster_home.mkdir(exist_ok=True)
-        if known is None:
-            text = json.dumps({"source": settings.source, "layout": 1}, indent=1) + "\n"
-            temporary = settings.home / f"home.json.{os.getpid()}"
-            temporary.write_text(text, "utf-8")
-            temporary.replace(settings.home / "home.json")
     except OSError as error:
         raise EnvironmentFault(
             f"{settings.home} cannot be made a home: {error.strerror or error}",
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
+    if note is None:
+        write_note(settings.home, HomeNote(settings.source, LAYOUT))
 
 
 def _default_collinfo(source: str) -> str:

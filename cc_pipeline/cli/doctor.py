@@ -1,4 +1,4 @@
-"""``doctor``, ``ui`` and ``init``: the state of this home, and the UI on it."""
+"""``doctor``, ``migrate``, ``ui`` and ``init``: the state of this home, and the UI on it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,43 @@ def doctor(
             console.print(f"     {'':<10} what to do: {finding.advice}", highlight=False)
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
+
+
+def migrate(
+    home: options.Home = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; rewrite what has to be rewritten.")] = False,
+) -> None:
+    """Bring a home that an older version made to the layout of this one.
+
+    What is cheap happens by itself at the next run. What rewrites tables is done here alone, after its price was
+    shown: the bytes to rewrite, which must also be free on the disk until upkeep has run. A migration that was stopped
+    goes on where it was.
+
+    [bold]Examples[/]
+
+      cc-pipeline migrate
+
+      cc-pipeline migrate --home ~/commoncrawl --yes
+    """
+    from cc_pipeline.home import LAYOUT
+    from cc_pipeline.lake.evolution import migrate as bring_up_to_date
+    from cc_pipeline.lake.evolution import pending
+    from cc_pipeline.stages.tables import MIGRATIONS
+    from cc_pipeline.stages.workspace import open_lake
+
+    settings = load_settings(home=home)
+    lake = open_lake(settings)
+    steps = pending(settings.home, MIGRATIONS)
+    if not steps:
+        console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False)
+        return
+    price = sum(step.price(lake) for step in steps)
+    for step in steps:
+        console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
+    if price and not yes and not typer.confirm(f"{price:,} bytes are rewritten and must be free. Go on?"):
+        raise typer.Exit(1)
+    bring_up_to_date(settings.home, lake, MIGRATIONS, rewrite=True)
+    console.print(f"{settings.home} has layout {LAYOUT} now", highlight=False)
 
 
 def ui(

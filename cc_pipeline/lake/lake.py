@@ -14,10 +14,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
+from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
 
 _COMMIT_TRIES = 20
 #: The version of a pinned table that does not exist yet.
@@ -37,12 +38,18 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A table at one version: explicit file addresses, never a glob."""
+    """A table at one version: explicit file addresses, never a glob.
+
+    ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
+    """
 
     spec: TableSpec
     version: int
     files: tuple[str, ...]
     rows: int
+    bytes: int = 0
+    columns: tuple[str, ...] = ()
+    uneven: bool = False
 
 
 class Lake:
@@ -111,7 +118,7 @@ class Lake:
         digests: Mapping[str, str],
     ) -> None:
         table = spec.name
-        self._ensure(spec)
+        self._prepare(spec)
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
         properties = CommitProperties(app_transactions=transactions)
         predicate = _predicate(spec, slices)
@@ -174,10 +181,15 @@ class Lake:
             return schema.empty_table()
         filters = [(k, "=", v) if isinstance(v, str) else (k, "in", list(v)) for k, v in (where or {}).items()]
         try:
-            found = handle.to_pyarrow_table(columns=names, filters=filters or None, filesystem=self._file_system(spec))
+            here = {field.name for field in handle.schema().fields}
+            found = handle.to_pyarrow_table(
+                columns=[name for name in names if name in here],
+                filters=filters or None,
+                filesystem=self._table_file_system(spec),
+            )
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not read {self.address(table)}", error) from error
-        return found.select(names).cast(schema)
+        return with_columns(found, schema)
 
     def pin(self, table: str) -> PinnedTable:
         """The table as it is now, as explicit files."""
@@ -187,7 +199,15 @@ class Lake:
             return PinnedTable(spec, _NONE_YET, (), 0)
         actions = pa.table(handle.get_add_actions(flatten=True))
         rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
-        return PinnedTable(spec, handle.version(), self._files(spec, handle, actions), rows)
+        return PinnedTable(
+            spec,
+            handle.version(),
+            self._files(spec, handle, actions),
+            rows,
+            bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
+            columns=tuple(field.name for field in handle.schema().fields),
+            uneven=COLUMNS_ADDED in handle.metadata().configuration,
+        )
 
     def compact(self, table: str, max_files: int = 2_000) -> int:
         """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable."""
@@ -197,9 +217,55 @@ class Lake:
         return int(handle.optimize.compact()["numFilesRemoved"])
 
     def vacuum(self, table: str, retention_hours: int = 168) -> int:
-        """Deletes files that no version younger than ``retention_hours`` names; gives how many."""
-        handle = self._open(self.specs[table])
+        """Deletes files that no version younger than ``retention_hours`` names; gives how many.
+
+        ``table`` may be one that this version no longer has.
+        """
+        handle = self._open(self.specs.get(table) or TableSpec(table, pa.schema([])))
         return 0 if handle is None else len(handle.vacuum(retention_hours=retention_hours, dry_run=False))
+
+    def retire(self, table: str) -> None:
+        """Empties a table that this version no longer has, if it is there. Its files stay until they are vacuumed."""
+        handle = self._open(TableSpec(table, pa.schema([])))
+        try:
+            if handle is not None and handle.file_uris():
+                handle.delete()
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not empty {self.address(table)}", error) from error
+
+    def rewrite(self, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+        """Writes every row of a table anew, in the schema of its spec, in one commit; for migrations.
+
+        ``change`` gets batches as they are stored (partition column included) and gives them in the new schema.
+        Digests stay. A table that is in the new schema already is left alone, so a killed rewriting can run again.
+        """
+        spec = self.specs[table]
+        handle = self._open(spec)
+        if handle is None or is_as_wanted(handle.schema(), spec.schema):
+            return
+        try:
+            stored = handle.to_pyarrow_dataset(filesystem=self._table_file_system(spec))
+            # a fragment ahead at most: a row group may be all the pages of a slice
+            batches = stored.to_batches(batch_size=1_000, batch_readahead=1, fragment_readahead=1)
+            changed = (change(batch).cast(spec.schema) for batch in batches)
+            write_deltalake(
+                self.address(table),
+                pa.RecordBatchReader.from_batches(spec.schema, changed),
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
+                storage_options=self._options,
+                writer_properties=_WRITER,
+            )
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not rewrite {self.address(table)}", error) from error
+
+    def file_system(self) -> FileSystem:
+        """The file system that the files of pinned tables are on; credentials of S3 come from the usual chain."""
+        if "://" not in self.root:
+            return LocalFileSystem()
+        options = self._options or {}
+        return S3FileSystem(region=options.get("AWS_REGION"), endpoint_override=options.get("AWS_ENDPOINT_URL"))
 
     def _files(self, spec: TableSpec, handle: DeltaTable, actions: pa.Table) -> tuple[str, ...]:
         address = self.address(spec.name)
@@ -209,7 +275,24 @@ class Lake:
         # the log escapes once more what is in the table
         return tuple(sorted(f"{address}/{unquote(path)}" for path in actions.column("path").to_pylist()))
 
-    def _ensure(self, spec: TableSpec) -> None:
+    def _prepare(self, spec: TableSpec) -> None:
+        """Makes the table where there is none, and adds columns that the spec has and the table lacks."""
+        for left in reversed(range(_COMMIT_TRIES)):
+            handle = self._open(spec)
+            if handle is None:
+                self._create(spec)
+                return
+            lacking = missing_columns(spec.name, handle.schema(), spec.schema)
+            if not lacking:
+                return
+            try:
+                add_columns(handle, lacking)
+            except (OSError, DeltaError) as error:
+                # another process may be adding them at this moment: look again
+                if left == 0:
+                    raise _environment_fault(f"could not add columns to {self.address(spec.name)}", error) from error
+
+    def _create(self, spec: TableSpec) -> None:
         address = self.address(spec.name)
         try:
             if "://" not in address:
@@ -226,7 +309,7 @@ class Lake:
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not create {address}", error) from error
 
-    def _file_system(self, spec: TableSpec) -> SubTreeFileSystem | None:
+    def _table_file_system(self, spec: TableSpec) -> SubTreeFileSystem | None:
         # Delta's own file system is a Python object that pyarrow's threads may still hold when a process ends,
         # which then aborts; a folder needs none of it
         address = self.address(spec.name)

@@ -102,10 +102,16 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
         return f"SELECT {typed} WHERE false"
     files = ", ".join(_text(address) for address in pinned.files)
     hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
-    names = ", ".join(
-        f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name for name, kind in columns
-    )
-    return f"SELECT {names} FROM read_parquet([{files}], hive_partitioning = {hive})"
+    # opens every file's footer, so only where files differ
+    union = ", union_by_name = true" if pinned.uneven else ""
+    names = ", ".join(_selected(name, kind, pinned) for name, kind in columns)
+    return f"SELECT {names} FROM read_parquet([{files}], hive_partitioning = {hive}{union})"
+
+
+def _selected(name: str, kind: str, pinned: PinnedTable) -> str:
+    if name.strip('"') not in pinned.columns:
+        return f"NULL::{kind} AS {name}"
+    return f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> list[tuple[str, str]]:

@@ -10,10 +10,12 @@ from datetime import datetime
 from pathlib import Path
 
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.home import LAYOUT, read_note
+from cc_pipeline.lake.evolution import pending
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
 from cc_pipeline.stages.crawls import list_crawls
-from cc_pipeline.stages.tables import TABLES
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.tables import MIGRATIONS, TABLES
+from cc_pipeline.stages.workspace import Workspace, open_lake
 from cc_pipeline.transport.budget import HostState, budget_state
 
 _LOW_DISK = 5_000_000_000
@@ -51,6 +53,25 @@ def _home(settings: Settings) -> Iterator[Finding]:
         yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
     else:
         yield Finding("ok", "home", f"{settings.home}, of {known}")
+        yield from _layout(settings)
+
+
+def _layout(settings: Settings) -> Iterator[Finding]:
+    note = read_note(settings.home)
+    if note is None:
+        return
+    try:
+        steps = pending(settings.home, MIGRATIONS)
+        price = sum(step.price(open_lake(settings)) for step in steps)
+    except CcPipelineError as error:
+        yield Finding("bad", "layout", str(error))
+        return
+    if not steps:
+        yield Finding("ok", "layout", f"{note.layout}, the newest")
+        return
+    what = "; ".join(step.what for step in steps)
+    advice = "Do it: cc-pipeline migrate." if price else "The next run does it; it rewrites nothing."
+    yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
 
 
 def _contact(settings: Settings) -> Iterator[Finding]:
@@ -86,10 +107,10 @@ def _source(settings: Settings) -> Iterator[Finding]:
 def _tables(settings: Settings) -> Iterator[Finding]:
     if remembered_source(settings.home) != settings.source:
         return
-    workspace = Workspace(settings)
+    lake = open_lake(settings)
     for spec in TABLES:
         try:
-            pinned = workspace.lake.pin(spec.name)
+            pinned = lake.pin(spec.name)
         except CcPipelineError as error:
             yield Finding("bad", spec.name, str(error))
             continue

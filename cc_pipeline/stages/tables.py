@@ -13,6 +13,7 @@ from cc_pipeline.index.catalog.tables import (
     ROW_GROUPS_SCHEMA,
 )
 from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
+from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
@@ -66,6 +67,14 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, ()),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
     TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, ()),
+)
+
+#: Tables of earlier layouts. They are empty; upkeep deletes what is left of their files.
+RETIRED: tuple[str, ...] = ("fetch_plan",)
+
+#: From layout to layout. Adding a column needs none; renaming, retyping and ending a table do.
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(2, "the fetch plan is no longer stored", lambda lake: lake.retire("fetch_plan")),
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cc_pipeline.records.segments import sweep
 from cc_pipeline.stages.fetch import open_shelf
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.stages.tables import RETIRED, TABLES
 from cc_pipeline.stages.workspace import Workspace
 
 #: Readers that opened ``cc.duckdb`` before a file was superseded keep it this long.
@@ -36,7 +36,8 @@ def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: i
     lake = workspace.lake
     merged = {spec.name: lake.compact(spec.name, max_files) for spec in TABLES}
     publish_warehouse(workspace)
-    deleted = {spec.name: lake.vacuum(spec.name, retention_hours) for spec in TABLES}
+    names = [*(spec.name for spec in TABLES), *RETIRED]
+    deleted = {name: lake.vacuum(name, retention_hours) for name in names}
     deleted["stored records"] = _sweep_records(workspace)
     return UpkeepReport(merged, deleted, _sweep_scratch(workspace.settings.home / "scratch"))
 

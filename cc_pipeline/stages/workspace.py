@@ -15,10 +15,11 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.evolution import migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.records.storage import disk_trouble
 from cc_pipeline.settings import Settings, claim_home
-from cc_pipeline.stages.tables import TABLES
+from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 
@@ -31,9 +32,14 @@ class Workspace:
 
     @cached_property
     def lake(self) -> Lake:
-        """The tables; claims the home for its source on first use."""
+        """The tables. First use claims the home for its source and brings it to the layout of this version.
+
+        Raises ``EnvironmentFault`` where that has to be asked for (``cc-pipeline migrate``), or the home is newer.
+        """
         claim_home(self.settings)
-        return Lake(self.settings.lake, TABLES, lake_options(self.settings))
+        lake = open_lake(self.settings)
+        migrate(self.settings.home, lake, MIGRATIONS)
+        return lake
 
     @contextmanager
     def transport(self, root: str | None = None, retry: RetryPolicy | None = None) -> Iterator[Transport]:
@@ -90,6 +96,11 @@ def open_transport(settings: Settings, root: str, retry: RetryPolicy | None = No
         s3_region=settings.s3_region,
         s3_anonymous=settings.s3_anonymous,
     )
+
+
+def open_lake(settings: Settings) -> Lake:
+    """The tables of the settings' lake, as they lie; nothing is claimed or migrated."""
+    return Lake(settings.lake, TABLES, lake_options(settings))
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:

@@ -24,7 +24,7 @@ PLACE = Path("/srv/cc_pipeline_fixture")
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 #: One target within another, and a set: repeats and the bridge are in the fixture too.
 TARGETS = ("example.com", "host:www.example.com", "set:three = example.org, example.com, example.net")
-_LEFT_OUT = ("cache", "dagster", "scratch", "publish.lock", "catalog.lock", "budget.sqlite")
+_LEFT_OUT = ("cache", "dagster", "scratch", "publish.lock", "catalog.lock", "migrate.lock", "budget.sqlite")
 
 
 def main() -> None:

@@ -1,0 +1,71 @@
+"""The home's own note, ``home.json``: whose tables it holds, and in which layout.
+
+A source inside the home is noted by its path within it, so that a home can be moved or restored elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.errors import EnvironmentFault
+
+#: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
+#: a column that is only added needs none.
+LAYOUT: Final = 2
+_NOTE = "home.json"
+
+
+@dataclass(frozen=True, slots=True)
+class HomeNote:
+    """What a home says of itself: the address or absolute folder of its source, and its layout."""
+
+    source: str
+    layout: int
+
+
+def read_note(home: Path) -> HomeNote | None:
+    """The note of ``home``; ``None`` where it is no home yet, or its note cannot be read."""
+    try:
+        noted = json.loads((home / _NOTE).read_text("utf-8"))
+        source, layout = str(noted["source"]), int(noted.get("layout", 1))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return HomeNote(source if _is_address(source) else str(home / source), layout)
+
+
+def write_note(home: Path, note: HomeNote) -> None:
+    """Writes the note in one step. Raises ``EnvironmentFault`` when the folder cannot be written."""
+    source = note.source
+    if not _is_address(source) or source.startswith("/"):
+        inside = os.path.relpath(source, home)
+        source = source if inside.startswith("..") else inside
+    _replace(home / _NOTE, {"source": source, "layout": note.layout})
+
+
+def refuse_newer(home: Path, note: HomeNote) -> None:
+    """Raises ``EnvironmentFault`` for a home that a newer version of cc_pipeline has made or migrated."""
+    if note.layout > LAYOUT:
+        raise EnvironmentFault(
+            f"{home} has layout {note.layout}; this version of cc_pipeline knows layouts up to {LAYOUT}",
+            "Install the version that made it, or a newer one, or use another home. Nothing was changed.",
+        )
+
+
+def _is_address(source: str) -> bool:
+    return "://" in source or source.startswith("/")
+
+
+def _replace(path: Path, values: Mapping[str, object]) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {error.strerror or error}", "Check the disk and its permissions."
+        ) from error

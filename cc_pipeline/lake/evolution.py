@@ -1,0 +1,159 @@
+"""Tables that outlive a release: columns are added in place, everything else is a numbered migration.
+
+An added column is null in rows of before. It is announced in the table's properties, because files of before lack it
+and readers of bare Parquet files have to be told (``lake/snapshot.py``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, Schema
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.home import LAYOUT, read_note, refuse_newer, write_note
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.lake import Lake
+
+#: Set on a table whose older files lack columns.
+COLUMNS_ADDED: Final = "cc_pipeline.columnsAdded"
+
+
+def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
+    """Columns of ``wanted`` that the table with the schema ``here`` lacks, as they can be added (nullable).
+
+    Raises ``EnvironmentFault`` where the table has columns of another type, or columns that ``wanted`` does not know:
+    it was written by another version.
+    """
+    stored = {field.name: field.type for field in here.fields}
+    fields = Schema.from_arrow(wanted).fields
+    differing = [field.name for field in fields if stored.get(field.name, field.type) != field.type]
+    if differing:
+        raise EnvironmentFault(
+            f"the table {table} has {', '.join(differing)} in another type than this version writes",
+            "Bring the home up to date with: cc-pipeline migrate",
+        )
+    unknown = sorted(stored.keys() - set(wanted.names))
+    if unknown:
+        raise EnvironmentFault(
+            f"the table {table} has columns this version does not know: {', '.join(unknown)}",
+            "A newer version of cc_pipeline has written it. Install that one, or use another home.",
+        )
+    return [Field(field.name, field.type, nullable=True) for field in fields if field.name not in stored]
+
+
+def is_as_wanted(here: Schema, wanted: pa.Schema) -> bool:
+    """Whether a table has exactly the columns of ``wanted``, in their types."""
+    fields = {field.name: field.type for field in Schema.from_arrow(wanted).fields}
+    return {field.name: field.type for field in here.fields} == fields
+
+
+def add_columns(handle: DeltaTable, columns: Sequence[Field]) -> None:
+    """Adds nullable columns to a table. The announcement goes first: a kill in between leaves nothing unsaid."""
+    known = handle.metadata().configuration.get(COLUMNS_ADDED, "")
+    names = ",".join(filter(None, [known, *(column.name for column in columns)]))
+    handle.alter.set_table_properties({COLUMNS_ADDED: names}, raise_if_not_exists=False)
+    handle.alter.add_columns(list(columns))
+
+
+def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` in ``schema``: in its order and types, null where a column is missing."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in schema])).cast(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A step from one layout to the next. ``layout`` is the one after it, ``what`` a clause for people.
+
+    ``rewrites`` names the tables whose files it writes anew: its price. ``apply`` may be killed at any moment and
+    run again. It goes through Delta commits, so whoever reads a version of before still can until upkeep deletes it.
+    """
+
+    layout: int
+    what: str
+    apply: Callable[[Lake], None]
+    rewrites: tuple[str, ...] = ()
+
+    def price(self, lake: Lake) -> int:
+        """Bytes it reads and writes anew. As many have to be free, and stay in use until upkeep has run."""
+        return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
+
+
+def pending(home: Path, migrations: Sequence[Migration]) -> list[Migration]:
+    """The migrations that ``home`` still needs, in their order. Raises ``EnvironmentFault`` for a newer home."""
+    note = read_note(home)
+    if note is None:
+        return []
+    refuse_newer(home, note)
+    return sorted((step for step in migrations if step.layout > note.layout), key=lambda step: step.layout)
+
+
+def migrate(
+    home: Path,
+    lake: Lake,
+    migrations: Sequence[Migration],
+    *,
+    rewrite: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Brings ``home`` to ``LAYOUT``, one process at a time; gives how many migrations ran.
+
+    Those that only change the log run by themselves. Those that rewrite tables run when ``rewrite`` is set; their
+    price and the free disk are told to ``say`` first. Raises ``EnvironmentFault`` where they are not allowed, the
+    disk is too full, or the home is newer than this version.
+    """
+    if not pending(home, migrations):
+        return 0
+    with _lock(home / "migrate.lock"):
+        # another process may have done it while this one waited
+        steps = pending(home, migrations)
+        price = sum(step.price(lake) for step in steps)
+        if price and not rewrite:
+            raise EnvironmentFault(
+                f"{home} has an older layout, and bringing it to layout {LAYOUT} rewrites {_gigabytes(price)}",
+                "See what is done and do it: cc-pipeline migrate",
+            )
+        _check_room(lake, price)
+        for step in steps:
+            say(f"layout {step.layout}: {step.what} ({_gigabytes(step.price(lake))} rewritten)")
+            step.apply(lake)
+            note = read_note(home)
+            assert note is not None
+            write_note(home, replace(note, layout=step.layout))
+    return len(steps)
+
+
+def _check_room(lake: Lake, price: int) -> None:
+    if not price or "://" in lake.root:
+        return
+    free = shutil.disk_usage(lake.root).free
+    if free < price:
+        raise EnvironmentFault(
+            f"migrating needs {_gigabytes(price)} free, and {lake.root} has {_gigabytes(free)}",
+            "Free some space, then run it again. Nothing was changed.",
+        )
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.2f} GB"
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

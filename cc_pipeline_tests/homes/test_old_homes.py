@@ -1,0 +1,191 @@
+"""Homes that earlier versions made: run, published, read, moved, and given new columns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.home import LAYOUT, read_note
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.export import export_slices
+from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.health import examine
+from cc_pipeline.stages.slice import PAGE_TABLES
+from cc_pipeline.stages.tables import MIGRATIONS
+from cc_pipeline.stages.whole_files import read_sources
+from cc_pipeline.stages.workspace import Workspace, open_lake
+from cc_pipeline_tests.homes.unpack import LAYOUTS, unpack
+from cc_pipeline_tests.world import ARC, NEW, OLD, extract, publish, workspace_of
+
+CRAWLS = (NEW, OLD, ARC)
+SITE = "example.com"
+#: What the published file shows of a home; times of the publication are its own.
+VIEWS = ("crawls", "targets", "captures", "capture_targets", "records", "ledger", *PAGE_TABLES, "source_files")
+
+
+def shown(home: Path) -> dict[str, Counter[str]]:
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        return {name: Counter(map(str, connection.execute(f"FROM {name}").fetchall())) for name in VIEWS}
+
+
+@pytest.fixture(params=LAYOUTS)
+def old_home(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return unpack(request.param, tmp_path)[0]
+
+
+def workspace_in(home: Path) -> Workspace:
+    return Workspace(load_settings({}, home=str(home)))
+
+
+def test_there_is_a_home_of_every_layout_before_this_one() -> None:
+    assert set(LAYOUTS) >= set(range(1, LAYOUT))
+
+
+def test_each_layout_but_the_first_has_one_migration() -> None:
+    assert [step.layout for step in MIGRATIONS] == list(range(2, LAYOUT + 1))
+
+
+def test_nothing_is_done_again_in_an_old_home(old_home: Path) -> None:
+    workspace = workspace_in(old_home)
+    for crawl in CRAWLS:
+        commit_manifest(workspace, crawl)
+        if crawl != ARC:
+            assert harvest_footers(workspace, crawl).requests == 0
+    assert [report.written for report in commit_row_groups(workspace, CRAWLS).values()] == [0, 0, 0]
+    for crawl in CRAWLS:
+        located, fetched, parsed = extract(workspace, SITE, f"host:www.{SITE}", crawl=crawl)
+        assert located.written == fetched.written == parsed.written == 0
+        assert fetched.requests == 0
+        assert located.rows == fetched.rows == parsed.rows > 0
+    note = read_note(old_home)
+    assert note is not None
+    assert note.layout == LAYOUT
+
+
+def test_an_old_home_publishes_what_it_had(old_home: Path) -> None:
+    workspace = workspace_in(old_home)
+    publish(workspace)
+    before = shown(old_home)
+    assert before["records"].total() == before["captures"].total() == 114
+    extract(workspace, "suffix:org", crawl=OLD)
+    publish(workspace)
+    grown = shown(old_home)
+    assert all(grown[name] >= before[name] for name in VIEWS)
+    assert grown["page_metadata"].total() > before["page_metadata"].total()
+    (file,) = [row["slug"] for row in workspace.lake.read("source_files").to_pylist() if "metadata" in row["slug"]]
+    assert read_sources(workspace, [file]).rows > 0
+    assert export_slices(workspace, ARC, [SITE]).rows == 72
+
+
+def test_a_home_can_be_moved(old_home: Path, tmp_path: Path) -> None:
+    publish(workspace_in(old_home))
+    before = shown(old_home)
+    moved = tmp_path / "elsewhere" / "a home"
+    shutil.copytree(old_home, moved)
+    shutil.rmtree(old_home)
+    workspace = workspace_in(moved)
+    publish(workspace)
+    assert shown(moved) == before
+    assert [report.written for report in extract(workspace, SITE)] == [0, 0, 0]
+
+
+def test_a_source_within_the_home_moves_with_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    workspace_of(home / "minicrawl", home).lake.read("crawls")
+    assert json.loads((home / "home.json").read_text())["source"] == "minicrawl"
+    home.rename(tmp_path / "moved")
+    assert load_settings({}, home=str(tmp_path / "moved")).source == str(tmp_path / "moved" / "minicrawl")
+
+
+def test_a_home_of_a_newer_version_is_refused_and_left_alone(old_home: Path) -> None:
+    note = old_home / "home.json"
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"layout": LAYOUT + 1}))
+    before = note.read_text()
+    with pytest.raises(EnvironmentFault, match=rf"layout {LAYOUT + 1}.*layouts up to {LAYOUT}"):
+        workspace_in(old_home).lake.read("crawls")
+    assert note.read_text() == before
+    findings = {finding.topic: finding for finding in examine(load_settings({}, home=str(old_home)))}
+    assert findings["layout"].level == "bad"
+
+
+def test_doctor_says_the_layout_and_changes_nothing(old_home: Path) -> None:
+    settings = load_settings({}, home=str(old_home))
+    before = (old_home / "home.json").read_text()
+    findings = {finding.topic: finding for finding in examine(settings)}
+    assert "fetch plan" in findings["layout"].text
+    assert (old_home / "home.json").read_text() == before
+    assert Workspace(settings).lake.read("crawls").num_rows
+    findings = {finding.topic: finding for finding in examine(settings)}
+    assert findings["layout"].text == f"{LAYOUT}, the newest"
+
+
+def test_the_fetch_plan_ends_and_readers_of_before_keep_their_files(old_home: Path) -> None:
+    plan = old_home / "lake" / "tables" / "fetch_plan"
+    files = set(plan.rglob("*.parquet"))
+    assert files
+    lake = workspace_in(old_home).lake
+    assert set(plan.rglob("*.parquet")) == files
+    assert lake.vacuum("fetch_plan", 168) == 0
+    assert "fetch_plan" not in lake.specs
+
+
+def widened(lake: Lake, table: str) -> pa.Schema:
+    """The lake with one more column in the middle of ``table``, as a later version would have it."""
+    spec = lake.specs[table]
+    fields = list(spec.schema)
+    fields.insert(3, pa.field("added", pa.list_(pa.struct([pa.field("name", pa.string())]))))
+    lake.specs[table] = replace(spec, schema=pa.schema(fields))
+    return lake.specs[table].schema
+
+
+@pytest.mark.parametrize("table", ["captures", "records", *PAGE_TABLES, "source_faults", "targets"])
+def test_an_added_column_is_null_in_rows_of_before(old_home: Path, table: str) -> None:
+    workspace = workspace_in(old_home)
+    publish(workspace)
+    before = shown(old_home)
+    lake = workspace.lake
+    count = lake.read(table).num_rows
+    schema = widened(lake, table)
+    assert lake.read(table)["added"].null_count == count
+    publish(workspace)  # nobody has written the column yet
+    named = "lake.source_faults" if table == "source_faults" else table
+    with duckdb.connect(str(old_home / "cc.duckdb"), read_only=True) as connection:
+        (rows,) = connection.execute(f"SELECT count(added) FROM {named}").fetchone() or (None,)
+    assert rows == 0
+    row = dict.fromkeys(schema.names) | {
+        **{field.name: "new" for field in schema if field.type == pa.string() and not field.nullable},
+        **{field.name: 1 for field in schema if pa.types.is_integer(field.type) and not field.nullable},
+        "crawl": NEW,
+        "added": [{"name": "value"}],
+    }
+    fresh = pa.Table.from_pylist([{name: row[name] for name in schema.names}], schema=schema)
+    where = {name: str(row[name]) for name in lake.specs[table].slice_columns}
+    lake.commit(table, fresh, [where], {"test": "abc"})
+    assert lake.read(table)["added"].null_count == count
+    assert lake.read(table, where).to_pylist() == fresh.to_pylist()
+    publish(workspace)
+    with duckdb.connect(str(old_home / "cc.duckdb"), read_only=True) as connection:
+        (rows,) = connection.execute(f"SELECT count(added) FROM lake.{table}").fetchone() or (None,)
+    assert rows == 1
+    grown = shown(old_home)
+    assert all(grown[name].total() >= before[name].total() for name in VIEWS)
+    assert all(grown[name] == before[name] for name in VIEWS if name not in (table, "ledger", "capture_targets"))
+
+
+def test_a_table_of_a_newer_version_is_not_written(old_home: Path) -> None:
+    newer = workspace_in(old_home).lake
+    schema = widened(newer, "targets")
+    newer.commit("targets", schema.empty_table(), [{"slug": "none"}], {"test": "abc"})
+    older = open_lake(load_settings({}, home=str(old_home)))
+    assert older.read("targets").num_rows > 0
+    with pytest.raises(EnvironmentFault, match=r"columns this version does not know: added.*newer version"):
+        older.commit("targets", older.read("targets"), [], {"test": "abd"})
