@@ -11,7 +11,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.s3 import S3Options, S3Store
-from cc_pipeline.stores.web import Conversation, HttpStore
+from cc_pipeline.stores.web import HttpClient, HttpStore
 
 #: Names the project to the people who run the bucket; front doors add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"
@@ -43,12 +43,12 @@ def open_store(
     if scheme == "s3":
         options = s3 or S3Options()
         asked = options.endpoint or "https://s3.amazonaws.com"
-        conversation = Conversation(user_agent, timeouts or Timeouts(), system_proxy(asked))
-        return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, conversation)
+        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(asked))
+        return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
     if scheme in ("http", "https"):
         if parts.query or parts.fragment:
             raise UserInputError(f"{root!r} has a query or fragment; give the address keys can be appended to")
-        return HttpStore(root, Conversation(user_agent, timeouts or Timeouts(), system_proxy(root)))
+        return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)))
     raise UserInputError(f"{root!r} is not a folder, file://, http(s):// or s3:// address")
 
 

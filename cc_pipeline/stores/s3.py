@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket: the same HTTP conversation, signed with botocore's Signature Version 4."""
+"""Objects in an S3 bucket: the same HTTP client, signed with botocore's Signature Version 4."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from defusedxml import ElementTree
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span
-from cc_pipeline.stores.web import Conversation
+from cc_pipeline.stores.web import HttpClient
 
 _OK = 200
 _PARTIAL = 206
@@ -47,9 +47,9 @@ class S3Options:
 class S3Store:
     """``bucket`` and ``prefix`` (without slashes at its ends) name the place; keys are relative to the prefix."""
 
-    def __init__(self, bucket: str, prefix: str, options: S3Options, conversation: Conversation) -> None:
+    def __init__(self, bucket: str, prefix: str, options: S3Options, client: HttpClient) -> None:
         self._options = options
-        self._conversation = conversation
+        self._client = client
         self._prefix = f"{prefix}/" if prefix else ""
         self._region = options.region or _DEFAULT_REGION
         if options.endpoint:
@@ -106,8 +106,8 @@ class S3Store:
             except BotoCoreError as error:
                 raise NoAnswer("unreachable", f"S3 credentials could not be renewed: {error}") from error
         if method == "GET":
-            return await self._conversation.get(url, sent, hoped_for=hoped_for, bound=bound)
-        return await self._conversation.ask(method, url, sent, hoped_for=hoped_for, bound=bound, data=data, size=size)
+            return await self._client.get(url, sent, hoped_for=hoped_for, bound=bound)
+        return await self._client.ask(method, url, sent, hoped_for=hoped_for, bound=bound, data=data, size=size)
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
         if span is None:
@@ -156,7 +156,7 @@ class S3Store:
             query["continuation-token"] = token
 
     async def close(self) -> None:
-        await self._conversation.close()
+        await self._client.close()
 
 
 def _seconds(stated: str) -> float:

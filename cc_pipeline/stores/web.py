@@ -14,18 +14,18 @@ from yarl import URL
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.connections import Lines
+from cc_pipeline.stores.connections import ConnectionPool
 
-__all__ = ["Conversation", "HttpStore", "Timeouts"]
+__all__ = ["HttpClient", "HttpStore", "Timeouts"]
 
 _OK = 200
 _PARTIAL = 206
 
 
-class Conversation:
+class HttpClient:
     """Requests over HTTP. Connections are opened on first use, inside the loop that will run them.
 
-    Plain GETs go over ``Lines``; everything else, and everything through a proxy, over an aiohttp session.
+    Plain GETs go over a ``ConnectionPool``; everything else, and everything through a proxy, over an aiohttp session.
     """
 
     def __init__(self, user_agent: str, timeouts: Timeouts, proxy: str | None = None) -> None:
@@ -33,7 +33,7 @@ class Conversation:
         self._proxy = proxy
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         self._session: aiohttp.ClientSession | None = None
-        self._lines: dict[str, tuple[Lines, bytes]] = {}
+        self._pools: dict[str, tuple[ConnectionPool, bytes]] = {}
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -55,21 +55,21 @@ class Conversation:
         origin, path = url[:end], url[end:]
         if self._proxy is not None or "@" in origin:
             return await self.ask("GET", url, headers, hoped_for=hoped_for, bound=bound)
-        known = self._lines.get(origin)
+        known = self._pools.get(origin)
         if known is None:
-            known = self._lines[origin] = self._new_lines(origin)
-        lines, common = known
+            known = self._pools[origin] = self._new_pool(origin)
+        pool, common = known
         own = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         request = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path.encode("ascii"), common, own.encode("latin-1"))
-        return await lines.get(request, hoped_for, bound)
+        return await pool.get(request, hoped_for, bound)
 
-    def _new_lines(self, origin: str) -> tuple[Lines, bytes]:
+    def _new_pool(self, origin: str) -> tuple[ConnectionPool, bytes]:
         parts = urlsplit(origin)
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
         tls = ssl.create_default_context() if secure else None
         common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
-        return Lines(parts.hostname or "", port, tls, self._timeouts), common.encode()
+        return ConnectionPool(parts.hostname or "", port, tls, self._timeouts), common.encode()
 
     async def ask(
         self,
@@ -121,9 +121,9 @@ class Conversation:
             return Answer(response.status, response.headers, body)
 
     async def close(self) -> None:
-        for lines, _ in self._lines.values():
-            lines.close()
-        self._lines.clear()
+        for pool, _ in self._pools.values():
+            pool.close()
+        self._pools.clear()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -157,9 +157,9 @@ def as_sent(address: str) -> str:
 class HttpStore:
     """``base`` is an ``http(s)://`` address; keys are appended to it."""
 
-    def __init__(self, base: str, conversation: Conversation) -> None:
+    def __init__(self, base: str, client: HttpClient) -> None:
         self._base = as_sent(base).rstrip("/") + "/"
-        self._conversation = conversation
+        self._client = client
         self.host = urlsplit(self._base).netloc.rpartition("@")[2].lower()
 
     def url(self, key: str) -> str:
@@ -167,13 +167,11 @@ class HttpStore:
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
         if span is None:
-            return await self._conversation.get(self.url(key), {}, hoped_for=_OK, bound=limit)
-        return await self._conversation.get(
-            self.url(key), {"Range": span.header}, hoped_for=_PARTIAL, bound=span.length
-        )
+            return await self._client.get(self.url(key), {}, hoped_for=_OK, bound=limit)
+        return await self._client.get(self.url(key), {"Range": span.header}, hoped_for=_PARTIAL, bound=span.length)
 
     async def head(self, key: str) -> Answer:
-        return await self._conversation.ask("HEAD", self.url(key), {}, hoped_for=_OK, bound=0)
+        return await self._client.ask("HEAD", self.url(key), {}, hoped_for=_OK, bound=0)
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")
@@ -186,4 +184,4 @@ class HttpStore:
         yield  # pragma: no cover - makes this an asynchronous iterator
 
     async def close(self) -> None:
-        await self._conversation.close()
+        await self._client.close()

@@ -1,8 +1,9 @@
-"""The lean client against servers that say odd things, byte by byte."""
+"""The client's GET against servers that say odd things, byte by byte."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, Timeouts
-from cc_pipeline.stores.connections import Dechunker
+from cc_pipeline.stores.connections import Connection
 from cc_pipeline.stores.opening import open_store
-from cc_pipeline.stores.web import Conversation, HttpStore
+from cc_pipeline.stores.web import HttpClient, HttpStore
 
 QUICK = Timeouts(connect=1, silence=0.2, total=0.6, slowest=1_000_000)
 Script = Callable[[int, int], list[bytes | float | None]]
@@ -54,21 +55,21 @@ class Server:
             writer.close()
 
     @asynccontextmanager
-    async def run(self) -> AsyncIterator[tuple[str, Conversation]]:
+    async def run(self) -> AsyncIterator[tuple[str, HttpClient]]:
         server = await asyncio.start_server(self.talk, "127.0.0.1", 0, ssl=self.tls)
         port = server.sockets[0].getsockname()[1]
-        conversation = Conversation("tester/1", QUICK)
+        client = HttpClient("tester/1", QUICK)
         try:
-            yield f"{'https' if self.tls else 'http'}://127.0.0.1:{port}", conversation
+            yield f"{'https' if self.tls else 'http'}://127.0.0.1:{port}", client
         finally:
-            await conversation.close()
+            await client.close()
             server.close()
 
 
 def answer_of(*pieces: bytes | float | None, bound: int = 10, hoped_for: int = 200) -> Answer:
     async def work() -> Answer:
-        async with Server(lambda connection, number: list(pieces)).run() as (url, conversation):
-            return await conversation.get(f"{url}/x", {}, hoped_for=hoped_for, bound=bound)
+        async with Server(lambda connection, number: list(pieces)).run() as (url, client):
+            return await client.get(f"{url}/x", {}, hoped_for=hoped_for, bound=bound)
 
     return asyncio.run(work())
 
@@ -89,7 +90,9 @@ HEAD = b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: "e"\r\n\r\n'
         (b"HTTP/1.1 200\r\ncontent-length:5\r\n\r\nhello",),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3", b"\r\nllo\r\n0\r\nA: b\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5  \r\nhello\r\n0\r\n\r\n",),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 99\r\n\r\n5\r\nhello\r\n0\r\n\r\n",),
+        (b"HTTP/1.1 200 OK\r\nX-Empty:\r\nX-Latin: \xe4\xf6\xfc\r\nContent-Length: 5 \r\n\r\nhello",),
     ],
 )
 def test_answers_in_all_their_forms(pieces: tuple[bytes | float | None, ...]) -> None:
@@ -108,6 +111,10 @@ def test_answers_in_all_their_forms(pieces: tuple[bytes | float | None, ...]) ->
         ((HEAD + b"hel", None), "short_body"),
         ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", None), "short_body"),
         ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello",), "connection_reset"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",), "connection_reset"),
+        ((b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",), "connection_reset"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 70_000,), "connection_reset"),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n" * 3000,), "connection_reset"),
         ((HEAD + b"hel", 0.5), "timeout"),
         ((0.5,), "timeout"),
         (tuple(piece for n in range(20) for piece in (b"HTTP/1.1 200 OK\r\n"[n : n + 1], 0.15)), "timeout"),
@@ -133,10 +140,10 @@ def ask_in_turn(script: Script, times: int) -> tuple[list[Answer | NoAnswer], Se
 
     async def work() -> list[Answer | NoAnswer]:
         answers: list[Answer | NoAnswer] = []
-        async with server.run() as (url, conversation):
+        async with server.run() as (url, client):
             for _ in range(times):
                 try:
-                    answers.append(await conversation.get(f"{url}/x", {}, hoped_for=200, bound=10))
+                    answers.append(await client.get(f"{url}/x", {}, hoped_for=200, bound=10))
                 except NoAnswer as error:
                     answers.append(error)
                 await asyncio.sleep(0.02)
@@ -187,11 +194,11 @@ def test_a_cancelled_request_leaves_no_answer_to_the_next() -> None:
     server = Server(lambda connection, number: [0.1, HEAD + (b"first", b"other")[connection]])
 
     async def work() -> bytes:
-        async with server.run() as (url, conversation):
-            first = asyncio.create_task(conversation.get(f"{url}/1", {}, hoped_for=200, bound=10))
+        async with server.run() as (url, client):
+            first = asyncio.create_task(client.get(f"{url}/1", {}, hoped_for=200, bound=10))
             await asyncio.sleep(0.05)
             first.cancel()
-            return (await conversation.get(f"{url}/2", {}, hoped_for=200, bound=10)).body
+            return (await client.get(f"{url}/2", {}, hoped_for=200, bound=10)).body
 
     assert asyncio.run(work()) == b"other"
 
@@ -218,8 +225,8 @@ def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch, tru
 
     async def work() -> Answer:
         server = Server(lambda connection, number: [HEAD + b"hello"], context)
-        async with server.run() as (url, conversation):
-            return await conversation.get(f"{url}/x", {}, hoped_for=200, bound=10)
+        async with server.run() as (url, client):
+            return await client.get(f"{url}/x", {}, hoped_for=200, bound=10)
 
     if trusted:
         assert asyncio.run(work()).body == b"hello"
@@ -230,30 +237,57 @@ def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch, tru
     assert "certificate" in raised.value.detail.lower()
 
 
+def chunked(chunks: list[bytes]) -> bytes:
+    coded = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + coded + b"0\r\nTrailer: x\r\n\r\n"
+
+
+class NoNetwork(asyncio.Transport):
+    """Takes what is written and sends it nowhere."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Nothing is sent."""
+
+    def abort(self) -> None:
+        """There is nothing to end."""
+
+
+def fed(pieces: list[bytes], bound: int) -> asyncio.Future[Answer]:
+    """What a connection makes of an answer that comes in these pieces."""
+
+    async def work() -> asyncio.Future[Answer]:
+        connection = Connection()
+        connection.connection_made(NoNetwork())
+        waiter = connection.ask(b"", hoped_for=200, bound=bound, deadline=math.inf)
+        for piece in pieces:
+            connection.data_received(piece)
+        return waiter
+
+    return asyncio.run(work())
+
+
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=8), st.data())
 def test_chunks_come_out_however_they_are_cut(chunks: list[bytes], data: st.DataObject) -> None:
-    coded = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\nTrailer: x\r\n\r\n"
-    dechunker = Dechunker()
-    out = b""
-    ended = False
-    while coded and not ended:
+    coded = chunked(chunks)
+    pieces = []
+    while coded:
         size = data.draw(st.integers(1, len(coded)))
-        part, ended = dechunker.feed(coded[:size])
-        out += part
+        pieces.append(coded[:size])
         coded = coded[size:]
-    assert out == b"".join(chunks)
-    assert ended
-    assert not dechunker.broken
+    assert fed(pieces, bound=1000).result().body == b"".join(chunks)
 
 
-@given(st.lists(st.binary(max_size=40), max_size=10))
-def test_no_bytes_break_the_dechunker(pieces: list[bytes]) -> None:
-    dechunker = Dechunker()
-    for piece in pieces:
-        out, ended = dechunker.feed(piece)
-        assert len(out) <= sum(map(len, pieces))
-        if ended or dechunker.broken:
-            return
+@given(st.lists(st.binary(max_size=40), max_size=10), st.booleans())
+def test_no_bytes_break_a_connection(pieces: list[bytes], headed: bool) -> None:
+    head = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] if headed else []
+    waiter = fed(head + pieces, bound=30)
+    if not waiter.done():
+        return
+    error = waiter.exception()
+    if error is None:
+        assert len(waiter.result().body) <= 31
+    else:
+        assert isinstance(error, NoAnswer)
 
 
 def test_bytes_behind_the_last_chunk_are_not_taken_for_the_next_answer() -> None:
@@ -272,9 +306,9 @@ def test_a_contact_in_any_script_travels_in_the_user_agent() -> None:
     async def work() -> tuple[Answer, bytes]:
         server = Server(lambda connection, number: [HEAD + b"hello"])
         async with server.run() as (url, _):
-            conversation = Conversation("tester/1 (+Łukasz)", QUICK)
-            answer = await conversation.get(f"{url}/x", {}, hoped_for=200, bound=10)
-            await conversation.close()
+            client = HttpClient("tester/1 (+Łukasz)", QUICK)
+            answer = await client.get(f"{url}/x", {}, hoped_for=200, bound=10)
+            await client.close()
             return answer, server.heads[0]
 
     answer, head = asyncio.run(work())
@@ -283,7 +317,7 @@ def test_a_contact_in_any_script_travels_in_the_user_agent() -> None:
 
 
 def test_a_folder_is_escaped_and_a_host_spelt_as_the_network_knows_it() -> None:
-    store = HttpStore("https://Bücher.example/my földer/a%20b/", Conversation("tester/1", QUICK))
+    store = HttpStore("https://Bücher.example/my földer/a%20b/", HttpClient("tester/1", QUICK))
     assert store.url("x y") == "https://xn--bcher-kva.example/my%20f%C3%B6lder/a%20b/x%20y"
     assert store.host == "xn--bcher-kva.example"
 
@@ -296,10 +330,10 @@ def test_a_port_that_is_none_is_told_before_anything_is_sent(address: str) -> No
 
 def test_a_host_no_address_can_be_asked_for_is_unreachable() -> None:
     async def work() -> None:
-        conversation = Conversation("tester/1", QUICK)
+        client = HttpClient("tester/1", QUICK)
         with pytest.raises(NoAnswer) as raised:
-            await conversation.get("http://a..b/x", {}, hoped_for=200, bound=10)
+            await client.get("http://a..b/x", {}, hoped_for=200, bound=10)
         assert raised.value.kind == "unreachable"
-        await conversation.close()
+        await client.close()
 
     asyncio.run(work())
