@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.documents.page import PARSER_VERSION, ParsedPage
 from cc_pipeline.documents.tables import to_record_batches
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.parse import PAGE_TABLES
 from cc_pipeline.stages.report import StageReport
@@ -208,7 +208,9 @@ def _converted(
             try:
                 yield [], _rows([page])
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                faults.append(DataFault(file.location, None, f"{page.keys['url']}: {str(error)[:200]}"))
+                faults.append(
+                    DataFault(DataKind.MALFORMED, file.location, None, f"{page.keys['url']}: {str(error)[:200]}")
+                )
         yield faults, {}
 
 
