@@ -7,24 +7,62 @@ settings): it stops the run after what is complete has been committed, and says 
 
 from __future__ import annotations
 
+import errno
+from enum import StrEnum
+from typing import Any, Final
+
 
 class CcPipelineError(Exception):
     """Root of every error this package raises on purpose."""
 
 
+class Kind(StrEnum):
+    """What the closed lists of kinds of fault are made of: ``DataKind`` here, ``FaultKind`` of the transport.
+
+    Code decides by kinds. The words beside them are for people and may change at any time.
+    """
+
+
+class DataKind(Kind):
+    """What is wrong with bytes. docs/faults.md says what each means.
+
+    The first six are values of the column ``reason`` of ``records`` too, so their spelling is public.
+    """
+
+    NOT_GZIP = "not_gzip"
+    GZIP_TRUNCATED = "gzip_truncated"
+    GZIP_CORRUPT = "gzip_corrupt"
+    TOO_LARGE = "too_large"
+    NOT_A_RECORD = "not_a_record"
+    LENGTH_MISMATCH = "length_mismatch"
+    TRUNCATED = "truncated"
+    MALFORMED = "malformed"
+    MISMATCH = "mismatch"
+    UNSUPPORTED = "unsupported"
+    PARSER_BROKE = "parser_broke"
+
+
 class DataFault(CcPipelineError):
     """Bytes that do not keep their format's promise.
 
+    ``kind`` says what is wrong, for code: a ``DataKind``, or the ``FaultKind`` of a range that could not be had.
     ``source`` is the key or path of the object, ``offset`` the byte at which reading failed (``None`` when
-    the whole object is meant), ``reason`` a short sentence without a full stop.
+    the whole object is meant), ``reason`` a short sentence without a full stop, for people.
     """
 
-    def __init__(self, source: str, offset: int | None, reason: str) -> None:
+    kind: Kind
+
+    def __init__(self, kind: Kind, source: str, offset: int | None, reason: str) -> None:
+        self.kind = kind
         self.source = source
         self.offset = offset
         self.reason = reason
         where = source if offset is None else f"{source} at byte {offset}"
         super().__init__(f"{where}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # exceptions are pickled by their message alone, which is not what the constructor takes
+        return type(self), (self.kind, self.source, self.offset, self.reason), self.__dict__
 
 
 class EnvironmentFault(CcPipelineError):
@@ -35,6 +73,32 @@ class EnvironmentFault(CcPipelineError):
         self.advice = advice
         super().__init__(f"{what}. {advice}" if advice else what)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.advice), self.__dict__
+
 
 class UserInputError(CcPipelineError):
     """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
+
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: SQLITE_FULL, where a file cannot grow, and SQLITE_IOERR, where its shared memory cannot.
+_SQLITE_NO_ROOM: Final = frozenset({13, 10})
+#: How the Delta library, which has neither error numbers nor a class of its own for it, says that a disk is full.
+_NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether ``error``, or what a library wrapped in it (``__cause__`` or ``orig``), is a disk without room.
+
+    The only place that decides by an error's words, and only for errors that have nothing else to tell by.
+    """
+    inner = getattr(error, "orig", None) or error.__cause__
+    if isinstance(inner, BaseException) and disk_is_full(inner):
+        return True
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _NO_ROOM
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        return code & 0xFF in _SQLITE_NO_ROOM
+    return any(words in str(error) for words in _NO_ROOM_WORDS)

@@ -21,7 +21,7 @@ from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, d
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers
 from cc_pipeline.archive.walk import iter_stored
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 #: Bytes the line may have: the longest URLs seen, many times over.
 MAX_LINE: Final = 1 << 16
@@ -65,7 +65,7 @@ def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
     end = data.find(b"\n", start, start + MAX_LINE)
     fields = None if end < 0 else split_line(data[start:end])
     if fields is None:
-        raise DataFault(source, offset, f"no ARC record line: {data[start : start + 64]!r}")
+        raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no ARC record line: {data[start : start + 64]!r}")
     length = int(fields[-1][1])
     if length < 0:
         odd.append(flag.UNUSABLE_LENGTH)
@@ -198,7 +198,8 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
         odd = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
         return parse_record(inflated.content, source, offset, odd, sound=True)
     if not member or member[:2] == GZIP_MAGIC[:2]:
-        raise DataFault(source, offset, describe_non_gzip(member))
+        kind, why = describe_non_gzip(member)
+        raise DataFault(kind, source, offset, why)
     return parse_record(member, source, offset)
 
 
@@ -236,7 +237,12 @@ def parse_record(
             return build_record(header, block, (*odd, flag.WRONG_LENGTH))
         if lost_carriage_returns(block, header.block_length):
             return build_record(header, block.rstrip(b"\n"), (*odd, flag.WRONG_LENGTH))
-        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {len(block)} are there")
+        raise DataFault(
+            DataKind.LENGTH_MISMATCH,
+            source,
+            offset,
+            f"record declares {header.block_length} bytes, {len(block)} are there",
+        )
     tail = content[end:]
     behind = tail.lstrip(_BLANK)
     if behind and sound and not begins_record(behind):

@@ -11,12 +11,15 @@ from typing import Final
 
 import cramjam
 
+from cc_pipeline.archive.damage import Damage
+from cc_pipeline.errors import DataKind
+
 _COMPRESS: Final = "org.apache.hadoop.io.compress."
 DEFAULT_CODEC: Final = f"{_COMPRESS}DefaultCodec"
 GZIP_CODEC: Final = f"{_COMPRESS}GzipCodec"
 
 
-class CodecError(ValueError):
+class CodecError(Damage):
     """Compressed bytes that cannot be inflated, inflate beyond the bound, or are of an unknown codec."""
 
 
@@ -24,11 +27,11 @@ def decompress(codec: str, data: bytes, limit: int) -> bytes:
     """Inflate ``data`` to at most ``limit`` bytes. Raises ``CodecError``."""
     decoder = _DECODERS.get(codec)
     if decoder is None:
-        raise CodecError(f"unknown codec {codec[:80]}")
+        raise CodecError(DataKind.UNSUPPORTED, f"unknown codec {codec[:80]}")
     try:
         return decoder(data, limit)
     except (zlib.error, OSError, EOFError, cramjam.DecompressionError) as error:
-        raise CodecError(f"{codec.rpartition('.')[2]}: {str(error)[:80]}") from None
+        raise CodecError(DataKind.MALFORMED, f"{codec.rpartition('.')[2]}: {str(error)[:80]}") from None
 
 
 def compress(codec: str, data: bytes) -> bytes:
@@ -37,7 +40,7 @@ def compress(codec: str, data: bytes) -> bytes:
         return zlib.compress(data)
     if codec == GZIP_CODEC:
         return gzip.compress(data, compresslevel=6, mtime=0)
-    raise CodecError(f"cannot write with codec {codec[:80]}")
+    raise CodecError(DataKind.UNSUPPORTED, f"cannot write with codec {codec[:80]}")
 
 
 def _inflate(window_bits: int) -> Callable[[bytes, int], bytes]:
@@ -49,9 +52,9 @@ def _inflate(window_bits: int) -> Callable[[bytes, int], bytes]:
             part = engine.decompress(data, room + 1)
             room -= len(part)
             if room < 0:
-                raise CodecError(f"inflates beyond {limit} bytes")
+                raise CodecError(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
             if not engine.eof:
-                raise CodecError("compressed bytes are cut off")
+                raise CodecError(DataKind.TRUNCATED, "compressed bytes are cut off")
             parts.append(part)
             data = engine.unused_data
             if not data:
@@ -68,9 +71,9 @@ def _bzip2(data: bytes, limit: int) -> bytes:
         part = engine.decompress(data, room + 1)
         room -= len(part)
         if room < 0:
-            raise CodecError(f"inflates beyond {limit} bytes")
+            raise CodecError(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
         if not engine.eof:
-            raise CodecError("compressed bytes are cut off")
+            raise CodecError(DataKind.TRUNCATED, "compressed bytes are cut off")
         parts.append(part)
         data = engine.unused_data
         if not data:
@@ -90,7 +93,7 @@ def _zstd(data: bytes, limit: int) -> bytes:
 def _snappy_chunk(chunk: bytes, room: int) -> bytes:
     length = cramjam.snappy.decompress_raw_len(chunk)
     if length > room:
-        raise CodecError("a chunk inflates beyond its block")
+        raise CodecError(DataKind.MALFORMED, "a chunk inflates beyond its block")
     return bytes(cramjam.snappy.decompress_raw(chunk))
 
 
@@ -108,15 +111,15 @@ def _framed(inflate_chunk: Callable[[bytes, int], bytes]) -> Callable[[bytes, in
         while position < len(data):
             missing, position = _uint32(data, position)
             if missing > room:
-                raise CodecError(f"inflates beyond {limit} bytes")
+                raise CodecError(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
             room -= missing
             while missing:
                 length, position = _uint32(data, position)
                 if length > len(data) - position:
-                    raise CodecError("a chunk is cut off")
+                    raise CodecError(DataKind.TRUNCATED, "a chunk is cut off")
                 part = inflate_chunk(data[position : position + length], missing) if length else b""
                 if not 0 < len(part) <= missing:
-                    raise CodecError("a chunk does not fit its block")
+                    raise CodecError(DataKind.MALFORMED, "a chunk does not fit its block")
                 parts.append(part)
                 missing -= len(part)
                 position += length
@@ -127,7 +130,7 @@ def _framed(inflate_chunk: Callable[[bytes, int], bytes]) -> Callable[[bytes, in
 
 def _uint32(data: bytes, position: int) -> tuple[int, int]:
     if position + 4 > len(data):
-        raise CodecError("a length is cut off")
+        raise CodecError(DataKind.TRUNCATED, "a length is cut off")
     return int.from_bytes(data[position : position + 4]), position + 4
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from isal import igzip_lib, isal_zlib
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 #: Inflated bytes a single member may have. Common Crawl cuts payloads at 1 to 5 MiB.
@@ -38,28 +38,31 @@ def inflate_member(data: bytes, source: str, offset: int, limit: int = DEFAULT_L
     its content is larger than ``limit`` bytes.
     """
     if data[:3] != GZIP_MAGIC:
-        raise DataFault(source, offset, describe_non_gzip(data))
+        kind, reason = describe_non_gzip(data)
+        raise DataFault(kind, source, offset, reason)
     engine = isal_zlib.decompressobj(_GZIP_WINDOW)
     try:
         content = engine.decompress(data, limit + 1)
     except DAMAGE as error:
-        raise DataFault(source, offset, f"damaged gzip member ({damage_cause(error)})") from None
+        raise DataFault(DataKind.GZIP_CORRUPT, source, offset, f"damaged gzip member ({damage_cause(error)})") from None
     if len(content) > limit:
-        raise DataFault(source, offset, f"gzip member inflates beyond {limit} bytes")
+        raise DataFault(DataKind.TOO_LARGE, source, offset, f"gzip member inflates beyond {limit} bytes")
     if not engine.eof:
-        raise DataFault(source, offset, f"gzip member is cut off after {len(data)} bytes")
+        raise DataFault(DataKind.GZIP_TRUNCATED, source, offset, f"gzip member is cut off after {len(data)} bytes")
     return InflatedMember(offset, len(data) - len(engine.unused_data), content)
 
 
-def describe_non_gzip(data: bytes) -> str:
-    """Why ``data`` is no gzip member, in words that tell an error page from an empty answer."""
+def describe_non_gzip(data: bytes) -> tuple[DataKind, str]:
+    """Why ``data`` is no gzip member: the kind, and words that tell an error page from an empty answer."""
     if not data:
-        return "no bytes where a gzip member should be"
+        return DataKind.GZIP_TRUNCATED, "no bytes where a gzip member should be"
     if data[:2] == GZIP_MAGIC[:2]:
-        return "gzip header names an unknown compression method" if len(data) > 2 else "gzip member is cut off"
+        if len(data) > 2:
+            return DataKind.GZIP_CORRUPT, "gzip header names an unknown compression method"
+        return DataKind.GZIP_TRUNCATED, "gzip member is cut off"
     if data.lstrip()[:1] == b"<":
-        return f"markup instead of a gzip member: {data.lstrip()[:60].decode('latin-1')!r}"
-    return f"not a gzip member: begins with {data[:4].hex(' ')}"
+        return DataKind.NOT_GZIP, f"markup instead of a gzip member: {data.lstrip()[:60].decode('latin-1')!r}"
+    return DataKind.NOT_GZIP, f"not a gzip member: begins with {data[:4].hex(' ')}"
 
 
 def damage_cause(error: Exception) -> str:
@@ -216,6 +219,7 @@ class BadMember:
     """A member that is damaged or cut off, why, and how many compressed bytes were looked at."""
 
     offset: int
+    kind: DataKind
     reason: str
     examined: int
 
@@ -232,7 +236,7 @@ def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadM
     """Inflate the member at ``offset`` to at most ``limit`` bytes, reading no more of it than that needs."""
     piece = window.slice(offset, _PIECE)
     if piece[:3] != GZIP_MAGIC:
-        return BadMember(offset, describe_non_gzip(piece), len(piece))
+        return BadMember(offset, *describe_non_gzip(piece), len(piece))
     engine = isal_zlib.decompressobj(_GZIP)
     most_compressed = limit + (limit >> 3) + _PIECE
     parts: list[bytes] = []
@@ -241,7 +245,8 @@ def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadM
         try:
             part = engine.decompress(piece, limit + 1 - inflated)
         except DAMAGE as error:
-            return BadMember(offset, f"damaged gzip member ({damage_cause(error)})", fed + len(piece))
+            reason = f"damaged gzip member ({damage_cause(error)})"
+            return BadMember(offset, DataKind.GZIP_CORRUPT, reason, fed + len(piece))
         fed += len(piece)
         inflated += len(part)
         parts.append(part)
@@ -252,7 +257,7 @@ def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadM
             return InflatedMember(offset, fed - len(engine.unused_data), content)
         piece = window.slice(offset + fed, _PIECE)
         if not piece:
-            return BadMember(offset, f"gzip member is cut off after {fed} bytes", fed)
+            return BadMember(offset, DataKind.GZIP_TRUNCATED, f"gzip member is cut off after {fed} bytes", fed)
 
 
 def salvage(window: Window, offset: int, limit: int) -> bytes:
@@ -276,14 +281,14 @@ def salvage(window: Window, offset: int, limit: int) -> bytes:
 
 
 class MemberReader:
-    """``read(n)`` over the content of one member of any size. At damage it ends; ``fault`` then says why."""
+    """``read(n)`` over the content of one member of any size. At damage it ends; ``fault`` is then its kind and why."""
 
     def __init__(self, window: Window, offset: int) -> None:
         self._window = window
         self._engine = isal_zlib.decompressobj(_GZIP)
         self._position = offset
         self._pending = b""
-        self.fault: str | None = None
+        self.fault: tuple[DataKind, str] | None = None
         self.inflated = 0
 
     @property
@@ -303,12 +308,12 @@ class MemberReader:
                 self._position += len(piece)
                 self._window.release(self._position - _PIECE)
                 if not piece:
-                    self.fault = "gzip member is cut off"
+                    self.fault = (DataKind.GZIP_TRUNCATED, "gzip member is cut off")
                     break
             try:
                 part = self._engine.decompress(piece, size)
             except DAMAGE as error:
-                self.fault = f"damaged gzip member ({damage_cause(error)})"
+                self.fault = (DataKind.GZIP_CORRUPT, f"damaged gzip member ({damage_cause(error)})")
                 break
             self._pending = self._engine.unconsumed_tail
             if part:

@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.members import Window
 from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
 _HEAD: Final = 1 << 12
@@ -178,7 +178,7 @@ class PlainWalk(Generic[HeaderT]):
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
         stop = start if start >= 0 else window.seen
         stray = end + len(tail) - len(tail.lstrip(_BLANK))
-        fault = self._fault(stray, f"{stop - stray} bytes that belong to no record")
+        fault = self._fault(DataKind.NOT_A_RECORD, stray, f"{stop - stray} bytes that belong to no record")
         return _Step(start, record, stray, fault, last=start < 0)
 
     def _begins(self, following: bytes, end: int, tail: bytes) -> bool:
@@ -201,13 +201,13 @@ class PlainWalk(Generic[HeaderT]):
                 return self._grammar.parse_header(head, self._source, where)
             except DataFault as second:
                 refused = second
-        raise DataFault(refused.source, where, refused.reason + inner)
+        raise DataFault(refused.kind, refused.source, where, refused.reason + inner)
 
     def _elastic(self, position: int, body: int, header: HeaderT) -> _Step:
         window = self._window
         start = self._next_start(body, self._limit)
         if start < 0 and not window.at_end(body + self._limit):
-            fault = self._fault(position, f"the record is larger than {self._limit} bytes")
+            fault = self._fault(DataKind.TOO_LARGE, position, f"the record is larger than {self._limit} bytes")
             return _Step(self._next_start(body + self._limit), fault=fault)
         end = window.seen if start < 0 else start
         block = window.slice(body, end - body).rstrip(_BLANK)
@@ -216,7 +216,9 @@ class PlainWalk(Generic[HeaderT]):
         return _Step(start, record, end, last=start < 0)
 
     def _too_large(self, position: int, body: int, length: int) -> _Step:
-        fault = self._fault(position, f"record declares {length} bytes, more than the bound of {self._limit}")
+        fault = self._fault(
+            DataKind.TOO_LARGE, position, f"record declares {length} bytes, more than the bound of {self._limit}"
+        )
         end = body + length
         if self._window.seekable and (tail := self._window.reaches(end)):
             following = tail[1:].lstrip(_BLANK)
@@ -233,7 +235,7 @@ class PlainWalk(Generic[HeaderT]):
             return _Step(start, record, self._window.seen if start < 0 else start, last=start < 0)
         words = "are there" if start < 0 else "lie before the next record"
         reason = f"record declares {header.block_length} bytes, {len(there)} {words}"
-        return _Step(start, fault=self._fault(position, reason))
+        return _Step(start, fault=self._fault(DataKind.LENGTH_MISMATCH, position, reason))
 
     def _next_start(self, offset: int, within: int | None = None) -> int:
         """The next record start at or behind ``offset`` (which is not 0), -1 if there is none ``within`` so many
@@ -261,6 +263,6 @@ class PlainWalk(Generic[HeaderT]):
             return position, ""
         return self._member, f", {position} bytes into the gzip member" if position else ""
 
-    def _fault(self, position: int, reason: str) -> DataFault:
+    def _fault(self, kind: DataKind, position: int, reason: str) -> DataFault:
         where, inner = self._where(position)
-        return DataFault(self._source, where, reason + inner)
+        return DataFault(kind, self._source, where, reason + inner)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from cc_pipeline.archive.damage import Damage, damage_fault
 from cc_pipeline.archive.hadoopcodecs import DEFAULT_CODEC, decompress
 from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource, Window, open_window
 from cc_pipeline.archive.writables import Value, decode, decode_vint, encode_vint
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 Compression = Literal["none", "record", "block"]
 
@@ -45,14 +46,16 @@ def parse_header(data: bytes, source: str) -> SequenceHeader:
     Raises ``DataFault``.
     """
     if data[:3] != MAGIC:
-        raise DataFault(source, 0, f"no SequenceFile: begins with {data[:4].hex(' ')}" if data else "no bytes")
+        raise DataFault(
+            DataKind.MALFORMED, source, 0, f"no SequenceFile: begins with {data[:4].hex(' ')}" if data else "no bytes"
+        )
     version = data[3] if len(data) > 3 else -1
     if version not in (4, 5, 6):
-        raise DataFault(source, 3, f"SequenceFile version {version}, known are 4 to 6")
+        raise DataFault(DataKind.UNSUPPORTED, source, 3, f"SequenceFile version {version}, known are 4 to 6")
     try:
         return _parse(data, version)
     except ValueError as error:
-        raise DataFault(source, 0, f"SequenceFile header: {error}") from None
+        raise damage_fault(error, source, 0, "SequenceFile header: ") from None
 
 
 def _parse(data: bytes, version: int) -> SequenceHeader:
@@ -75,7 +78,7 @@ def _parse(data: bytes, version: int) -> SequenceHeader:
             metadata.append((name, value))
     sync = data[position : position + SYNC_LENGTH]
     if len(sync) < SYNC_LENGTH:
-        raise ValueError("cut off")
+        raise Damage(DataKind.TRUNCATED, "cut off")
     compression: Compression = "none" if not compressed else ("block" if by_block else "record")
     length = position + SYNC_LENGTH
     return SequenceHeader(version, key_class, value_class, compression, codec, tuple(metadata), sync, length)
@@ -180,7 +183,7 @@ class _Walk:
                 end = self._record_end(head, position)
                 pair = self._pair(position, end, int.from_bytes(head[4:8]))
             except ValueError as error:
-                yield DataFault(self._source, position, str(error))
+                yield damage_fault(error, self._source, position)
                 position = self._next_marker(position + 1, int.from_bytes(head[:4]))
                 continue
             yield pair
@@ -188,7 +191,7 @@ class _Walk:
 
     def _record_end(self, head: bytes, position: int) -> int:
         if len(head) < 8:
-            raise ValueError("the last record is cut off")
+            raise Damage(DataKind.TRUNCATED, "the last record is cut off")
         if head[:4] == SYNC_ESCAPE:
             raise ValueError("a sync marker that is not this file's")
         length = int.from_bytes(head[:4], signed=True)
@@ -196,10 +199,12 @@ class _Walk:
         if not 0 <= key_length <= length:
             raise ValueError(f"record of {length} bytes with a key of {key_length}")
         if length > self._limit:
-            raise ValueError(f"record of {length} bytes, more than the bound of {self._limit}")
+            raise Damage(DataKind.TOO_LARGE, f"record of {length} bytes, more than the bound of {self._limit}")
         end = position + 8 + length
         if self._window.at_end(end - 1) and length:
-            raise ValueError(f"record of {length} bytes, {self._window.seen - position - 8} are there")
+            raise Damage(
+                DataKind.LENGTH_MISMATCH, f"record of {length} bytes, {self._window.seen - position - 8} are there"
+            )
         return end
 
     def _pair(self, position: int, end: int, key_length: int) -> SequencePair:
@@ -223,7 +228,7 @@ class _Walk:
                     raise ValueError("no sync marker where a block should begin")
                 pairs, end = self._block(position)
             except ValueError as error:
-                yield DataFault(self._source, position, str(error))
+                yield damage_fault(error, self._source, position)
                 position = self._next_marker(position + 1, window.seen - position)
                 continue
             yield from pairs
@@ -241,7 +246,7 @@ class _Walk:
                 raise ValueError(f"a block's {name} of {length} bytes")
             data = self._window.slice(position, length)
             if len(data) < length:
-                raise ValueError(f"a block's {name} of {length} bytes, {len(data)} are there")
+                raise Damage(DataKind.LENGTH_MISMATCH, f"a block's {name} of {length} bytes, {len(data)} are there")
             buffers.append(decompress(self._header.codec or "", data, room))
             room -= len(buffers[-1])
             position += length
@@ -261,7 +266,7 @@ class _Walk:
             try:
                 yield self._decoded(begin, key, value)
             except ValueError as error:
-                yield DataFault(self._source, begin, f"a record of the block: {error}")
+                yield damage_fault(error, self._source, begin, "a record of the block: ")
 
     def _vint(self, position: int) -> tuple[int, int]:
         number, used = decode_vint(self._window.slice(position, _MAX_VINT), 0)

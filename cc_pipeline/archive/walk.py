@@ -20,7 +20,7 @@ from cc_pipeline.archive.members import (
     salvage,
 )
 from cc_pipeline.archive.plainwalk import Grammar, HeaderT, PlainWalk, StoredRecord
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
 _PROBE: Final = 1 << 16
@@ -81,17 +81,17 @@ def iter_members(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) ->
                 yield outcome
                 position += outcome.consumed
             elif isinstance(outcome, LargeMember):
-                yield DataFault(source, position, f"gzip member inflates beyond {limit} bytes")
+                yield DataFault(DataKind.TOO_LARGE, source, position, f"gzip member inflates beyond {limit} bytes")
                 reader = MemberReader(window, position)
                 while reader.read(_PROBE) and reader.inflated < _VAIN_WORK:
                     pass
                 position = reader.position if reader.ended else search.after(reader.position)
             else:
-                yield DataFault(source, position, outcome.reason)
+                yield DataFault(outcome.kind, source, position, outcome.reason)
                 search.vain += outcome.examined
                 position = search.after(position + 1)
         if search.given_up:
-            yield DataFault(source, None, "too much damage, the rest was not read")
+            yield DataFault(DataKind.TOO_LARGE, source, None, "too much damage, the rest was not read")
 
 
 def iter_stored(
@@ -105,7 +105,10 @@ def iter_stored(
         head = window.slice(window.begin, _PROBE)
         if not head.strip(_BLANK):
             yield DataFault(
-                source, window.begin, "no record: nothing but line breaks" if head else "no record: no bytes"
+                DataKind.NOT_A_RECORD,
+                source,
+                window.begin,
+                "no record: nothing but line breaks" if head else "no record: no bytes",
             )
         elif _begins_compressed(head, grammar):
             yield from _compressed(window, source, grammar, limit)
@@ -149,20 +152,23 @@ def _compressed(
                 found = True
                 yield one
             if reader.fault is not None:
-                yield DataFault(source, position, reader.fault)
+                kind, reason = reader.fault
+                yield DataFault(kind, source, position, reason)
             position = reader.position if reader.ended else search.after(reader.position)
         else:
             found = True
             content = salvage(window, position, limit)
             if grammar.begins(content.lstrip(_BLANK)):
                 yield from PlainWalk(Window(io.BytesIO(content)), grammar, source, limit, position, partial=True).run()
-            yield DataFault(source, position, outcome.reason)
+            yield DataFault(outcome.kind, source, position, outcome.reason)
             search.vain += outcome.examined + len(content)
             position = search.after(position + 1)
     if search.given_up:
-        yield DataFault(source, None, "too much damage, the rest was not read")
+        yield DataFault(DataKind.TOO_LARGE, source, None, "too much damage, the rest was not read")
     if not found:
-        yield DataFault(source, window.begin, "no record: nothing but line breaks in the gzip members")
+        yield DataFault(
+            DataKind.NOT_A_RECORD, source, window.begin, "no record: nothing but line breaks in the gzip members"
+        )
 
 
 def _of_member(

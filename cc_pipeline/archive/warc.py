@@ -25,7 +25,7 @@ from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, d
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers
 from cc_pipeline.archive.walk import iter_stored
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 #: Bytes a record header may have. Real ones stay under 10 KiB.
 MAX_HEADER: Final = 1 << 20
@@ -72,15 +72,20 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     version = _VERSION.match(data, start, start + 64)
     if version is None:
         if start == len(data):
-            raise DataFault(source, offset, "no record: nothing but line breaks" if data else "no record: no bytes")
-        raise DataFault(source, offset, f"no WARC version line: {data[start : start + 32]!r}")
+            raise DataFault(
+                DataKind.NOT_A_RECORD,
+                source,
+                offset,
+                "no record: nothing but line breaks" if data else "no record: no bytes",
+            )
+        raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no WARC version line: {data[start : start + 32]!r}")
     if version[1] not in _KNOWN_VERSIONS:
         odd.append(flag.UNKNOWN_VERSION)
     end, block_start = header_end(data, start, start + MAX_HEADER)
     if end < 0:
-        raise DataFault(source, offset, "the record header has no end")
+        raise DataFault(DataKind.NOT_A_RECORD, source, offset, "the record header has no end")
     if data.find(b"WARC/", version.end(), end) >= 0 and _NEXT_RECORD.search(data, version.end(), end):
-        raise DataFault(source, offset, "the record header breaks off, another record follows")
+        raise DataFault(DataKind.NOT_A_RECORD, source, offset, "the record header breaks off, another record follows")
     lines = split_fields(data[start:end])
     if lines.lf_only:
         odd.append(flag.LF_ONLY)
@@ -96,7 +101,7 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     length = values.get("content-length", "")
     if not (length.isascii() and length.isdigit() and len(length) < 19):
         reason = f"unusable Content-Length {length[:40]!r}" if length else "the record header has no Content-Length"
-        raise DataFault(source, offset, reason)
+        raise DataFault(DataKind.NOT_A_RECORD, source, offset, reason)
     return WarcHeader(lines.fields, values, block_start, int(length), tuple(odd))
 
 
@@ -230,7 +235,8 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
         odd = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
         return parse_record(inflated.content, source, offset, odd)
     if not member.lstrip(_BLANK).startswith(b"WARC/"):
-        raise DataFault(source, offset, describe_non_gzip(member))
+        kind, why = describe_non_gzip(member)
+        raise DataFault(kind, source, offset, why)
     return parse_record(member, source, offset)
 
 
@@ -260,7 +266,12 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
         if flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length):
             block = block.rstrip(b"\n")
             return build_record(header, block, 0, len(block), source, (*odd, flag.WRONG_LENGTH))
-        raise DataFault(source, offset, f"record declares {header.block_length} bytes, {len(block)} are there")
+        raise DataFault(
+            DataKind.LENGTH_MISMATCH,
+            source,
+            offset,
+            f"record declares {header.block_length} bytes, {len(block)} are there",
+        )
     tail = content[end:]
     if tail != _END:
         if not _ends_record(tail):

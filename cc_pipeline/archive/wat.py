@@ -13,7 +13,7 @@ from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import Headers
 from cc_pipeline.archive.warc import iter_located
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -150,16 +150,18 @@ def iter_wat(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Ite
         elif found.record.record_type == "metadata":
             yield _wat(found, source)
         elif found.record.record_type != "warcinfo":
-            yield DataFault(source, found.offset, f"a {found.record.record_type} record in a WAT file")
+            yield DataFault(
+                DataKind.MALFORMED, source, found.offset, f"a {found.record.record_type} record in a WAT file"
+            )
 
 
 def _wat(found: StoredRecord, source: str) -> WatRecord | DataFault:
     try:
         document = json.loads(found.record.payload)
     except (ValueError, RecursionError) as error:
-        return DataFault(source, found.offset, f"WAT record is no JSON: {str(error)[:80]}")
+        return DataFault(DataKind.MALFORMED, source, found.offset, f"WAT record is no JSON: {str(error)[:80]}")
     if not isinstance(document, dict) or not isinstance(document.get("Envelope"), dict):
-        return DataFault(source, found.offset, "WAT record without an Envelope")
+        return DataFault(DataKind.MALFORMED, source, found.offset, "WAT record without an Envelope")
     return _from_json(document, found)
 
 

@@ -10,7 +10,7 @@ from cc_pipeline.archive.http import first_values
 from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.warc import iter_located
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ def iter_wet(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Ite
         elif found.record.record_type == "conversion":
             yield _wet(found)
         elif found.record.record_type != "warcinfo":
-            yield DataFault(source, found.offset, f"a {found.record.record_type} record in a WET file")
+            yield DataFault(
+                DataKind.MALFORMED, source, found.offset, f"a {found.record.record_type} record in a WET file"
+            )
 
 
 def _wet(found: StoredRecord) -> WetRecord:

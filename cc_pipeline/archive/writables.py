@@ -6,6 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from cc_pipeline.archive.damage import Damage
+from cc_pipeline.errors import DataKind
+
 
 def encode_vint(value: int) -> bytes:
     """One to nine bytes for a signed 64-bit number. Raises ``OverflowError`` beyond 64 bits."""
@@ -24,14 +27,14 @@ def encode_vint(value: int) -> bytes:
 def decode_vint(data: bytes, position: int) -> tuple[int, int]:
     """(number, position behind it). Raises ``ValueError`` where ``data`` ends within the number."""
     if position >= len(data):
-        raise ValueError("a variable-length number is missing")
+        raise Damage(DataKind.TRUNCATED, "a variable-length number is missing")
     first = data[position]
     if first <= 0x7F or first >= 0x90:
         return (first if first <= 0x7F else first - 256), position + 1
     size = 0x90 - first if first >= 0x88 else 0x88 - first
     end = position + 1 + size
     if end > len(data):
-        raise ValueError("a variable-length number is cut off")
+        raise Damage(DataKind.TRUNCATED, "a variable-length number is cut off")
     value = int.from_bytes(data[position + 1 : end])
     return (value if first >= 0x88 else ~value), end
 

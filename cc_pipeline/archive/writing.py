@@ -19,7 +19,7 @@ from warcio.warcwriter import WARCWriter
 from cc_pipeline.archive.decoding import decoded_payload
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.archive.record import ArchivedRecord, Headers
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _HOP_FIELDS: Final = {
     "content-encoding": "X-Crawler-Content-Encoding",
@@ -49,7 +49,7 @@ def arc_as_warc(
     add. Raises ``DataFault`` for a record without a readable date, which WARC cannot do without.
     """
     if record.fetch_time is None:
-        raise DataFault(source, offset, "an ARC record without a readable date has no WARC form")
+        raise DataFault(DataKind.UNSUPPORTED, source, offset, "an ARC record without a readable date has no WARC form")
     is_http = record.http_status_line is not None or bool(record.http_headers)
     if record.record_type == "filedesc":
         record_type, content_type = "metadata", "text/plain"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.filters import Filters
     from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.index.locator import LookupPrice
     from cc_pipeline.records.plan import FetchPrice
 
 _Texts = Annotated[
@@ -70,10 +71,9 @@ def plan(
     for one in question.crawls:
         with sources_for(question.workspace, one, settings.via, harvest=harvest) as sources:
             found = price(one, settings.subsets, question.targets, sources, via=settings.via)
-        why = found.notes[0].removeprefix("index: ")
         likely = found.bytes if found.likely_bytes is None else found.likely_bytes
-        rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, why))
-        notes += [f"{one}: {note}" for note in (*found.notes[1:], *_repairable(question, one, why))]
+        rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, found.why))
+        notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(question, one, found))]
         fetch = _located(question, one) if locate else _known(question, one)
         if fetch is None:
             notes.append(f"{one}: the fetch has no price before the captures are known; add --locate to look them up")
@@ -258,19 +258,19 @@ def _located(question: Asked, crawl: str) -> FetchPrice:
     return price_of(distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False))))
 
 
-def _repairable(question: Asked, crawl: str, why: str) -> Sequence[str]:
+def _repairable(question: Asked, crawl: str, price: LookupPrice) -> Sequence[str]:
     """A note where row groups are read only because nobody knows what they hold."""
     from cc_pipeline.commoncrawl.target import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.index.catalog.price import plan_lookup
+    from cc_pipeline.index.catalog.price import plan_lookup, unbounded_note
 
     settings = question.settings
-    if not why.startswith("parquet"):
+    if price.index != "parquet":
         return ()
     ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
     with open_catalog(settings.catalog_path) as catalog:
-        notes = plan_lookup(catalog, crawl, settings.subsets, ranges).notes
-    return [f"{note}: cc-pipeline repair --crawl {crawl}" for note in notes if "repair" in note]
+        unbounded = plan_lookup(catalog, crawl, settings.subsets, ranges).unbounded_row_groups
+    return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
 
 
 def _known(question: Asked, crawl: str) -> FetchPrice | None:

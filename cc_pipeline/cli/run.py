@@ -16,7 +16,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages import watch_list
 
@@ -211,8 +211,7 @@ def room_in(home: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, DBAPIError) as error:
-        full = any(text in str(error) for text in ("No space left", "disk is full", "disk I/O error"))
-        what = "the disk is full" if full else str(error).partition("\n")[0]
+        what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
         raise EnvironmentFault(
             f"the state in {home} cannot be written: {what}",
             "Free some space, or check the folder's permissions; then run it again. What was committed before stays.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
 Era = Literal["columnar", "arc"]
 
@@ -71,20 +71,20 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
     try:
         entries: Any = json.loads(data)
     except UnicodeDecodeError as fault:
-        raise DataFault(source, fault.start, "is not UTF-8 text") from fault
+        raise DataFault(DataKind.MALFORMED, source, fault.start, "is not UTF-8 text") from fault
     except json.JSONDecodeError as fault:
-        raise DataFault(source, fault.pos, f"is not JSON: {fault.msg}") from fault
+        raise DataFault(DataKind.MALFORMED, source, fault.pos, f"is not JSON: {fault.msg}") from fault
     except RecursionError as fault:
-        raise DataFault(source, None, "is nested deeper than any list of crawls") from fault
+        raise DataFault(DataKind.TOO_LARGE, source, None, "is nested deeper than any list of crawls") from fault
     if not isinstance(entries, list):
-        raise DataFault(source, 0, "is not a list of crawls")
+        raise DataFault(DataKind.MALFORMED, source, 0, "is not a list of crawls")
     crawls: dict[str, Crawl] = {}
     faults: list[DataFault] = []
     for number, entry in enumerate(entries):
         try:
             crawl = _read_entry(entry)
         except ValueError as wrong:
-            faults.append(DataFault(source, None, f"entry {number}: {wrong}"))
+            faults.append(DataFault(DataKind.MALFORMED, source, None, f"entry {number}: {wrong}"))
         else:
             crawls.setdefault(crawl.id, crawl)
     return CrawlList(tuple(sorted(crawls.values(), key=_age, reverse=True)), tuple(faults))

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, get_args
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, validate_crawl_id
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
 # Public data moved from the bucket aws-publicdatasets (under common-crawl/) to the bucket commoncrawl.
 _PLACES = re.compile(
@@ -41,9 +41,11 @@ def current_key(address: str) -> str:
 def clean_key(key: str) -> str:
     """``key`` itself. Raises ``DataFault`` unless it is a relative path of printable ASCII without ``..``."""
     if len(key) > _MAX_KEY or not _KEY.fullmatch(key):
-        raise DataFault(key[:100], None, "a key is 1 to 1024 printable ASCII characters")
+        raise DataFault(DataKind.MALFORMED, key[:100], None, "a key is 1 to 1024 printable ASCII characters")
     if "://" in key or "\\" in key or any(part in ("", ".", "..") for part in key.rstrip("/").split("/")):
-        raise DataFault(key[:100], None, "a key is a relative path without '..' and without empty parts")
+        raise DataFault(
+            DataKind.MALFORMED, key[:100], None, "a key is a relative path without '..' and without empty parts"
+        )
     return key
 
 
@@ -91,7 +93,7 @@ def arc_key(file: ArcFile | ArcPointer, crawl: str = "CC-MAIN-2012") -> str:
     if folder == "parse-output":
         return f"{folder}/segment/{arc.segment_id}/{name}"
     if not 0 <= arc.file_date_ms < _MAX_MS:
-        raise DataFault(name, None, f"{arc.file_date_ms} ms is no date of an ARC file")
+        raise DataFault(DataKind.MALFORMED, name, None, f"{arc.file_date_ms} ms is no date of an ARC file")
     day = _pacific_day(arc.file_date_ms)
     return f"{folder}/{day:%Y/%m/%d}/{arc.partition}/{name}"
 
@@ -105,8 +107,8 @@ def parse_arc_key(address: str) -> ArcFile:
         file = ArcFile(_CRAWL_OF_FOLDER[match[1]], 0, int(match[6]), int(match[7]))
         if file.file_date_ms < _MAX_MS and arc_key(file) == key:
             return file
-        raise DataFault(key, None, "its folders do not agree with its name")
-    raise DataFault(key, None, "is no ARC file of parse-output, crawl-001 or crawl-002")
+        raise DataFault(DataKind.MALFORMED, key, None, "its folders do not agree with its name")
+    raise DataFault(DataKind.MALFORMED, key, None, "is no ARC file of parse-output, crawl-001 or crawl-002")
 
 
 def segments_key(crawl: str = "CC-MAIN-2012") -> str:
@@ -124,7 +126,7 @@ def parse_valid_segments(data: bytes, source: str = "valid_segments.txt") -> tup
         written = line.strip()
         if written:
             if not written.isdigit() or len(written) > 19:
-                raise DataFault(source, offset, f"the line {written[:60]!r} is no segment id")
+                raise DataFault(DataKind.MALFORMED, source, offset, f"the line {written[:60]!r} is no segment id")
             segments[int(written)] = None
         offset += len(line) + 1
     return tuple(segments)
@@ -210,7 +212,9 @@ def parse_path_list(data: bytes, source: str = "paths.gz", limit: int = MAX_LIST
                 keys.append(current_key(written.decode("ascii")))
             except (UnicodeDecodeError, DataFault) as fault:
                 reason = fault.reason if isinstance(fault, DataFault) else "it is not ASCII"
-                raise DataFault(source, offset, f"the line {written[:100]!r} is no key: {reason}") from fault
+                raise DataFault(
+                    DataKind.MALFORMED, source, offset, f"the line {written[:100]!r} is no key: {reason}"
+                ) from fault
         offset += len(line) + 1
     return tuple(keys)
 
@@ -229,7 +233,9 @@ class IndexFile:
         """From a line of ``cc-index-table.paths.gz``. Raises ``DataFault`` if it is something else."""
         match = _INDEX_FILE.fullmatch(path)
         if match is None:
-            raise DataFault(path, None, "is no file of a columnar index (crawl=…/subset=…/part-NNNNN….parquet)")
+            raise DataFault(
+                DataKind.MALFORMED, path, None, "is no file of a columnar index (crawl=…/subset=…/part-NNNNN….parquet)"
+            )
         return cls(path, match["crawl"], match["subset"], int(match["part"]))
 
 
@@ -259,7 +265,7 @@ class WarcFile:
             return cls(key, crawl, news["segment"], "news-warc", _moment(started), None, int(number))
         match = _WARC_FILE.fullmatch(key)
         if match is None:
-            raise DataFault(path, None, "is no WARC file of a crawl (crawl-data/…/segments/…)")
+            raise DataFault(DataKind.MALFORMED, path, None, "is no WARC file of a crawl (crawl-data/…/segments/…)")
         name = _WARC_NAME.fullmatch(match["name"])
         return cls(
             key,
@@ -290,14 +296,16 @@ def _inflate(data: bytes, source: str, limit: int) -> bytes:
         except zlib.error as fault:
             if inflated and not rest.strip(b"\0"):
                 break  # padding behind the last member
-            raise DataFault(source, len(data) - len(rest), f"is not gzip data ({fault})") from fault
+            raise DataFault(
+                DataKind.GZIP_CORRUPT, source, len(data) - len(rest), f"is not gzip data ({fault})"
+            ) from fault
         size += len(piece)
         if size > limit:
-            raise DataFault(source, None, f"inflates to more than {limit} bytes")
+            raise DataFault(DataKind.TOO_LARGE, source, None, f"inflates to more than {limit} bytes")
         if not engine.eof:
-            raise DataFault(source, len(data), "its gzip data ends too early")
+            raise DataFault(DataKind.GZIP_TRUNCATED, source, len(data), "its gzip data ends too early")
         inflated.append(piece)
         rest = engine.unused_data
     if not inflated:
-        raise DataFault(source, 0, "is empty")
+        raise DataFault(DataKind.TRUNCATED, source, 0, "is empty")
     return b"".join(inflated)

@@ -14,6 +14,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import PROCESS_TAG, end_runs_of_dead_processes, open_instance, this_process
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key
 from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.workspace import Workspace
@@ -35,12 +36,14 @@ class LaunchedRun:
 
 
 class RunFailed(Exception):
-    """A run ended in failure; ``__cause__`` is what its step raised, where it is known."""
+    """A run ended in failure. ``error_class`` names the class of what its step raised, ``reason`` is what that said;
+    for a class that is not ours the reason begins with its name. ``error_class`` is ``None`` where no step failed."""
 
-    def __init__(self, job: str, run_id: str, partitions: str, reason: str) -> None:
+    def __init__(self, job: str, run_id: str, partitions: str, reason: str, error_class: str | None = None) -> None:
         self.job = job
         self.run_id = run_id
         self.reason = reason
+        self.error_class = error_class
         super().__init__(f"{job} ({partitions}) failed: {reason}")
 
 
@@ -145,12 +148,28 @@ class Launcher:
 
 def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFailed:
     for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            cause = error.cause if error is not None and error.cause is not None else error
-            message = cause.message.strip() if cause is not None else "no reason recorded"
-            return RunFailed(job, result.run_id, shown, message.split(": ", 1)[-1])
+        error = event.step_failure_data.error if event.is_step_failure else None
+        if error is not None:
+            # Dagster wraps what a step raises in an error of its own
+            raised = error.cause or error
+            words = what_was_said(raised.message, raised.cls_name)
+            return RunFailed(job, result.run_id, shown, words, raised.cls_name)
     return RunFailed(job, result.run_id, shown, "no step said why; see the run in the UI")
+
+
+def what_was_said(logged: str, error_class: str | None) -> str:
+    """The words of an error as the event log has it, behind the name of its class unless that is one of ours.
+
+    ``logged`` is the line that Python prints of an error: its module and class, a colon, the words.
+    """
+    _, found, words = logged.strip().partition(f"{error_class}: ")
+    if not found or error_class is None:
+        return logged.strip()
+    return words if error_class in _names(CcPipelineError) else f"{error_class}: {words}"
+
+
+def _names(family: type[BaseException]) -> set[str]:
+    return {family.__name__}.union(*(_names(each) for each in family.__subclasses__()))
 
 
 repair_statistics = dg.define_asset_job(

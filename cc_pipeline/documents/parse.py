@@ -16,7 +16,7 @@ from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()
 
@@ -33,7 +33,9 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
         raise
     except Exception as error:
         source = page.warc_filename or page.url
-        raise DataFault(source, page.warc_record_offset, f"{type(error).__name__} while parsing: {error}") from error
+        raise DataFault(
+            DataKind.PARSER_BROKE, source, page.warc_record_offset, f"{type(error).__name__} while parsing: {error}"
+        ) from error
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:

@@ -52,9 +52,9 @@ def locate(
 ) -> LookupResult:
     """The captures of every target in ``crawl``, complete or an error.
 
-    ``notes`` of the result say which index answered and why, what it does not cover, and which ``filters`` could
-    not be answered by it and have to be applied again after the fetch. Raises ``UserInputError`` for an index that is
-    not there, ``DataFault`` and ``EnvironmentFault`` from reading it.
+    ``index`` and ``why`` of the result say which index answered, ``unanswered`` which ``filters`` it could not apply
+    and have to be applied again after the fetch; ``notes`` say all that, and what is not covered, to a person.
+    Raises ``UserInputError`` for an index that is not there, ``DataFault`` and ``EnvironmentFault`` from reading it.
     """
     with opened(crawl, sources) as available:
         locator, why = choose(available, crawl, subsets, targets, via)
@@ -64,24 +64,25 @@ def locate(
         if crawl == CRAWL_2012 and locator.name == "btree":
             captures, note = _of_valid_segments(captures, sources.transport)
             notes += note
-    unanswered: set[str] = set()
+    left: set[str] = set()
     if filters is not None:
         for slug, table in captures.items():
             captures[slug], names = filters.apply(table)
-            unanswered.update(names)
+            left.update(names)
+    unanswered = tuple(sorted(left))
     if unanswered:
-        notes += (f"filters to apply after the fetch: {', '.join(sorted(unanswered))}",)
-    return replace(result, captures=captures, notes=notes)
+        notes += (f"filters to apply after the fetch: {', '.join(unanswered)}",)
+    return replace(result, captures=captures, notes=notes, index=locator.name, why=why, unanswered=unanswered)
 
 
 def price(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
-    """What ``locate`` would read. Its first note names the index. Raises as ``locate`` does."""
+    """What ``locate`` would read; ``index`` and ``why`` say of which index. Raises as ``locate`` does."""
     with opened(crawl, sources) as available:
         locator, why = choose(available, crawl, subsets, targets, via)
         found = locator.price(crawl, subsets, targets)
-    return replace(found, notes=(f"index: {why}", *found.notes))
+    return replace(found, index=locator.name, why=why)
 
 
 @contextmanager

@@ -17,6 +17,9 @@ class LookupPrice:
     """What a look-up will read, said before the look-up. ``bytes`` and ``requests`` are upper bounds.
 
     ``likely_bytes`` is what it will probably come to for a small target, where the bound is far above that.
+    ``index`` is the index that was chosen, ``why`` says why in words for a person; both are ``None`` in what a
+    locator says itself, which was not chosen yet. ``unbounded_row_groups`` of the row groups are read only because
+    nobody knows what keys they hold; ``cc-pipeline repair`` finds out. ``notes`` are sentences for a person.
     """
 
     files: int
@@ -25,17 +28,28 @@ class LookupPrice:
     bytes: int
     notes: tuple[str, ...] = ()
     likely_bytes: int | None = None
+    index: str | None = None
+    why: str | None = None
+    unbounded_row_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """Captures per target slug (``CAPTURE_SCHEMA``; every asked slug is present), and what it cost."""
+    """Captures per target slug (``CAPTURE_SCHEMA``; every asked slug is present), and what it cost.
+
+    ``requests`` and ``bytes`` are those of the look-up, ``seconds`` its time. ``index`` answered, chosen for the
+    reason that ``why`` gives in words; both are ``None`` in a locator's own answer. ``unanswered`` are the filters
+    that the index could not answer. ``notes`` are sentences for a person.
+    """
 
     captures: Mapping[str, pa.Table]
     requests: int
     bytes: int
     seconds: float
     notes: tuple[str, ...] = field(default=())
+    index: str | None = None
+    why: str | None = None
+    unanswered: tuple[str, ...] = ()
 
 
 class Locator(Protocol):

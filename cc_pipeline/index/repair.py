@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.tables import KEY_COLUMN
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
 from cc_pipeline.index.footers.harvest import RangeReader
@@ -51,10 +51,12 @@ def read_bounds(
     ``data`` is the chunk with its dictionary, read at ``offset`` of ``source``. Raises ``DataFault``.
     """
     if layout.physical != "BYTE_ARRAY":
-        raise DataFault(source, offset, f"column {layout.name} is {layout.physical}, no strings")
+        raise DataFault(DataKind.UNSUPPORTED, source, offset, f"column {layout.name} is {layout.physical}, no strings")
     values = check_pages(data, source=source, offset=offset)
     if values != rows:
-        raise DataFault(source, offset, f"pages of column {layout.name} hold {values} of {rows} values")
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"pages of column {layout.name} hold {values} of {rows} values"
+        )
     low: bytes | None = None
     high: bytes | None = None
     for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
@@ -77,10 +79,12 @@ def check_pages(data: bytes, *, source: str, offset: int) -> int:
         try:
             header = reader.struct()
         except FooterFault as fault:
-            raise DataFault(source, offset + fault.offset, f"page header: {fault.reason}") from None
+            raise DataFault(DataKind.MALFORMED, source, offset + fault.offset, f"page header: {fault.reason}") from None
         kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
         if not 0 <= plain <= MAX_PAGE_BYTES or not 0 <= stored <= reader.end - reader.pos:
-            raise DataFault(source, at, f"a page of {stored} bytes, {plain} inflated, cannot be there")
+            raise DataFault(
+                DataKind.MALFORMED, source, at, f"a page of {stored} bytes, {plain} inflated, cannot be there"
+            )
         details = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, -1))
         if isinstance(details, dict) and kind != _DICTIONARY:
             values += max(0, _number(details.get(1)))

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
 
@@ -344,9 +344,8 @@ def _quoted(text: str) -> str:
 
 
 def _environment_fault(what: str, error: Exception) -> EnvironmentFault:
-    text = str(error)
-    if "No space left" in text or "ENOSPC" in text or "os error 28" in text:
+    if disk_is_full(error):
         return EnvironmentFault(
             f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."
         )
-    return EnvironmentFault(f"{what}: {text}", "Check the place and its permissions, then run it again.")
+    return EnvironmentFault(f"{what}: {error}", "Check the place and its permissions, then run it again.")

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class MiniCrawlTruth:
         try:
             document = json.loads(gzip.decompress(path.read_bytes()))
             if tuple(document["columns"]) != _COLUMNS:
-                raise DataFault(str(path), None, "this truth was saved by another version")
+                raise DataFault(DataKind.UNSUPPORTED, str(path), None, "this truth was saved by another version")
             captures = tuple(_capture(row) for row in document["captures"])
             return cls(document["seed"], tuple(document["crawls"]), captures)
         except (ValueError, EOFError, KeyError, TypeError, gzip.BadGzipFile) as error:
-            raise DataFault(str(path), None, f"not a saved truth ({error})") from error
+            raise DataFault(DataKind.MALFORMED, str(path), None, f"not a saved truth ({error})") from error
 
 
 _COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Capture))

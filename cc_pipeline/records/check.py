@@ -10,7 +10,8 @@ from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind, Kind
+from cc_pipeline.transport.faults import FaultKind
 
 #: Names the reader in the ``parser`` column; raised when reading the same bytes may give another answer.
 PARSER: Final = "cc_pipeline.archive/1"
@@ -52,7 +53,7 @@ class Examined:
 def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
     """Judges ``data``, the bytes at the promised place; inflates at most ``limit`` bytes."""
     if not data:
-        return _bad("empty_body", "no bytes", data)
+        return _bad(FaultKind.EMPTY_BODY, "no bytes", data)
     notes: list[str] = []
     gzipped = data[:2] == GZIP_MAGIC[:2]
     member, content = data, data
@@ -60,20 +61,19 @@ def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limi
         try:
             inflated = inflate_member(data, promise.key, promise.offset, limit)
         except DataFault as fault:
-            return _bad(_gzip_reason(fault.reason), fault.reason, data)
+            return _bad(fault.kind, fault.reason, data)
         member, content = data[: inflated.consumed], inflated.content
         if inflated.consumed != len(data):
             notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
     elif not _looks_like_a_record(data, promise.archive_format):
-        return _bad("not_gzip", f"begins with {data[:8].hex(' ')}", data)
+        return _bad(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)
     try:
         if promise.archive_format == "arc":
             record = arc.parse_record(content, promise.key, promise.offset, sound=gzipped)
         else:
             record = warc.parse_record(content, promise.key, promise.offset)
     except DataFault as fault:
-        reason = "length_mismatch" if "declares" in fault.reason else "not_a_record"
-        return _bad(reason, fault.reason, data)
+        return _bad(fault.kind, fault.reason, data)
     return _compare(record, promise, member, content, notes, fail_on_digest)
 
 
@@ -125,11 +125,5 @@ def _looks_like_a_record(data: bytes, archive_format: str) -> bool:
     return data.lstrip(b"\r\n")[:5] == b"WARC/"
 
 
-def _gzip_reason(text: str) -> str:
-    if "inflates beyond" in text:
-        return "too_large"
-    return "gzip_truncated" if "cut off" in text else "gzip_corrupt"
-
-
-def _bad(reason: str, detail: str, data: bytes) -> Examined:
-    return Examined(reason, detail, None, None, data, b"")
+def _bad(kind: Kind, detail: str, data: bytes) -> Examined:
+    return Examined(kind.value, detail, None, None, data, b"")

@@ -23,7 +23,7 @@ from typing import Final
 
 from isal import isal_zlib
 
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _PLAIN_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _VERSION = re.compile(rb"WARC/\d\.\d+[ \t]*(\r?\n)")
@@ -124,5 +124,5 @@ def _deflate_start(member: bytes) -> int:
     if options & _FHCRC:
         position += 2
     if position + _TRAILER > len(member):
-        raise DataFault("gzip member", 0, "its header is longer than the member")
+        raise DataFault(DataKind.GZIP_CORRUPT, "gzip member", 0, "its header is longer than the member")
     return position

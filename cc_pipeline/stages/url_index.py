@@ -13,7 +13,7 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, url_of_btree_key
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import parse_path_list
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
 from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_index, read_about
 from cc_pipeline.index.btree.format import unpack_pointer
@@ -48,7 +48,9 @@ def keep_arc_list(workspace: Workspace, crawl: str, text: bytes) -> int:
     try:
         plain = gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text
     except (OSError, EOFError, zlib.error) as error:
-        raise DataFault("the list of ARC files", None, f"cannot be inflated ({error})") from error
+        raise DataFault(
+            DataKind.GZIP_CORRUPT, "the list of ARC files", None, f"cannot be inflated ({error})"
+        ) from error
     packed = gzip.compress(plain, mtime=0)
     count = len(parse_path_list(packed, "the list of ARC files"))
     path = arc_list_path(workspace, crawl)
@@ -134,7 +136,7 @@ def archive_names(root: Path, crawl: str) -> ArchiveNames:
     try:
         return ListedNames(unpack_names((folder / FILES).read_bytes(), FILES), FILES)
     except OSError as error:
-        raise DataFault(str(folder / FILES), None, f"cannot be read: {error.strerror}") from error
+        raise DataFault(DataKind.MISMATCH, str(folder / FILES), None, f"cannot be read: {error.strerror}") from error
 
 
 def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
@@ -166,7 +168,9 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
         for item in locator.tree.scan(KeyRange(b"", None)):
             items += 1
             if item.key < last:
-                faults.append(DataFault(TREE, None, f"item {items:,} sorts before the one in front of it"))
+                faults.append(
+                    DataFault(DataKind.MALFORMED, TREE, None, f"item {items:,} sorts before the one in front of it")
+                )
             last = item.key
             try:
                 record = read_item(item, names)
@@ -185,7 +189,9 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     except DataFault as fault:
         faults.append(fault)
     if not faults and items != about.items:
-        faults.append(DataFault(TREE, None, f"has {items:,} items where {about.items:,} were written"))
+        faults.append(
+            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items where {about.items:,} were written")
+        )
     return TreeCheck(items, tuple(kept), tuple(faults))
 
 
@@ -201,10 +207,14 @@ def _wrong(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -
         record = outcome.tag
         assert isinstance(record, IndexedRecord)
         if isinstance(outcome, RangeFault):
-            yield DataFault(record.file, record.offset, f"{record.url} cannot be read ({outcome.kind.value})")
+            yield DataFault(
+                outcome.kind, record.file, record.offset, f"{record.url} cannot be read ({outcome.kind.value})"
+            )
             continue
         kind = "arc" if ".arc.gz" in record.file else "warc"
         promise = Promise(crawl, kind, record.file, record.offset, record.length, record.url, None, None)
         verdict = examine(outcome.data, promise)
         if verdict.reason is not None:
-            yield DataFault(record.file, record.offset, f"{record.url}: {verdict.reason} ({verdict.detail})")
+            yield DataFault(
+                DataKind.MISMATCH, record.file, record.offset, f"{record.url}: {verdict.reason} ({verdict.detail})"
+            )

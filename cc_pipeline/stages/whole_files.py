@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.documents.page import PARSER_VERSION, ParsedPage
 from cc_pipeline.documents.tables import to_record_batches
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
@@ -172,7 +172,9 @@ def _converted(
             try:
                 yield [], _rows([page])
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                faults.append(DataFault(file.location, None, f"{page.keys['url']}: {str(error)[:200]}"))
+                faults.append(
+                    DataFault(DataKind.MALFORMED, file.location, None, f"{page.keys['url']}: {str(error)[:200]}")
+                )
         yield faults, {}
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind
 from cc_pipeline.stores.answer import Span
 
 
-class FaultKind(StrEnum):
+class FaultKind(Kind):
     """Why bytes that were asked for are not here. docs/faults.md says what is done about each."""
 
     NOT_FOUND = "not_found"
@@ -92,7 +91,7 @@ class RangeFault(CcPipelineError):
     tag: object
 
 
-class RangeDataFault(RangeFault, DataFault):
+class RangeDataFault(RangeFault, DataFault):  # type: ignore[misc]  # its kinds are narrower, and never set again
     """The place works, but what it has is not what was asked for."""
 
 
@@ -115,7 +114,7 @@ def range_fault(
     if kind in ENVIRONMENT_KINDS:
         fault = RangeEnvironmentFault(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])
     else:
-        fault = RangeDataFault(key, offset, f"{kind.value}: {detail}")
+        fault = RangeDataFault(kind, key, offset, f"{kind.value}: {detail}")
     fault.kind, fault.key, fault.offset, fault.length = kind, key, offset, length
     fault.detail, fault.attempts, fault.tag = detail, attempts, tag
     return fault

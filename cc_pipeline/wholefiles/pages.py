@@ -14,7 +14,7 @@ from cc_pipeline.documents.html.text import detect_languages
 from cc_pipeline.documents.legacy2012.mapping import page_keys
 from cc_pipeline.documents.legacy2012.read import read_metadata_json
 from cc_pipeline.documents.page import PageInput, ParsedPage
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.wholefiles.files import SourceFile
 
 #: A page, or what could not be read. A page whose ``metadata`` is empty came from a file that has only texts.
@@ -67,7 +67,7 @@ def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
         if isinstance(pair, DataFault):
             yield pair
         elif not isinstance(pair.key, str) or not isinstance(pair.value, str):
-            yield DataFault(file.location, pair.offset, "key or value is no Text")
+            yield DataFault(DataKind.MALFORMED, file.location, pair.offset, "key or value is no Text")
         elif metadata:
             yield _metadata_page(file, pair.offset, pair.key, pair.value)
         elif pair.value:
@@ -93,4 +93,4 @@ def _metadata_page(file: SourceFile, offset: int, url: str, value: str) -> Sourc
     try:
         return read_metadata_json(value, page_input(file, url, archive_format="arc"))
     except DataFault as fault:
-        return DataFault(file.location, offset, fault.reason)
+        return DataFault(fault.kind, file.location, offset, fault.reason)

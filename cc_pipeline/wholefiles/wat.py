@@ -15,7 +15,7 @@ from cc_pipeline.documents.html.tree import META_KEYS
 from cc_pipeline.documents.html.urls import domain_of, resolver
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, page_keys
 from cc_pipeline.documents.page import Limits, Link, PageInput, ParsedPage
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.wholefiles.files import SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, page_input, text_row
 
@@ -43,7 +43,7 @@ def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
 
 
 def _nameless(file: SourceFile, record: WatRecord) -> DataFault:
-    return DataFault(file.location, record.offset, "a response without an address")
+    return DataFault(DataKind.MALFORMED, file.location, record.offset, "a response without an address")
 
 
 def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedPage:
@@ -150,7 +150,7 @@ def wet_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
             yield record
             continue
         if not record.url:
-            yield DataFault(file.location, record.offset, "a text without an address")
+            yield DataFault(DataKind.MALFORMED, file.location, record.offset, "a text without an address")
             continue
         page = page_input(file, record.url, fetch_time=record.fetch_time, warc_filename=described)
         languages = ",".join(record.languages) or None

@@ -98,8 +98,8 @@ def sources(world: World) -> Iterator[IndexSources]:
 def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: IndexSources) -> None:
     targets = [parse_target(domain) for domain in world.truth.domains(NEW)]
     answers = [locate(NEW, ALL_SUBSETS, targets, sources, via=via) for via in ("auto", "parquet", "zipnum")]
-    assert [answer.notes[0].split(":")[0] for answer in answers] == ["index"] * 3
-    assert [answer.notes[0].split()[1].strip(",") for answer in answers] == ["parquet", "parquet", "zipnum"]
+    assert [answer.index for answer in answers] == ["parquet", "parquet", "zipnum"]
+    assert [answer.notes[0] for answer in answers] == [f"index: {answer.why}" for answer in answers]
     assert all(agree(answers[0], answer).agrees for answer in answers)
     fewer = locate(NEW, ALL_SUBSETS, targets[1:], sources)
     difference = agree(answers[0], fewer)
@@ -108,7 +108,8 @@ def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: In
     assert difference.only_left and not difference.only_right
     for via in ("auto", "parquet", "zipnum"):
         said = price(NEW, ALL_SUBSETS, targets, sources, via=via)
-        assert said.notes[0].startswith("index: ")
+        assert said.index == ("zipnum" if via == "zipnum" else "parquet")
+        assert said.why
         assert said.bytes > 0
     with pytest.raises(UserInputError, match="has no btree index"):
         locate(NEW, ALL_SUBSETS, targets, sources, via="btree")
@@ -117,6 +118,7 @@ def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: In
 def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(OLD)[0])
     answer = locate(OLD, ALL_SUBSETS, [target], sources)
+    assert (answer.index, answer.why) == ("zipnum", "zipnum, the only one")
     assert answer.notes[0] == "index: zipnum, the only one"
     assert len(places(answer)) == len(world.truth.of(OLD, domain=target.value))
 
@@ -140,10 +142,11 @@ def test_segments_that_were_never_completed_are_left_out(world: World, sources: 
 
 def test_filters_that_an_index_cannot_answer_are_named(world: World, sources: IndexSources) -> None:
     filters = Filters.parse(status="200", from_time="2012")
-    for crawl, unanswered in ((NEW, None), (CRAWL_2012, "filters to apply after the fetch: status, time")):
+    for crawl, unanswered in ((NEW, ()), (CRAWL_2012, ("status", "time"))):
         target = parse_target(world.truth.domains(crawl)[0])
         answer = locate(crawl, ALL_SUBSETS, [target], sources, filters=filters)
-        assert (unanswered in answer.notes) == (unanswered is not None)
+        assert answer.unanswered == unanswered
+        assert ("filters to apply after the fetch: status, time" in answer.notes) == bool(unanswered)
         captures = world.truth.of(crawl, domain=target.value)
         kept = [c for c in captures if crawl == CRAWL_2012 or c.fetch_status == 200]
         assert answer.captures[target.slug].num_rows == len(kept)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.errors import DataFault, Kind
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.schema import DIGEST_CHECKS, REASONS
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
@@ -147,3 +148,42 @@ def test_the_real_range_answer() -> None:
         assert (found.reason, found.digest_check) == (None, "match")
         assert found.record is not None
         assert [value for name, value in found.record.record_headers if name == "WARC-Protocol"] == ["http/1.1"]
+
+
+def warc(header: bytes, block: bytes = b"") -> bytes:
+    return gzip.compress(b"WARC/1.0\r\nWARC-Type: response\r\n" + header + b"\r\n\r\n" + block, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        # bytes that bring the words of another fault with them
+        (gzip.compress(b"HTTP declares nothing", mtime=0), "not_a_record"),
+        (warc(b"Content-Length: declares"), "not_a_record"),
+        (warc(b"Content-Length: 9", b"cut off"), "length_mismatch"),
+        (MEMBER[:2] + b"\x07 cut off, inflates beyond", "gzip_corrupt"),
+        (MEMBER[:2], "gzip_truncated"),
+        (b"cut off, declares, inflates beyond", "not_gzip"),
+    ],
+)
+def test_the_reason_follows_from_the_bytes_and_not_from_words(data: bytes, reason: str) -> None:
+    assert examine(data, PROMISE).reason == reason
+
+
+def test_no_message_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = {
+        "gzip_truncated": MEMBER[:-9],
+        "gzip_corrupt": MEMBER[:-8] + bytes(8),
+        "too_large": gzip.compress(bytes(2 << 20), mtime=0),
+        "not_a_record": gzip.compress(b"hello", mtime=0),
+        "length_mismatch": warc(b"Content-Length: 9"),
+    }
+    spoken = DataFault.__init__
+
+    def silent(self: DataFault, kind: Kind, source: str, offset: int | None, reason: str) -> None:
+        spoken(self, kind, source, offset, "")
+
+    monkeypatch.setattr(DataFault, "__init__", silent)
+    assert {name: examine(data, PROMISE, limit=1 << 20).reason for name, data in cases.items()} == {
+        name: name for name in cases
+    }

@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from cc_pipeline.documents.html.urls import domain_of, resolver
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
 _CHUNK = 16 * 1024
@@ -41,7 +41,7 @@ def check_depth(text: str, limit: int, source: str, utf8: bytes | None = None) -
         return
     tags = text.count("<") if utf8 is None else np.count_nonzero(np.frombuffer(utf8, np.uint8) == ord("<"))
     if tags > limit and _bound(text) > limit and _depth(text) > limit:
-        raise DataFault(source, None, f"elements nested deeper than {limit}")
+        raise DataFault(DataKind.TOO_LARGE, source, None, f"elements nested deeper than {limit}")
 
 
 def _bound(text: str) -> int:

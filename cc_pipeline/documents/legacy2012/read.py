@@ -12,7 +12,7 @@ from cc_pipeline.documents.html.tree import LINK_ATTRIBUTE, META_KEYS
 from cc_pipeline.documents.html.urls import domain_of, host_of
 from cc_pipeline.documents.legacy2012.mapping import page_keys
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT = (
@@ -47,7 +47,7 @@ def read_metadata_json(text: str, page: PageInput) -> ParsedPage:
             raise ValueError("no metadata document")
         return _read(document, page)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise DataFault(source, None, f"metadata of {page.url}: {error}") from error
+        raise DataFault(DataKind.MALFORMED, source, None, f"metadata of {page.url}: {error}") from error
 
 
 def _read(document: dict[str, Any], page: PageInput) -> ParsedPage:

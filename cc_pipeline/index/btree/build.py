@@ -21,7 +21,7 @@ from cc_pipeline.archive.arc import iter_located
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.files import FILES, FORMAT, TREE, UrlIndexAbout, index_folder, write_about
 from cc_pipeline.index.btree.format import BLOCK_SIZE, POINTER, UnfitItem, pack_pointer
 from cc_pipeline.index.btree.locator import pack_names
@@ -193,7 +193,14 @@ def build_from_columnar(
                     except UnfitItem as fault:
                         faults.add(fault)
                     except (AttributeError, UnicodeDecodeError):
-                        faults.add(DataFault(place.file.path, None, f"a row without URL or file: {url!r}, {file!r}"))
+                        faults.add(
+                            DataFault(
+                                DataKind.MALFORMED,
+                                place.file.path,
+                                None,
+                                f"a row without URL or file: {url!r}, {file!r}",
+                            )
+                        )
         progress.report("url_index", len(places), len(places), crawl)
         about = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
     folder = index_folder(root, crawl)
@@ -223,7 +230,7 @@ def build_from_arcs(
             progress.report("url_index", done, len(keys), key)
             arc = parse_arc_key(key)
             if arc.crawl != crawl:
-                raise DataFault(key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
+                raise DataFault(DataKind.MISMATCH, key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
             for found in iter_located(_Stream(transport, key), key):
                 try:
                     for item in _arc_items(found, (arc.segment_id, arc.file_date_ms, arc.partition), key, block_size):
@@ -252,7 +259,9 @@ def _arc_items(
     if found.record.record_type != "arc":
         return
     if found.length is None or found.inner_offset:
-        raise DataFault(key, found.offset, f"the record of {found.record.url} has no gzip member of its own")
+        raise DataFault(
+            DataKind.UNSUPPORTED, key, found.offset, f"the record of {found.record.url} has no gzip member of its own"
+        )
     yield _item(found.record.url, pack_pointer(*file, found.offset, found.length), block_size)
 
 
@@ -265,7 +274,7 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
     else:
         key = btree_key(url)
     if len(key) + 1 + POINTER.size > block_size:
-        raise UnfitItem("url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
+        raise UnfitItem(DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
     return key + b"\0" + pointer
 
 

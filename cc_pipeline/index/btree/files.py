@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, BTreeLocator, ListedNames, unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 
@@ -53,9 +53,11 @@ def read_about(folder: Path) -> UrlIndexAbout | None:
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}", "Check the folder and its rights") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise DataFault(str(path), None, f"is no description of a URL index ({error})") from error
+        raise DataFault(DataKind.MALFORMED, str(path), None, f"is no description of a URL index ({error})") from error
     if about.format != FORMAT:
-        raise DataFault(str(path), None, f"describes format {about.format}, this version reads {FORMAT}")
+        raise DataFault(
+            DataKind.UNSUPPORTED, str(path), None, f"describes format {about.format}, this version reads {FORMAT}"
+        )
     return about
 
 
@@ -67,11 +69,18 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
         return None
     size = (folder / TREE).stat().st_size if (folder / TREE).exists() else 0
     if size != about.size:
-        raise DataFault(str(folder / TREE), None, f"has {size} bytes where {about.size} were written")
+        raise DataFault(
+            DataKind.MISMATCH, str(folder / TREE), None, f"has {size} bytes where {about.size} were written"
+        )
     names: ArchiveNames = ArcNames(crawl)
     if about.pointers == "listed":
         files = unpack_names((folder / FILES).read_bytes(), FILES)
         if len(files) != about.files:
-            raise DataFault(str(folder / FILES), None, f"lists {len(files)} files where {about.files} were written")
+            raise DataFault(
+                DataKind.MISMATCH,
+                str(folder / FILES),
+                None,
+                f"lists {len(files)} files where {about.files} were written",
+            )
         names = ListedNames(files, FILES)
     return BTreeLocator(LocalRanges(folder), TREE, crawl, names=names, subsets=about.subsets)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 
 #: Block size of the published index, in bytes.
 BLOCK_SIZE = 65536
@@ -42,13 +42,15 @@ def pack_pointer(segment: int, date: int, partition: int, offset: int, size: int
         return POINTER.pack(segment, date, partition, offset, size)
     except struct.error as error:
         numbers = f"{segment}, {date}, {partition}, {offset}, {size}"
-        raise UnfitItem("pointer", None, f"numbers {numbers} do not fit <QQIQI ({error})") from error
+        raise UnfitItem(
+            DataKind.TOO_LARGE, "pointer", None, f"numbers {numbers} do not fit <QQIQI ({error})"
+        ) from error
 
 
 def unpack_pointer(value: bytes) -> Pointer:
     """The five numbers of a 32-byte value. Raises ``DataFault`` for any other length."""
     if len(value) != POINTER.size:
-        raise DataFault("pointer", None, f"{len(value)} bytes where {POINTER.size} were expected")
+        raise DataFault(DataKind.MALFORMED, "pointer", None, f"{len(value)} bytes where {POINTER.size} were expected")
     return Pointer(*POINTER.unpack(value))
 
 
@@ -83,17 +85,22 @@ class Layout:
 def read_header(data: bytes, size: int, source: str) -> Layout:
     """The layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` where they disagree."""
     if len(data) < HEADER.size or size < HEADER.size:
-        raise DataFault(source, 0, f"{size} bytes are too few for a header")
+        raise DataFault(DataKind.TRUNCATED, source, 0, f"{size} bytes are too few for a header")
     block_size, index_blocks = HEADER.unpack_from(data)
     if block_size <= BLOCK_NUMBER.size:
-        raise DataFault(source, 0, f"header claims blocks of {block_size} bytes")
+        raise DataFault(DataKind.MALFORMED, source, 0, f"header claims blocks of {block_size} bytes")
     blocks, rest = divmod(size - HEADER.size, block_size)
     if rest:
         raise DataFault(
-            source, 0, f"{size} bytes are no whole number of {block_size}-byte blocks: file is cut or no index"
+            DataKind.MALFORMED,
+            source,
+            0,
+            f"{size} bytes are no whole number of {block_size}-byte blocks: file is cut or no index",
         )
     if not 0 < index_blocks < blocks:
-        raise DataFault(source, 4, f"header claims {index_blocks} index blocks of {blocks} blocks in all")
+        raise DataFault(
+            DataKind.MALFORMED, source, 4, f"header claims {index_blocks} index blocks of {blocks} blocks in all"
+        )
     return Layout(block_size, index_blocks, blocks)
 
 
@@ -117,26 +124,34 @@ def parse_index_block(block: bytes, number: int, layout: Layout, source: str) ->
     position = 0
     while True:
         if position + BLOCK_NUMBER.size > len(block):
-            raise DataFault(source, offset + position, f"index block {number} ends inside a pointer")
+            raise DataFault(
+                DataKind.MALFORMED, source, offset + position, f"index block {number} ends inside a pointer"
+            )
         (child,) = BLOCK_NUMBER.unpack_from(block, position)
         if not number < child < layout.blocks or (children and child < children[-1]):
             reason = f"index block {number} points to block {child}, not forward within {layout.blocks} blocks"
-            raise DataFault(source, offset + position, reason)
+            raise DataFault(DataKind.MALFORMED, source, offset + position, reason)
         children.append(child)
         position += BLOCK_NUMBER.size
         end = block.find(0, position)
         if end == position or position == len(block):
             break
         if end < 0:
-            raise DataFault(source, offset + position, f"index block {number} has a prefix without an end")
+            raise DataFault(
+                DataKind.MALFORMED, source, offset + position, f"index block {number} has a prefix without an end"
+            )
         prefix = block[position:end]
         if separators and prefix < separators[-1]:
-            raise DataFault(source, offset + position, f"index block {number} has unsorted prefixes")
+            raise DataFault(
+                DataKind.MALFORMED, source, offset + position, f"index block {number} has unsorted prefixes"
+            )
         separators.append(prefix)
         position = end + 1
     _check_padding(block, position, number, offset, source)
     if (children[0] < layout.index_blocks) != (children[-1] < layout.index_blocks):
-        raise DataFault(source, offset, f"index block {number} points to index and data blocks at once")
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"index block {number} points to index and data blocks at once"
+        )
     return IndexBlock(tuple(separators), tuple(children))
 
 
@@ -162,18 +177,20 @@ def parse_data_block(block: bytes, number: int, layout: Layout, source: str, val
             break
         after = end + 1 + value_size
         if end < 0 or after > size:
-            raise DataFault(source, offset + position, f"data block {number} has an item that runs over its end")
+            raise DataFault(
+                DataKind.MALFORMED, source, offset + position, f"data block {number} has an item that runs over its end"
+            )
         keys.append(block[position:end])
         values.append(block[end + 1 : after])
         position = after
     _check_padding(block, position, number, offset, source)
     if not keys and layout.blocks - layout.index_blocks > 1:
-        raise DataFault(source, offset, f"data block {number} is empty")
+        raise DataFault(DataKind.MALFORMED, source, offset, f"data block {number} is empty")
     if any(keys[place] > keys[place + 1] for place in range(len(keys) - 1)):
-        raise DataFault(source, offset, f"data block {number} has unsorted keys")
+        raise DataFault(DataKind.MALFORMED, source, offset, f"data block {number} has unsorted keys")
     return DataBlock(tuple(keys), tuple(values))
 
 
 def _check_padding(block: bytes, position: int, number: int, offset: int, source: str) -> None:
     if block[position:].strip(b"\0"):
-        raise DataFault(source, offset + position, f"block {number} has bytes after its last item")
+        raise DataFault(DataKind.MALFORMED, source, offset + position, f"block {number} has bytes after its last item")

@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.format import HEADER, Pointer, unpack_pointer
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
@@ -62,7 +62,9 @@ class ListedNames:
     def key_of(self, pointer: Pointer) -> str:
         """Raises ``DataFault`` for a number that is not in the list."""
         if pointer.partition >= len(self.files):
-            raise DataFault(self.source, None, f"pointer to file {pointer.partition} of {len(self.files)}")
+            raise DataFault(
+                DataKind.MISMATCH, self.source, None, f"pointer to file {pointer.partition} of {len(self.files)}"
+            )
         return self.files[pointer.partition]
 
 
@@ -77,12 +79,12 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
         inflater = zlib.decompressobj(wbits=31)
         text = inflater.decompress(data, _MOST_BYTES)
         if not inflater.eof:
-            raise DataFault(source, None, "the list of files is cut or too long")
+            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut or too long")
         lines = text.decode().split("\n")
     except (zlib.error, UnicodeDecodeError) as error:
-        raise DataFault(source, None, f"the list of files cannot be read ({error})") from error
+        raise DataFault(DataKind.MALFORMED, source, None, f"the list of files cannot be read ({error})") from error
     if lines.pop():
-        raise DataFault(source, None, "the list of files ends inside a line")
+        raise DataFault(DataKind.TRUNCATED, source, None, "the list of files ends inside a line")
     return tuple(lines)
 
 

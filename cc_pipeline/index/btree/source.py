@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.format import (
     BLOCK_SIZE,
     HEADER,
@@ -115,7 +115,12 @@ class BlockSource:
         """
         layout = self.layout()
         if not layout.index_blocks <= number < layout.blocks:
-            raise DataFault(self.key, None, f"block {number} is not among the {layout.blocks} blocks' data blocks")
+            raise DataFault(
+                DataKind.MALFORMED,
+                self.key,
+                None,
+                f"block {number} is not among the {layout.blocks} blocks' data blocks",
+            )
         with self._turn(number):
             with self._lock:
                 block = self._data.get(number)
@@ -171,9 +176,16 @@ class BlockSource:
         offset, size = layout.offset(number), layout.block_size
         data, total = self._read(offset, count * size)
         if total is not None and total != layout.offset(layout.blocks):
-            raise DataFault(self.key, None, f"size changed from {layout.offset(layout.blocks)} to {total} bytes")
+            raise DataFault(
+                DataKind.MISMATCH, self.key, None, f"size changed from {layout.offset(layout.blocks)} to {total} bytes"
+            )
         if len(data) != count * size:
-            raise DataFault(self.key, offset, f"{len(data)} bytes came where {count * size} were asked for")
+            raise DataFault(
+                DataKind.LENGTH_MISMATCH,
+                self.key,
+                offset,
+                f"{len(data)} bytes came where {count * size} were asked for",
+            )
         return [data[start : start + size] for start in range(0, len(data), size)]
 
     def _read(self, offset: int, length: int) -> tuple[bytes, int | None]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import POINTER, Layout
 from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader
 
@@ -89,7 +89,10 @@ class BTree:
             block = self.source.data_block(number, ahead)
             if block.keys and block.keys[0] < last:
                 raise DataFault(
-                    self.source.key, layout.offset(number), f"data block {number} sorts before {number - 1}"
+                    DataKind.MALFORMED,
+                    self.source.key,
+                    layout.offset(number),
+                    f"data block {number} sorts before {number - 1}",
                 )
             for place in range(bisect_left(block.keys, keys.start), len(block.keys)):
                 key = block.keys[place]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import DataKind, UserInputError
 from cc_pipeline.index.btree.format import (
     BLOCK_NUMBER,
     BLOCK_SIZE,
@@ -161,13 +161,14 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
     for number, (key, value) in enumerate(items, start=1):
         if key <= previous and (key < previous or not key):
             what = "is empty" if not key else f"sorts before {previous!r}"
-            raise UnfitItem(name, None, f"key {key!r} (item {number}) {what}")
+            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {key!r} (item {number}) {what}")
         if len(value) != value_size:
             if value_size >= 0:
-                raise UnfitItem(name, None, f"key {key!r} (item {number}) has {len(value)} bytes, not {value_size}")
+                reason = f"key {key!r} (item {number}) has {len(value)} bytes, not {value_size}"
+                raise UnfitItem(DataKind.MALFORMED, name, None, reason)
             value_size = len(value)
         if b"\0" in key:
-            raise UnfitItem(name, None, f"key {key!r} (item {number}) has a NUL byte")
+            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {key!r} (item {number}) has a NUL byte")
         size = len(key) + 1 + value_size
         if used + size > block_size:
             _check_size(key, size, block_size, number, name)
@@ -187,4 +188,4 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
 def _check_size(key: bytes, size: int, block_size: int, number: int, name: str) -> None:
     if size > block_size:
         reason = f"key {key!r} (item {number}) needs {size} bytes, a block has {block_size}"
-        raise UnfitItem(name, None, reason)
+        raise UnfitItem(DataKind.TOO_LARGE, name, None, reason)

@@ -30,7 +30,8 @@ def plan_lookup(
     """Files, row groups, requests and bytes of looking ``ranges`` up, without reading anything of the index.
 
     Upper bounds: every row group whole and every one of ``columns`` columns by itself, its page index before it.
-    ``likely_bytes`` takes two pages of a row group where there is a page index. Notes name what is missing.
+    ``likely_bytes`` takes two pages of a row group where there is a page index. ``unbounded_row_groups`` counts those
+    without key statistics. Notes name what is missing.
     """
     groups = catalog.row_groups_for(crawl, subsets, ranges)
     count = len(groups)
@@ -47,10 +48,17 @@ def plan_lookup(
     likely = _total(pc.if_else(indexed, pages, groups["compressed_bytes"])) + index_bytes
     requests = count * columns + with_index * (columns + 1)
     files = pc.count_distinct(groups["path"]).as_py() or 0
-    return LookupPrice(files, count, requests, size, _notes(catalog, crawl, subsets, groups), likely)
+    unbounded = pc.sum(pc.is_null(groups[f"{KEY_COLUMN}_source"])).as_py() or 0
+    notes = _notes(catalog, crawl, subsets, unbounded)
+    return LookupPrice(files, count, requests, size, notes, likely, unbounded_row_groups=unbounded)
 
 
-def _notes(catalog: Catalog, crawl: str, subsets: Sequence[str], groups: pa.Table) -> tuple[str, ...]:
+def unbounded_note(row_groups: int) -> str:
+    """What to tell a person of row groups that are read because nothing is known of their keys."""
+    return f"{row_groups} of the row groups have no key statistics and may match: repair them once"
+
+
+def _notes(catalog: Catalog, crawl: str, subsets: Sequence[str], unbounded: int) -> tuple[str, ...]:
     notes = []
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     if not rows:
@@ -61,9 +69,8 @@ def _notes(catalog: Catalog, crawl: str, subsets: Sequence[str], groups: pa.Tabl
         lost = row["failed"] + row["missing"]
         if lost:
             notes.append(f"{lost} of {row['expected']} index files of {crawl} {row['subset']} are not in the catalog")
-    unknown = pc.sum(pc.is_null(groups[f"{KEY_COLUMN}_source"])).as_py() or 0
-    if unknown:
-        notes.append(f"{unknown} of the row groups have no key statistics and may match: repair them once")
+    if unbounded:
+        notes.append(unbounded_note(unbounded))
     return tuple(notes)
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.statistics import (
     ColumnStatistics,
     Kind,
@@ -241,20 +241,30 @@ def stat_kind(column: str) -> Kind:
 def footer_length(tail: bytes, file_size: int, path: str) -> int:
     """Length of the metadata in front of the last 8 bytes, believed only if it fits; raises ``DataFault``."""
     if file_size < SMALLEST_FILE:
-        raise DataFault(path, None, f"a file of {file_size} bytes is too short to be Parquet")
+        raise DataFault(DataKind.TRUNCATED, path, None, f"a file of {file_size} bytes is too short to be Parquet")
     if len(tail) < TRAILER_BYTES:
-        raise DataFault(path, file_size - len(tail), "the end of the file is missing")
+        raise DataFault(DataKind.TRUNCATED, path, file_size - len(tail), "the end of the file is missing")
     if tail[-4:] == b"PARE":
-        raise DataFault(path, file_size - 4, "the footer is encrypted")
+        raise DataFault(DataKind.UNSUPPORTED, path, file_size - 4, "the footer is encrypted")
     if tail[-4:] != b"PAR1":
-        raise DataFault(path, file_size - 4, f"the file does not end as Parquet does: {bytes(tail[-4:])!r}")
+        raise DataFault(
+            DataKind.MALFORMED, path, file_size - 4, f"the file does not end as Parquet does: {bytes(tail[-4:])!r}"
+        )
     length = int.from_bytes(tail[-8:-4], "little")
     if length > file_size - SMALLEST_FILE:
         raise DataFault(
-            path, file_size - TRAILER_BYTES, f"a footer of {length} bytes does not fit a file of {file_size}"
+            DataKind.MALFORMED,
+            path,
+            file_size - TRAILER_BYTES,
+            f"a footer of {length} bytes does not fit a file of {file_size}",
         )
     if length > MAX_FOOTER_BYTES:
-        raise DataFault(path, file_size - TRAILER_BYTES, f"a footer of {length} bytes is above {MAX_FOOTER_BYTES}")
+        raise DataFault(
+            DataKind.TOO_LARGE,
+            path,
+            file_size - TRAILER_BYTES,
+            f"a footer of {length} bytes is above {MAX_FOOTER_BYTES}",
+        )
     return length
 
 
@@ -273,7 +283,10 @@ def decode_footer(
     length = footer_length(tail, file_size, path)
     if length + TRAILER_BYTES > len(tail):
         raise DataFault(
-            path, file_size - len(tail), f"{len(tail)} bytes were read of a footer of {length + TRAILER_BYTES}"
+            DataKind.TRUNCATED,
+            path,
+            file_size - len(tail),
+            f"{len(tail)} bytes were read of a footer of {length + TRAILER_BYTES}",
         )
     start = file_size - TRAILER_BYTES - length
     metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
@@ -283,7 +296,7 @@ def decode_footer(
         schema_start, schema_end = found.schema
         schema = _schema(metadata[schema_start:schema_end], schema_start)
     except FooterFault as fault:
-        raise DataFault(path, start + fault.offset, fault.reason) from None
+        raise DataFault(DataKind.MALFORMED, path, start + fault.offset, fault.reason) from None
     crawl, subset, part = place(path)
     created_by = (found.created_by or b"").decode("utf-8", "backslashreplace")
     return FooterRows(

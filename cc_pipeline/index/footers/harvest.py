@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cc_pipeline import progress
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault, Kind
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -123,6 +123,14 @@ class _Job:
     tail: RangeBytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a file was given up: the kind to decide by, the words to record."""
+
+    kind: Kind
+    reason: str
+
+
 @dataclass(slots=True)
 class _Run:
     """A harvest while it runs."""
@@ -137,7 +145,7 @@ class _Run:
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     sick_files: Counter[str] = field(default_factory=Counter)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, _Failure] = field(default_factory=dict)
     fetched: int = 0
     requests: int = 0
     bytes: int = 0
@@ -177,7 +185,7 @@ class _Run:
                 return
             self._keep(tail, start)
         except DataFault as fault:
-            self._bad(job, fault.reason, tail=tail, offset=fault.offset)
+            self._bad(job, _Failure(fault.kind, fault.reason), tail=tail, offset=fault.offset)
             return
         self.fetched += 1
         self._count(None)
@@ -202,20 +210,21 @@ class _Run:
                 "What was harvested is kept; run again later and it goes on from there.",
             ) from fault
         final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
-        self._bad(_Job(job.path, self.policy.tries if final else job.tries), f"{fault.kind.value}: {fault.detail}")
+        failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
+        self._bad(_Job(job.path, self.policy.tries if final else job.tries), failure)
 
-    def _bad(self, job: _Job, reason: str, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
+    def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
             # From the start: what was fetched may be what is wrong.
             self.waiting.append(_Job(job.path, job.tries + 1))
         else:
-            self.failed[job.path] = reason
+            self.failed[job.path] = failure
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
-            self.writer.put_failure(job.path, reason, file_size=size, etag=etag, offset=offset)
+            self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
         if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
             count, tried = len(self.sick_files), len(self.recent)
-            raise self.sick(f"{count} files failed among the last {tried} tried, the last one with: {reason}")
+            raise self.sick(f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}")
 
     def _count(self, failed: str | None) -> None:
         """Remembers the last outcomes; a file that fails again and again counts once."""
@@ -265,8 +274,9 @@ def harvest_crawl(
             if entry is None or path in changed or (entry.failed and policy.retry_failed):
                 run.waiting.append(_Job(path))
         run.run()
-        if run.failed and not run.fetched and _unreachable(run.failed.values()):
-            raise run.sick(f"none of {run.wanted} files could be fetched: {next(iter(run.failed.values()))}")
+        if not run.fetched and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
+            first = next(iter(run.failed.values())).reason
+            raise run.sick(f"none of {run.wanted} files could be fetched: {first}")
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     return HarvestReport(
         crawl,
@@ -307,8 +317,3 @@ def _start(tail: RangeBytes) -> int:
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:
     return RangeBytes(tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts)
-
-
-def _unreachable(reasons: Iterable[str]) -> bool:
-    kinds = {kind.value for kind in ENVIRONMENT_KINDS}
-    return any(reason.split(":", 1)[0] in kinds for reason in reasons)

@@ -21,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES
 
 #: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
@@ -113,10 +113,15 @@ class CrawlFooters:
             handle.seek(place.offset)
             raw = handle.read(_HEAD.size + place.note + place.stored)
         if len(raw) != _HEAD.size + place.note + place.stored:
-            raise DataFault(str(self.folder / name), place.offset, "a stored footer is cut short")
+            raise DataFault(DataKind.TRUNCATED, str(self.folder / name), place.offset, "a stored footer is cut short")
         checksum = _HEAD.unpack_from(raw)[4]
         if zlib.crc32(raw[_HEAD.size :]) != checksum:
-            raise DataFault(str(self.folder / name), place.offset, "a stored footer has changed since it was written")
+            raise DataFault(
+                DataKind.MISMATCH,
+                str(self.folder / name),
+                place.offset,
+                "a stored footer has changed since it was written",
+            )
         footer: bytes = _CODEC.decompress(
             raw[_HEAD.size + place.note :], entry.footer_bytes + TRAILER_BYTES, asbytes=True
         )

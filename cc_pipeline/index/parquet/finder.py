@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.parquet.fetch import Cost
@@ -106,7 +106,7 @@ class Footers:
         """One row group with the columns asked for that it has."""
         file, groups = self.file(path)
         if number >= len(groups):
-            raise DataFault(path, None, f"row group {number} is not among the file's {len(groups)}")
+            raise DataFault(DataKind.MISMATCH, path, None, f"row group {number} is not among the file's {len(groups)}")
         group = groups[number]
         names = group.chunks.keys() if columns is None else {KEY, *columns} & group.chunks.keys()
         places = {name: column_place(file, group.chunks[name]) for name in names}

@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import RowGroupFinder
@@ -43,7 +43,9 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
         try:
             columns[name] = _typed(found.columns[name], CAPTURE_SCHEMA.field(name).type, meanings.get(name, ""))
         except (pa.ArrowException, ValueError) as error:
-            raise DataFault(file.path, None, f"column {name} cannot be read as the index schema's ({error})") from error
+            raise DataFault(
+                DataKind.UNSUPPORTED, file.path, None, f"column {name} cannot be read as the index schema's ({error})"
+            ) from error
     hosts = _hosts(columns, count)
     columns["domain"] = pa.array(_domains(columns, hosts), pa.string())
     columns["extra_columns"] = _extra({name: found.columns[name] for name in found.columns if name not in KNOWN}, count)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
 from cc_pipeline.index.parquet.places import ColumnPlace
 
@@ -75,19 +75,24 @@ def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str,
     place = first
     for location in locations:
         if not isinstance(location, dict):
-            raise DataFault(source, at, "an offset index is no list of page locations")
+            raise DataFault(DataKind.MALFORMED, source, at, "an offset index is no list of page locations")
         offset, size, row = (location.get(number) for number in (1, 2, 3))
         if not (isinstance(offset, int) and isinstance(size, int) and isinstance(row, int)):
-            raise DataFault(source, at, "a page location lacks its offset, size or row")
+            raise DataFault(DataKind.MALFORMED, source, at, "a page location lacks its offset, size or row")
         after = first_rows[-1] if first_rows else -1
         if offset < place or size <= 0 or offset + size > end or not after < row < rows or (not first_rows and row):
-            raise DataFault(source, at, f"page {len(offsets)} of an offset index does not follow the one before it")
+            raise DataFault(
+                DataKind.MALFORMED,
+                source,
+                at,
+                f"page {len(offsets)} of an offset index does not follow the one before it",
+            )
         offsets.append(offset)
         sizes.append(size)
         first_rows.append(row)
         place = offset + size
     if not offsets and rows:
-        raise DataFault(source, at, f"an offset index has no pages for {rows} rows")
+        raise DataFault(DataKind.MALFORMED, source, at, f"an offset index has no pages for {rows} rows")
     return Pages(tuple(offsets), tuple(sizes), tuple(first_rows), rows)
 
 
@@ -107,7 +112,9 @@ def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBoun
         if found.empty[page] or first is None or last is None:
             continue
         if first > last or (ascending and before is not None and (first, last) < before):
-            raise DataFault(source, at, f"bounds of page {page} of a column index contradict the others")
+            raise DataFault(
+                DataKind.MALFORMED, source, at, f"bounds of page {page} of a column index contradict the others"
+            )
         before = (first, last)
     return found
 
@@ -121,7 +128,12 @@ def index_lists(
     empty, low, high = (_list(said, number, source, at) for number in (1, 2, 3))
     nulls = said.get(5)
     if not len(empty) == len(low) == len(high) == pages:
-        raise DataFault(source, at, f"a column index has bounds of {len(low)} pages, the offset index {pages} pages")
+        raise DataFault(
+            DataKind.MALFORMED,
+            source,
+            at,
+            f"a column index has bounds of {len(low)} pages, the offset index {pages} pages",
+        )
     return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
 
 
@@ -132,7 +144,7 @@ def uses_dictionary(page: bytes, source: str, at: int) -> bool:
     for header, encoding in zip(headers, (2, 4), strict=True):
         if isinstance(header, dict):
             return header.get(encoding) in _DICTIONARY_ENCODINGS
-    raise DataFault(source, at, "a page is no data page")
+    raise DataFault(DataKind.MALFORMED, source, at, "a page is no data page")
 
 
 def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:
@@ -143,13 +155,13 @@ def _struct(data: bytes, source: str, at: int) -> dict[int, Value]:
     try:
         return CompactReader(data).struct()
     except FooterFault as error:
-        raise DataFault(source, at + error.offset, f"page index: {error.reason}") from error
+        raise DataFault(DataKind.MALFORMED, source, at + error.offset, f"page index: {error.reason}") from error
 
 
 def _list(said: dict[int, Value], number: int, source: str, at: int) -> list[Value]:
     found = said.get(number)
     if not isinstance(found, list):
-        raise DataFault(source, at, f"page index: field {number} is missing or no list")
+        raise DataFault(DataKind.MALFORMED, source, at, f"page index: field {number} is missing or no list")
     return found
 
 

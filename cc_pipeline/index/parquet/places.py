@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk
 from cc_pipeline.index.footers.thrift import PHYSICAL_TYPES
 
@@ -47,9 +47,13 @@ def decode_batches(
 ) -> Iterator[pa.Array]:
     """The same, ``batch`` values at a time, for columns too large to be held decoded; ``pages`` is copied at once."""
     if column.repetition not in _REPETITIONS:
-        raise DataFault(source, offset, f"column {column.name} is {column.repetition}, no flat column")
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {column.name} is {column.repetition}, no flat column"
+        )
     if column.codec not in _KNOWN_CODECS:
-        raise DataFault(source, offset, f"column {column.name} has the unknown codec {column.codec}")
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {column.name} has the unknown codec {column.codec}"
+        )
     footer = _footer(column, len(pages), rows, source, offset)
     whole = b"".join((_MAGIC, pages, footer, len(footer).to_bytes(4, "little"), _MAGIC))
     return _decoded(column, whole, rows, batch, source, offset)
@@ -70,15 +74,21 @@ def _decoded(
             decoded += values.num_rows
             yield values.column(0)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataFault(source, offset, f"pages of column {column.name} cannot be decoded ({error})") from error
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"pages of column {column.name} cannot be decoded ({error})"
+        ) from error
     if decoded != rows:
-        raise DataFault(source, offset, f"pages of column {column.name} hold {decoded} of {rows} values")
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"pages of column {column.name} hold {decoded} of {rows} values"
+        )
 
 
 def _footer(column: ColumnLayout, size: int, rows: int, source: str, offset: int | None) -> bytes:
     physical, _, width = column.physical.partition("(")
     if physical not in PHYSICAL_TYPES:
-        raise DataFault(source, offset, f"column {column.name} has the unknown type {column.physical}")
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {column.name} has the unknown type {column.physical}"
+        )
     number = PHYSICAL_TYPES.index(physical)
     root = _struct((4, _BINARY, _string(b"r")), (5, _I32, _zigzag(1)))
     length = [(2, _I32, _zigzag(int(width.rstrip(")") or 0)))] if physical == _FIXED else []
@@ -224,12 +234,14 @@ def checked_place(
     """A column's place from its chunk's offset and size, checked against the file's size."""
     offset, size = span
     if elsewhere:
-        raise DataFault(file.path, offset, f"column {name} is encrypted or in another file")
+        raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} is encrypted or in another file")
     if name not in file.columns or codec not in _CODEC_NAMES:
-        raise DataFault(file.path, offset, f"column {name} with codec {codec} cannot be read")
+        raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} with codec {codec} cannot be read")
     end = file.size - file.footer_bytes - TRAILER_BYTES
     if not 4 <= offset <= offset + size <= end:
-        raise DataFault(file.path, offset, f"column {name} claims {size} bytes outside the file's data")
+        raise DataFault(
+            DataKind.MALFORMED, file.path, offset, f"column {name} claims {size} bytes outside the file's data"
+        )
     physical, repetition, meaning = file.columns[name]
     layout = ColumnLayout(name, physical, repetition, _CODEC_NAMES.index(codec))
     only = "PLAIN_DICTIONARY" in encodings and _DICTIONARY_ONLY.issuperset(encodings)
@@ -239,9 +251,9 @@ def checked_place(
 def checked_row_group(file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace]) -> RowGroupPlace:
     """A row group whose row count can be believed. Raises ``DataFault`` where it, or the key column, cannot."""
     if not 0 <= rows <= MOST_ROWS:
-        raise DataFault(file.path, None, f"row group {number} claims {rows} rows")
+        raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} claims {rows} rows")
     if KEY not in columns:
-        raise DataFault(file.path, None, f"row group {number} has no column {KEY}")
+        raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} has no column {KEY}")
     return RowGroupPlace(file, number, rows, columns)
 
 

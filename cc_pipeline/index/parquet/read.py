@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.target import merge_ranges
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.pages import (
     PageBounds,
@@ -250,7 +250,12 @@ def _match(wanted: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Ro
         return np.empty(0, dtype=np.int64), pa.array([], pa.binary())
     keys = _decode(wanted.place, part, bytes_of)
     if keys.type != pa.binary():
-        raise DataFault(wanted.place.file.path, part.place.offset, f"column {KEY} has type {keys.type}, not bytes")
+        raise DataFault(
+            DataKind.UNSUPPORTED,
+            wanted.place.file.path,
+            part.place.offset,
+            f"column {KEY} has type {keys.type}, not bytes",
+        )
     _check_bounds(wanted.place, part, keys)
     here = rows_in_ranges(keys, wanted.ranges)
     return _numbers(part, here), keys.take(pa.array(here))
@@ -266,7 +271,12 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
         found = pc.min_max(keys.slice(start, count))
         smallest, largest = found["min"].as_py(), found["max"].as_py()
         if smallest is not None and not part.bounds.allow(page, smallest, largest):
-            raise DataFault(place.file.path, part.pages.offsets[page], f"page {page} has keys outside its bounds")
+            raise DataFault(
+                DataKind.MALFORMED,
+                place.file.path,
+                part.pages.offsets[page],
+                f"page {page} has keys outside its bounds",
+            )
         start += count
 
 
@@ -320,7 +330,7 @@ def scan_columns(
     path = place.file.path
     missing = [name for name in names if name not in place.columns]
     if missing:
-        raise DataFault(path, None, f"row group {place.number} has no column {missing[0]}")
+        raise DataFault(DataKind.MALFORMED, path, None, f"row group {place.number} has no column {missing[0]}")
     columns = []
     for name in names:
         column = place.columns[name]
@@ -332,5 +342,5 @@ def scan_columns(
         )
     for batches in zip(*columns, strict=True):
         if len({len(values) for values in batches}) != 1:
-            raise DataFault(path, None, f"columns of row group {place.number} differ in length")
+            raise DataFault(DataKind.MALFORMED, path, None, f"columns of row group {place.number} differ in length")
         yield list(batches)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.source import RangeReader
 
 #: Bytes of one probe while searching, and of the first stretch read once the place is found.
@@ -52,7 +52,12 @@ class Cluster:
         last: Member | None = None
         for member in self._from(self._before(keys.start)):
             if last is not None and member.first_key < last.first_key:
-                raise DataFault(self.key, None, f"line of {member.first_key!r} follows that of {last.first_key!r}")
+                raise DataFault(
+                    DataKind.MALFORMED,
+                    self.key,
+                    None,
+                    f"line of {member.first_key!r} follows that of {last.first_key!r}",
+                )
             if keys.end is not None and member.first_key >= keys.end:
                 break
             if last is not None and (last.first_key >= keys.start or member.first_key >= keys.start):
@@ -89,7 +94,7 @@ class Cluster:
             if offset + length >= self._total():
                 return end, None
             if length > _LONGEST_LINE:
-                raise DataFault(self.key, offset, "no line ends here")
+                raise DataFault(DataKind.MALFORMED, self.key, offset, "no line ends here")
             length *= 4
 
     def _from(self, offset: int) -> Iterator[Member]:
@@ -105,17 +110,17 @@ class Cluster:
                 yield self._member(line, start)
                 start += len(line) + 1
             if len(rest) > _LONGEST_LINE:
-                raise DataFault(self.key, start, "no line ends here")
+                raise DataFault(DataKind.MALFORMED, self.key, start, "no line ends here")
         if rest:
-            raise DataFault(self.key, total - len(rest), "the file ends inside a line")
+            raise DataFault(DataKind.TRUNCATED, self.key, total - len(rest), "the file ends inside a line")
 
     def _member(self, line: bytes, at: int) -> Member:
         fields = line.split(b"\t")
         if len(fields) < 4 or not (fields[2].isdigit() and fields[3].isdigit()):
-            raise DataFault(self.key, at, f"no line of a cluster.idx: {line[:100]!r}")
+            raise DataFault(DataKind.MALFORMED, self.key, at, f"no line of a cluster.idx: {line[:100]!r}")
         shard = fields[1].decode("ascii", "backslashreplace")
         if not shard or "/" in shard or "\\" in shard or len(fields[2]) > 18 or not 0 < int(fields[3]) < 1 << 31:
-            raise DataFault(self.key, at, f"a line points to an impossible place: {line[:100]!r}")
+            raise DataFault(DataKind.MALFORMED, self.key, at, f"a line points to an impossible place: {line[:100]!r}")
         return Member(shard, int(fields[2]), int(fields[3]), _key(line))
 
     def _total(self) -> int:
@@ -135,7 +140,9 @@ class Cluster:
             return known
         data = self._reader.read(self.key, offset, length).data
         if len(data) != length:
-            raise DataFault(self.key, offset, f"{len(data)} bytes came where {length} were asked for")
+            raise DataFault(
+                DataKind.LENGTH_MISMATCH, self.key, offset, f"{len(data)} bytes came where {length} were asked for"
+            )
         with self._lock:
             self.reads, self.bytes_read = self.reads + 1, self.bytes_read + length
             if length <= STRETCH:

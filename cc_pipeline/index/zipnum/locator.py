@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.locator import LookupPrice, LookupResult
@@ -47,12 +47,14 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     try:
         said = json.loads(text)
     except ValueError as error:
-        raise DataFault(source, offset, f"the line of {key[:200]!r} has no JSON ({error})") from error
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has no JSON ({error})"
+        ) from error
     if not isinstance(said, dict):
-        raise DataFault(source, offset, f"the line of {key[:200]!r} has no JSON object")
+        raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has no JSON object")
     file = said.get("filename")
     if not isinstance(file, str) or not file:
-        raise DataFault(source, offset, f"the line of {key[:200]!r} names no file")
+        raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} names no file")
     url = said.get("url")
     url = url if isinstance(url, str) else ""
     columns = host_columns(url)
@@ -105,7 +107,7 @@ def _moment(stamp: bytes) -> datetime | None:
 def _number(said: Mapping[str, Any], name: str, key: bytes, source: str, offset: int) -> int:
     text = str(said.get(name, ""))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _INT64):
-        raise DataFault(source, offset, f"the line of {key[:200]!r} has the {name} {text[:50]!r}")
+        raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has the {name} {text[:50]!r}")
     return int(text)
 
 
@@ -184,11 +186,13 @@ class ZipNumLocator:
         for member, piece in pieces.items():
             lines = _inflate(found[piece], piece).split(b"\n")
             if lines.pop():
-                raise DataFault(piece.key, piece.offset, "a member ends inside a line")
+                raise DataFault(DataKind.TRUNCATED, piece.key, piece.offset, "a member ends inside a line")
             if not lines or _key(lines[0]) != member.first_key:
-                raise DataFault(piece.key, piece.offset, f"a member does not begin with {member.first_key!r}")
+                raise DataFault(
+                    DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {member.first_key!r}"
+                )
             if any(_key(lines[place]) > _key(lines[place + 1]) for place in range(len(lines) - 1)):
-                raise DataFault(piece.key, piece.offset, "a member's lines are not sorted")
+                raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "a member's lines are not sorted")
             for keys in ranges:
                 first = bisect_left(lines, keys.start, key=_key)
                 end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=_key)
@@ -214,9 +218,13 @@ def _inflate(data: bytes, piece: Piece) -> bytes:
     try:
         lines = inflater.decompress(data, _MOST_INFLATED)
     except zlib.error as error:
-        raise DataFault(piece.key, piece.offset, f"a member cannot be inflated ({error})") from error
+        raise DataFault(
+            DataKind.GZIP_CORRUPT, piece.key, piece.offset, f"a member cannot be inflated ({error})"
+        ) from error
     if not inflater.eof or inflater.unused_data:
-        raise DataFault(piece.key, piece.offset, f"{piece.length} bytes are not exactly one gzip member")
+        raise DataFault(
+            DataKind.MISMATCH, piece.key, piece.offset, f"{piece.length} bytes are not exactly one gzip member"
+        )
     return lines
 
 

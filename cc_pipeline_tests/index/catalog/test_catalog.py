@@ -287,9 +287,10 @@ def test_price_is_an_upper_bound_with_its_reasons(tmp_path: Path):
         assert price.bytes == 10**9 + 500 + 100 + 30 * 10 + 20
         assert price.requests == 3 * 30 + 31
         assert price.likely_bytes == 20_000_000 + 500 + 100 + 320
+        assert price.unbounded_row_groups == 1
         assert len(price.notes) == 2
         nothing = plan_lookup(catalog, "CC-MAIN-2023-14", ["warc"], [prefix_range(b"a")])
-    assert (nothing.row_groups, nothing.bytes) == (0, 0)
+    assert (nothing.row_groups, nothing.bytes, nothing.unbounded_row_groups) == (0, 0, 0)
     assert "knows nothing" in nothing.notes[0]
 
 
