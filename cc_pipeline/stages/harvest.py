@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -17,11 +17,11 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.build import FORMAT, build_catalog
-from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables
+from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.pictures import plot_coverage, plot_key_ranges
 from cc_pipeline.index.catalog.tables import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
-from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.crawls import find_crawl
@@ -177,38 +177,46 @@ def rebuild_catalog(workspace: Workspace) -> bool:
 
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
+    lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     paths = _paths(workspace, crawl)
     reason = None if paths else _why_empty(workspace, crawl)
-    tables = crawl_tables(crawl, paths, FooterStore(workspace.settings.footers_path), reason=reason)
-    slice_, digest = Slice(crawl), _tables_digest(tables, _PASSING)
-    here = HARVEST.made_from(workspace.lake, [slice_])[slice_]
+    digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
+    here = HARVEST.made_from(lake, [slice_])[slice_]
+    files = lake.read("index_files", slice_.where, ["path", "etag"])
+    etags = dict(zip(files["path"].to_pylist(), files["etag"].to_pylist(), strict=True))
     written = 0
-    # homes of before had the ETag in the digest: the same tables under that name are the same
-    if here not in (digest, _tables_digest(tables, _PASSING_BEFORE)):
-        written = max(
-            1,
-            HARVEST.commit(
-                workspace.lake, {slice_: digest}, {table: getattr(tables, table) for table in HARVEST.tables}
-            ),
-        )
+    if here != digest or _other_etags(store.read(crawl), etags):
+        tables = crawl_tables(crawl, paths, store, reason=reason)
+        if here not in (digest, _digest_of_before(tables, etags)):
+            rows = {table: getattr(tables, table) for table in HARVEST.tables}
+            written = max(1, HARVEST.commit(lake, {slice_: digest}, rows))
+        else:
+            # the same files under other ETags (a mirror, a copied bucket): reads must ask for these from now on
+            lake.commit("index_files", tables.index_files, [slice_.where], {HARVEST.digest_name(slice_): str(here)})
+    coverage = lake.read("coverage", slice_.where, ["row_groups"])
     return StageReport(
         HARVEST.label,
-        rows=tables.row_groups.num_rows,
+        rows=pc.sum(coverage["row_groups"]).as_py() or 0,
         written=written,
         seconds=time.monotonic() - started,
         notes=(reason,) if reason else (),
     )
 
 
-#: What of ``index_files`` may be another although the file is the same: mirrors give it other ETags.
-_PASSING = ("harvested_at", "etag")
-_PASSING_BEFORE = ("harvested_at",)
+def _other_etags(footers: CrawlFooters, known: Mapping[str, str | None]) -> bool:
+    return any(path in footers and footers.entries[path].etag != etag for path, etag in known.items())
 
 
-def _tables_digest(tables: CrawlTables, passing: Sequence[str]) -> str:
-    """A digest of what the tables say, without the columns ``passing``."""
+def _digest_of_before(tables: CrawlTables, etags: Mapping[str, str | None]) -> str:
+    """The digest that layout 1 had: of what the tables say, with the ETags of then, without times of the harvest.
+
+    Where it still holds, nothing has to be located again.
+    """
+    files = tables.index_files.drop_columns(["harvested_at"])
+    then = pa.array([etags.get(path) for path in files["path"].to_pylist()], pa.string())
+    files = files.set_column(files.schema.get_field_index("etag"), "etag", then)
     digest = hashlib.sha256()
-    for table in (tables.index_files.drop_columns([*passing]), tables.row_groups, tables.coverage):
+    for table in (files, tables.row_groups, tables.coverage):
         for row in _rows(table):
             digest.update(repr(row).encode())
     return input_digest({"tables": digest.hexdigest()})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.checks import index_verdicts
 from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
@@ -116,6 +118,22 @@ def test_a_file_mended_later_is_harvested_and_its_domains_looked_up_again(
     rows = workspace.lake.read("records", {"crawl": NEW}).to_pylist()
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == truth
     assert [note for note in fetched.notes if "held already" in note]
+
+
+def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    workspace = workspace_of(root, tmp_path / "home")
+    harvest(workspace)
+    extract(workspace, "example.com")
+    for file in (root / "cc-index" / "table").rglob("*.parquet"):
+        replace_file(file, file.read_bytes())
+    shutil.rmtree(workspace.settings.footers_path)
+    harvest(workspace)
+    files = workspace.lake.read("index_files", {"crawl": NEW})
+    kept = FooterStore(workspace.settings.footers_path).read(NEW).entries
+    assert {row["path"]: row["etag"] for row in files.to_pylist()} == {path: kept[path].etag for path in kept}
+    assert extract(workspace, "example.com")[0].fresh_slices == 0
+    assert extract(workspace, "example.org")[0].written == len(bucket[1].of(NEW, subset="warc", domain="example.org"))
 
 
 def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -264,6 +265,37 @@ def crawl_tables(
     row_groups = apply_bounds(tables.row_groups, etags, RepairLog(footers.folder).read())
     covered = coverage_table(crawl, paths, tables.index_files, row_groups, reason)
     return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
+
+
+#: Raised when the same footers give other tables.
+DECODER = "1"
+
+
+def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -> str:
+    """A digest of what ``crawl_tables`` would be made from, without decoding anything.
+
+    It is of content alone: each file's path, length and footer (or why there is none), and the key bounds that a
+    repair has read. Two mirrors give the same one.
+    """
+    footers = store.read(crawl)
+    repaired = RepairLog(footers.folder).read()
+    digest = hashlib.sha256(DECODER.encode())
+    for path in dict.fromkeys(index_files):
+        entry = footers.entries.get(path)
+        digest.update(repr((path, None if entry is None else _identity(footers, entry))).encode())
+    for (path, row_group), bounds in sorted(repaired.items()):
+        if path in footers.entries and bounds.etag == footers.entries[path].etag:
+            digest.update(repr((path, row_group, bounds.minimum, bounds.maximum)).encode())
+    return digest.hexdigest()
+
+
+def _identity(footers: CrawlFooters, entry: FooterEntry) -> tuple[object, ...]:
+    if entry.failed:
+        return entry.file_size, entry.reason, entry.fault_offset
+    try:
+        return entry.file_size, hashlib.sha256(footers.footer(entry.path)).hexdigest()
+    except DataFault as fault:
+        return entry.file_size, fault.reason, fault.offset
 
 
 def coverage_table(
