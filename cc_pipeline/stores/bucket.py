@@ -71,7 +71,9 @@ class Bucket:
     asked, as without credentials.
     """
 
-    def __init__(self, name: str, options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None):
+    def __init__(
+        self, name: str, options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
+    ) -> None:
         self._name = name
         self._files = _filesystem(options, _client_settings(options, region, agent, timeouts, proxy))
         self._files.timeouts = timeouts
