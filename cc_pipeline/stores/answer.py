@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -84,7 +84,8 @@ class Store(Protocol):
 
     ``host`` names who is asked (the budget is kept per host), ``url`` gives a key's full address.
     ``fetch`` raises ``NoAnswer`` only; every answer, however bad, is returned. ``limit`` bounds the body when
-    no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault``.
+    no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault`` as well;
+    a listing comes with the answer that refused it, or one of status 200.
     """
 
     host: str
@@ -99,6 +100,6 @@ class Store(Protocol):
 
     async def delete(self, key: str) -> Answer: ...
 
-    def listing(self, prefix: str) -> AsyncIterator[Listed]: ...
+    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]: ...
 
     async def close(self) -> None: ...

@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
         parts = self._parts
         answer = Answer(self._status, self._headers, parts[0] if len(parts) == 1 else b"".join(parts))
         waiter, self.waiter = self.waiter, None
-        if not trusted:
+        if not (trusted and self.reusable):
             self.close()
         self.fresh = False
         self._reset()

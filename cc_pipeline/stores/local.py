@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -121,9 +121,8 @@ class LocalStore:
                     found = path.stat()
                     yield Listed(key, found.st_size, _etag(found), found.st_mtime)
 
-    async def listing(self, prefix: str) -> AsyncIterator[Listed]:
-        for listed in self.listing_now(prefix):
-            yield listed
+    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+        return Answer(200, {}, b""), list(self.listing_now(prefix))
 
     async def close(self) -> None:
         """Nothing is kept open."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -11,7 +12,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.s3 import S3Options, S3Store
-from cc_pipeline.stores.web import HttpClient, HttpStore
+from cc_pipeline.stores.web import HttpClient, HttpStore, as_sent
 
 #: Names the project to the people who run the bucket; front doors add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"
@@ -41,7 +42,7 @@ def open_store(
     if not parts.netloc:
         raise UserInputError(f"{root!r} names no host or bucket")
     if scheme == "s3":
-        options = s3 or S3Options()
+        options = _with_endpoint(s3 or S3Options())
         asked = options.endpoint or "https://s3.amazonaws.com"
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(asked))
         return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
@@ -50,6 +51,16 @@ def open_store(
             raise UserInputError(f"{root!r} has a query or fragment; give the address keys can be appended to")
         return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)))
     raise UserInputError(f"{root!r} is not a folder, file://, http(s):// or s3:// address")
+
+
+def _with_endpoint(options: S3Options) -> S3Options:
+    """The same with the endpoint as it is sent. Raises ``UserInputError`` for one that is no address."""
+    if not options.endpoint:
+        return options
+    parts = urlsplit(options.endpoint)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise UserInputError(f"{options.endpoint!r} is no S3 endpoint; write http://host:port or https://host")
+    return replace(options, endpoint=as_sent(options.endpoint).rstrip("/"))
 
 
 def is_loopback(host: str) -> bool:

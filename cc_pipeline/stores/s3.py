@@ -1,55 +1,45 @@
-"""Objects in an S3 bucket: the same HTTP client, signed with botocore's Signature Version 4."""
+"""Objects in an S3 bucket: ranges over our HTTP client, signed by botocore; everything that writes or lists by s3fs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+import importlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
-from urllib.parse import quote, urlencode, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 import botocore.session
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError
-from defusedxml import ElementTree
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span
+from cc_pipeline.stores.s3_options import S3Options, needs_credentials
 from cc_pipeline.stores.web import HttpClient
+
+if TYPE_CHECKING:
+    from cc_pipeline.stores.bucket import Bucket
+
+__all__ = ["S3Options", "S3Store"]
 
 _OK = 200
 _PARTIAL = 206
-_GONE = 204
-_MAX_LISTING_BYTES = 8 << 20
 _DEFAULT_REGION = "us-east-1"
 
 
-@dataclass(frozen=True, slots=True)
-class S3Options:
-    """How to reach S3. ``endpoint`` is the address of another S3 server (then the bucket goes into the path).
-
-    Without ``access_key`` the usual chain of botocore is asked (environment, profile files, instance role).
-    ``anonymous`` sends unsigned requests.
-    """
-
-    endpoint: str | None = None
-    region: str | None = None
-    anonymous: bool = False
-    profile: str | None = None
-    access_key: str | None = None
-    secret_key: str | None = None
-
-
 class S3Store:
-    """``bucket`` and ``prefix`` (without slashes at its ends) name the place; keys are relative to the prefix."""
+    """``bucket`` and ``prefix`` (without slashes at its ends) name the place; keys are relative to the prefix.
+
+    Belongs to one event loop from the first request until ``close``.
+    """
 
     def __init__(self, bucket: str, prefix: str, options: S3Options, client: HttpClient) -> None:
         self._options = options
         self._client = client
+        self._name = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._region = options.region or _DEFAULT_REGION
         if options.endpoint:
@@ -60,6 +50,7 @@ class S3Store:
             self._bucket_url = f"https://{bucket}.s3.{self._region}.amazonaws.com"
         self.host = urlsplit(self._bucket_url).netloc.lower()
         self._credentials: Credentials | None = None
+        self._bucket: Bucket | None = None
 
     def url(self, key: str) -> str:
         # the signature covers the path as sent, and S3 expects everything but these to be escaped
@@ -74,93 +65,56 @@ class S3Store:
         except BotoCoreError as error:
             raise EnvironmentFault(f"S3 credentials cannot be read: {error}", "Check the AWS profile") from error
         if found is None:
-            raise EnvironmentFault(
-                f"{self._bucket_url} needs credentials and none were found",
-                "Log in with the AWS tools, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use "
-                "https://data.commoncrawl.org, which needs no account",
-            )
+            raise needs_credentials(self._bucket_url)
         return found
 
-    def _sign(self, method: str, url: str, headers: dict[str, str], data: bytes | IO[bytes] | None) -> dict[str, str]:
-        request = AWSRequest(method=method, url=url, headers=headers, data=data)
-        S3SigV4Auth(self._credentials, "s3", self._region).add_auth(request)
+    async def _signed(self, method: str, url: str, headers: Mapping[str, str]) -> dict[str, str]:
+        if self._options.anonymous:
+            return dict(headers)
+        if self._credentials is None:
+            self._credentials = await asyncio.to_thread(self._find_credentials)
+        request = AWSRequest(method=method, url=url, headers=dict(headers))
+        try:
+            S3SigV4Auth(self._credentials, "s3", self._region).add_auth(request)
+        except BotoCoreError as error:
+            raise NoAnswer("unreachable", f"S3 credentials could not be renewed: {error}") from error
         return dict(request.headers.items())
 
-    async def _ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        hoped_for: int,
-        bound: int = 0,
-        data: bytes | IO[bytes] | None = None,
-        size: int = 0,
-    ) -> Answer:
-        sent = dict(headers)
-        if not self._options.anonymous:
-            if self._credentials is None:
-                self._credentials = await asyncio.to_thread(self._find_credentials)
-            try:
-                sent = self._sign(method, url, sent, data)
-            except BotoCoreError as error:
-                raise NoAnswer("unreachable", f"S3 credentials could not be renewed: {error}") from error
-        if method == "GET":
-            return await self._client.get(url, sent, hoped_for=hoped_for, bound=bound)
-        return await self._client.ask(method, url, sent, hoped_for=hoped_for, bound=bound, data=data, size=size)
-
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+        url = self.url(key)
+        headers = await self._signed("GET", url, {} if span is None else {"Range": span.header})
         if span is None:
-            return await self._ask("GET", self.url(key), {}, hoped_for=_OK, bound=limit)
-        return await self._ask("GET", self.url(key), {"Range": span.header}, hoped_for=_PARTIAL, bound=span.length)
+            return await self._client.get(url, headers, hoped_for=_OK, bound=limit)
+        return await self._client.get(url, headers, hoped_for=_PARTIAL, bound=span.length)
 
     async def head(self, key: str) -> Answer:
-        return await self._ask("HEAD", self.url(key), {}, hoped_for=_OK)
+        url = self.url(key)
+        return await self._client.ask("HEAD", url, await self._signed("HEAD", url, {}), hoped_for=_OK, bound=0)
+
+    async def _opened(self) -> Bucket:
+        """The bucket for writing; s3fs is loaded beside the loop, which goes on with other requests meanwhile."""
+        if self._bucket is None:
+            module = await asyncio.to_thread(importlib.import_module, "cc_pipeline.stores.bucket")
+        if self._bucket is None:
+            client = self._client
+            self._bucket = module.Bucket(
+                self._name, self._options, self._region, client.user_agent, client.timeouts, client.proxy
+            )
+        return self._bucket
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
-        headers = {"If-None-Match": "*"} if only_if_absent else {}
-        if isinstance(data, bytes):
-            return await self._ask("PUT", self.url(key), headers, hoped_for=_OK, data=data, size=len(data))
-        size = data.stat().st_size
-        if not size:
-            return await self._ask("PUT", self.url(key), headers, hoped_for=_OK, data=b"")
-        headers["Content-Length"] = str(size)
-        with open(data, "rb") as body:
-            return await self._ask("PUT", self.url(key), headers, hoped_for=_OK, data=body, size=size)
+        return await (await self._opened()).put(self._prefix + key, data, only_if_absent=only_if_absent)
 
     async def delete(self, key: str) -> Answer:
-        return await self._ask("DELETE", self.url(key), {}, hoped_for=_GONE)
+        return await (await self._opened()).delete(self._prefix + key)
 
-    async def listing(self, prefix: str) -> AsyncIterator[Listed]:
-        """Objects below ``prefix`` (ListObjectsV2, a page of up to 1,000 at a time)."""
-        query = {"list-type": "2", "prefix": self._prefix + prefix}
-        while True:
-            asked = f"{self._bucket_url}/?{urlencode(sorted(query.items()), quote_via=quote)}"
-            answer = await self._ask("GET", asked, {}, hoped_for=_OK, bound=_MAX_LISTING_BYTES)
-            if answer.status != _OK:
-                raise EnvironmentFault(
-                    f"{self._bucket_url} cannot be listed (status {answer.status})", "Check the bucket and its rights"
-                )
-            token = None
-            for element in ElementTree.fromstring(answer.body):
-                name = element.tag.rpartition("}")[2]
-                if name == "Contents":
-                    fields = {child.tag.rpartition("}")[2]: child.text or "" for child in element}
-                    key = fields["Key"].removeprefix(self._prefix)
-                    modified = _seconds(fields.get("LastModified", ""))
-                    yield Listed(key, int(fields.get("Size", "0")), fields.get("ETag"), modified)
-                elif name == "NextContinuationToken":
-                    token = element.text
-            if not token:
-                return
-            query["continuation-token"] = token
+    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+        answer, found = await (await self._opened()).listing(self._prefix + prefix)
+        cut = len(self._prefix)
+        return answer, [Listed(one.key[cut:], one.size, one.etag, one.modified) for one in found]
 
     async def close(self) -> None:
         await self._client.close()
-
-
-def _seconds(stated: str) -> float:
-    try:
-        return datetime.fromisoformat(stated).timestamp()
-    except ValueError:
-        return 0.0
+        if self._bucket is not None:
+            bucket, self._bucket = self._bucket, None
+            await bucket.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -29,8 +28,9 @@ class HttpClient:
     """
 
     def __init__(self, user_agent: str, timeouts: Timeouts, proxy: str | None = None) -> None:
-        self._timeouts = timeouts
-        self._proxy = proxy
+        self.user_agent = user_agent
+        self.timeouts = timeouts
+        self.proxy = proxy
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         self._session: aiohttp.ClientSession | None = None
         self._pools: dict[str, tuple[ConnectionPool, bytes]] = {}
@@ -44,7 +44,7 @@ class HttpClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
                 timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence
+                    total=None, sock_connect=self.timeouts.connect, sock_read=self.timeouts.silence
                 ),
             )
         return self._session
@@ -53,7 +53,7 @@ class HttpClient:
         """One GET of an escaped address, cut and refused as ``ask`` says."""
         end = url.find("/", url.index("://") + 3)
         origin, path = url[:end], url[end:]
-        if self._proxy is not None or "@" in origin:
+        if self.proxy is not None or "@" in origin:
             return await self.ask("GET", url, headers, hoped_for=hoped_for, bound=bound)
         known = self._pools.get(origin)
         if known is None:
@@ -69,28 +69,18 @@ class HttpClient:
         port = parts.port or (443 if secure else 80)
         tls = ssl.create_default_context() if secure else None
         common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
-        return ConnectionPool(parts.hostname or "", port, tls, self._timeouts), common.encode()
+        return ConnectionPool(parts.hostname or "", port, tls, self.timeouts), common.encode()
 
-    async def ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        hoped_for: int,
-        bound: int,
-        data: bytes | IO[bytes] | None = None,
-        size: int = 0,
-    ) -> Answer:
-        """One request. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up to 4 KiB.
+    async def ask(self, method: str, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int) -> Answer:
+        """One request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up
+        to 4 KiB.
 
-        ``url`` is escaped. ``size`` is the length of ``data`` in bytes; it only lengthens the deadline.
-        Raises ``NoAnswer`` when the conversation breaks.
+        ``url`` is escaped. Raises ``NoAnswer`` when the conversation breaks.
         """
         try:
             # a deadline for the whole answer; its cost is one timer handle
-            async with asyncio.timeout(self._timeouts.total + (bound + size) / self._timeouts.slowest):
-                return await self._ask(method, url, headers, hoped_for, bound, data)
+            async with asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest):
+                return await self._ask(method, url, headers, hoped_for, bound)
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
@@ -100,17 +90,9 @@ class HttpClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer("connection_reset", f"{type(error).__name__}: {error}".rstrip(": ")) from error
 
-    async def _ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        hoped_for: int,
-        bound: int,
-        data: bytes | IO[bytes] | None,
-    ) -> Answer:
+    async def _ask(self, method: str, url: str, headers: Mapping[str, str], hoped_for: int, bound: int) -> Answer:
         async with self._open().request(
-            method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self._proxy, data=data
+            method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy
         ) as response:
             most = bound if response.status == hoped_for else ERROR_BODY_BYTES
             declared = response.content_length
@@ -179,9 +161,8 @@ class HttpStore:
     async def delete(self, key: str) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")
 
-    async def listing(self, prefix: str) -> AsyncIterator[Listed]:
+    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
         raise EnvironmentFault(f"{self._base} cannot be listed", "Its *.paths.gz lists say what it has")
-        yield  # pragma: no cover - makes this an asynchronous iterator
 
     async def close(self) -> None:
         await self._client.close()

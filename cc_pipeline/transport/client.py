@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
@@ -17,6 +18,7 @@ from cc_pipeline.transport.faults import (
     Finding,
     RangeFault,
     Verified,
+    advice,
     judge_range,
     judge_status,
     judge_whole,
@@ -151,7 +153,13 @@ class Transport:
         """The objects of a place we own whose keys start with ``prefix``. Raises ``EnvironmentFault``."""
         if self._local is not None:
             return list(self._local.listing_now(prefix))
-        return self._thread.run(self._listing(prefix))
+        found, listed = self._thread.run(self._listing(prefix))
+        if isinstance(found, Finding):
+            raise EnvironmentFault(
+                f"{self.store.url(prefix)} cannot be listed: {found.kind.value} ({found.detail})",
+                advice(found.kind, "Check the bucket and its rights"),
+            )
+        return listed
 
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
@@ -221,8 +229,16 @@ class Transport:
     async def _write(self, write: Callable[[], Awaitable[Answer]]) -> tuple[Verified | Finding, Answer, int]:
         return await self._ask().ask(write, _judge_write)
 
-    async def _listing(self, prefix: str) -> list[Listed]:
-        return [listed async for listed in self.store.listing(prefix)]
+    async def _listing(self, prefix: str) -> tuple[Verified | Finding, list[Listed]]:
+        listed: list[Listed] = []
+
+        async def fetch() -> Answer:
+            nonlocal listed
+            answer, listed = await self.store.listing(prefix)
+            return answer
+
+        found, _, _ = await self._ask().ask(fetch, _judge_write)
+        return found, listed
 
     async def _close(self) -> None:
         await self.store.close()

@@ -75,6 +75,11 @@ _ADVICE: Final = {
 }
 
 
+def advice(kind: FaultKind, otherwise: str) -> str:
+    """What a person can do about a fault of this kind; ``otherwise`` where it says nothing about the place."""
+    return _ADVICE.get(kind, otherwise)
+
+
 class RangeFault(CcPipelineError):
     """Bytes that could not be had: ``kind``, the object's ``key``, the range, and how often it was tried.
 

@@ -245,11 +245,13 @@ def chunked(chunks: list[bytes]) -> bytes:
 class NoNetwork(asyncio.Transport):
     """Takes what is written and sends it nowhere."""
 
+    ended = False
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Nothing is sent."""
 
     def abort(self) -> None:
-        """There is nothing to end."""
+        self.ended = True
 
 
 def fed(pieces: list[bytes], bound: int) -> asyncio.Future[Answer]:
@@ -264,6 +266,28 @@ def fed(pieces: list[bytes], bound: int) -> asyncio.Future[Answer]:
         return waiter
 
     return asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("head", "ended"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n", True),
+        (b"HTTP/1.0 200 OK\r\n", True),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n", False),
+    ],
+)
+def test_a_connection_for_one_answer_is_ended_on_our_side_too(head: bytes, ended: bool) -> None:
+    async def work() -> None:
+        connection, network = Connection(), NoNetwork()
+        connection.connection_made(network)
+        waiter = connection.ask(b"", hoped_for=200, bound=5, deadline=math.inf)
+        connection.data_received(head + b"Content-Length: 5\r\n\r\nhello")
+        assert (await waiter).body == b"hello"
+        assert network.ended is ended
+        assert connection.reusable is not ended
+
+    asyncio.run(work())
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=8), st.data())

@@ -1,0 +1,181 @@
+"""Writing, listing and deleting in an S3 bucket of our own, by s3fs; what the server answered is not hidden.
+
+Imported when a bucket is first written or listed: s3fs and what it needs take most of a second to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from aiohttp import ClientPayloadError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ProxyConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+from botocore.parsers import ResponseParserError
+from s3fs import S3FileSystem
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, NoAnswerKind, Timeouts
+from cc_pipeline.stores.s3_options import S3Options, needs_credentials
+
+T = TypeVar("T")
+
+#: Files of twice this size and more go up in parts of it, so many at once; that much of a file is in memory.
+PART_BYTES: Final = 16 << 20
+_PARTS_AT_ONCE: Final = 4
+_MOST_PARTS: Final = 10_000
+_CONNECTIONS: Final = 64
+
+_BROKEN: Final[tuple[tuple[tuple[type[Exception], ...], NoAnswerKind], ...]] = (
+    ((TimeoutError, ConnectTimeoutError, ReadTimeoutError), "timeout"),
+    ((EndpointConnectionError, ProxyConnectionError, SSLError, CredentialRetrievalError), "unreachable"),
+    ((IncompleteReadError, ClientPayloadError), "short_body"),
+    ((HTTPClientError, ResponseParserError), "connection_reset"),
+)
+
+
+class _BoundedS3(S3FileSystem):
+    """Ends each request in time, whatever the server does: s3fs bounds the silence only, and not while it sends.
+
+    The time is bounded per request and not per upload, so that s3fs takes back the parts of one that fails.
+    """
+
+    timeouts = Timeouts()
+
+    async def _call_s3(self, method: str, *given: Any, **named: Any) -> Any:
+        size = len(named.get("Body") or b"")
+        async with asyncio.timeout(self.timeouts.total + size / self.timeouts.slowest):
+            return await super()._call_s3(method, *given, **named)
+
+
+class Bucket:
+    """One bucket. Keys are those of the bucket, without any prefix taken off.
+
+    It runs inside the event loop of the transport (``asynchronous=True``), not on the thread that s3fs would start:
+    there a request is cancelled together with the caller, ends with the transport's loop, and passes the same gate as
+    all others. Everything raises ``NoAnswer`` when no whole answer came, and ``EnvironmentFault`` when nothing could be
+    asked, as without credentials.
+    """
+
+    def __init__(
+        self, name: str, options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
+    ) -> None:
+        self._name = name
+        self._files = _filesystem(options, _client_settings(options, region, agent, timeouts, proxy))
+        self._files.timeouts = timeouts
+        self._session: Any = None
+
+    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
+        """Writes an object whole or not at all; the answer's status is 412 when it was to be new and is there."""
+        path = f"{self._name}/{key}"
+        given: dict[str, Any] = {"mode": "create" if only_if_absent else "overwrite", "max_concurrency": _PARTS_AT_ONCE}
+        if isinstance(data, bytes):
+            return (await self._ask(lambda s3: s3._pipe_file(path, data, chunksize=PART_BYTES, **given)))[0]
+        part = max(PART_BYTES, math.ceil(data.stat().st_size / _MOST_PARTS))
+        return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **given)))[0]
+
+    async def delete(self, key: str) -> Answer:
+        """Removes an object; that there is none is no error to S3."""
+        return (await self._ask(lambda s3: s3._rm_file(f"{self._name}/{key}")))[0]
+
+    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+        """The objects whose keys start with ``prefix``, and the answer that refuses them where one does."""
+        answer, found = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
+        return answer, [
+            Listed(path[len(self._name) + 1 :], one["size"], one.get("ETag"), one["LastModified"].timestamp())
+            for path, one in (found or {}).items()
+        ]
+
+    async def close(self) -> None:
+        """Ends the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _ask(self, work: Callable[[Any], Awaitable[T]]) -> tuple[Answer, T | None]:
+        try:
+            self._session = await self._files.set_session()
+            return Answer(200, {}, b""), await work(self._files)
+        except Exception as error:
+            refused = _refusal(error)
+            if refused is None:
+                self._explain(error)
+                raise
+            return refused, None
+
+    def _explain(self, error: Exception) -> None:
+        """Raises what the project calls this error; returns when it is none of S3's (a file that cannot be read)."""
+        for kinds, name in _BROKEN:
+            if isinstance(error, kinds):
+                raise NoAnswer(name, str(error) or "the answer took too long") from error
+        if isinstance(error, NoCredentialsError):
+            raise needs_credentials(f"s3://{self._name}") from error
+        if isinstance(error, BotoCoreError):
+            raise EnvironmentFault(
+                f"s3://{self._name} cannot be asked: {error}", "Check the bucket's name, the region and the AWS profile"
+            ) from error
+
+
+def _client_settings(
+    options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
+) -> dict[str, Any]:
+    """The settings of botocore that make writing go where reading goes, and ask once."""
+    return {
+        "region_name": region,
+        "user_agent": agent,
+        "connect_timeout": timeouts.connect,
+        "read_timeout": timeouts.silence,
+        "max_pool_connections": _CONNECTIONS,
+        # asking again is the transport's: it waits as long as the server says, and the budget hears of it
+        "retries": {"total_max_attempts": 1},
+        "s3": {"addressing_style": "path" if options.endpoint else "auto"},
+        # reading knows no AWS_ENDPOINT_URL, and its proxy is chosen elsewhere
+        "ignore_configured_endpoint_urls": True,
+        "proxies": {"http": proxy, "https": proxy} if proxy else {},
+        # other servers than AWS do not know the checksums that botocore adds unasked
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+    }
+
+
+def _filesystem(options: S3Options, settings: dict[str, Any]) -> Any:
+    session = {} if options.profile is None else {"profile": options.profile}
+    files = _BoundedS3(
+        anon=options.anonymous,
+        endpoint_url=options.endpoint,
+        key=options.access_key,
+        secret=options.secret_key,
+        config_kwargs=settings,
+        asynchronous=True,
+        use_listings_cache=False,
+        skip_instance_cache=True,  # instances are shared otherwise, and this one belongs to one event loop
+        **session,
+    )
+    files.retries = 1  # in place of five tries in a row
+    return files
+
+
+def _refusal(error: Exception) -> Answer | None:
+    """The server's answer behind an error of s3fs, with the code where an S3 error document has it."""
+    told = error if isinstance(error, ClientError) else error.__cause__
+    if not isinstance(told, ClientError):
+        return None
+    code = told.response.get("Error", {}).get("Code", "")  # the status again where the body could not be read
+    about = told.response.get("ResponseMetadata", {})
+    headers = {name.lower(): value for name, value in about.get("HTTPHeaders", {}).items()}
+    document = "" if code.isdecimal() else f"<Error><Code>{code}</Code></Error>"
+    return Answer(about.get("HTTPStatusCode", 500), headers, document.encode())

@@ -1,0 +1,288 @@
+"""What becomes of refusals, silence and mistakes when a bucket is written, listed or deleted from."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.stores import Timeouts
+from cc_pipeline.stores.bucket import PART_BYTES
+from cc_pipeline.transport import FaultKind, RangeFault, RetryPolicy, Transport
+
+QUICK = Timeouts(connect=1, silence=0.4, total=1.0, slowest=50_000_000)
+ONCE = RetryPolicy(attempts=1)
+#: What the server sends for (method, path with query): status, headers, body; ``None`` is silence.
+Script = Callable[[str, str], tuple[int, dict[str, str], bytes] | None]
+
+
+def error(status: int, code: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    return status, headers, f"<Error><Code>{code}</Code><Message>because</Message></Error>".encode()
+
+
+@contextmanager
+def scripted(script: Script) -> Iterator[tuple[str, list[str]]]:
+    """An S3 server that says what the script says; its address, and the requests it got."""
+    asked: list[str] = []
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            asked.append(f"{self.command} {self.path}")
+            said = script(self.command, self.path)
+            if said is None:
+                over.wait(5)
+                self.close_connection = True
+                return
+            status, headers, body = said
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_PUT = do_POST = do_DELETE = answer
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing is printed."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+
+
+def place_at(endpoint: str, retry: RetryPolicy = ONCE) -> Transport:
+    return Transport("s3://mine/prefix", s3_endpoint=endpoint, retry=retry, timeouts=QUICK)
+
+
+REFUSALS = [
+    (error(403, "AccessDenied"), FaultKind.FORBIDDEN),
+    (error(403, "SignatureDoesNotMatch"), FaultKind.FORBIDDEN),
+    (error(404, "NoSuchBucket"), FaultKind.NOT_FOUND),
+    (error(503, "SlowDown"), FaultKind.THROTTLED),
+    (error(429, "TooManyRequests"), FaultKind.THROTTLED),
+    (error(400, "ThrottlingException"), FaultKind.THROTTLED),
+    (error(500, "InternalError"), FaultKind.SERVER_ERROR),
+    (error(400, "RequestTimeout"), FaultKind.CLIENT_ERROR),
+    (error(409, "OperationAborted"), FaultKind.CLIENT_ERROR),
+    (error(501, "SomethingNew"), FaultKind.SERVER_ERROR),
+    (None, FaultKind.TIMEOUT),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind"), REFUSALS)
+def test_refusals_keep_their_kinds(answer: tuple[int, dict[str, str], bytes] | None, kind: FaultKind) -> None:
+    with scripted(lambda method, path: answer) as (endpoint, asked), place_at(endpoint) as place:
+        with pytest.raises(RangeFault) as raised:
+            place.put("x", b"12")
+        assert raised.value.kind is kind
+        assert asked == ["PUT /mine/prefix/x"]
+        with pytest.raises(EnvironmentFault, match=rf"cannot be listed: {kind.value}") as listed:
+            place.listing("")
+        assert listed.value.advice
+        assert len(asked) == 2
+        if kind is FaultKind.NOT_FOUND:
+            place.delete("x")
+        else:
+            with pytest.raises(RangeFault) as raised:
+                place.delete("x")
+            assert raised.value.kind is kind
+
+
+def test_a_refusal_says_its_code() -> None:
+    with scripted(lambda method, path: error(403, "AccessDenied")) as (endpoint, _), place_at(endpoint) as place:
+        with pytest.raises(EnvironmentFault, match="status 403, AccessDenied") as raised:
+            place.put("x", b"12")
+        assert "access rights" in raised.value.advice
+
+
+def test_the_transport_asks_again_and_waits_as_long_as_it_is_told() -> None:
+    answers = [error(503, "SlowDown", Retry_After="1"), (200, {}, b"")]
+    retry = RetryPolicy(attempts=3, base=0.01, longest=0.02)
+    with scripted(lambda method, path: answers.pop(0)) as (endpoint, asked), place_at(endpoint, retry) as place:
+        assert place.put("x", b"12")
+        assert len(asked) == 2
+        assert place.stats.retry_seconds >= 1
+
+
+def test_asking_again_ends() -> None:
+    retry = RetryPolicy(attempts=3, base=0.01, longest=0.02)
+    with scripted(lambda method, path: error(500, "InternalError")) as (endpoint, asked):
+        with place_at(endpoint, retry) as place, pytest.raises(RangeFault):
+            place.put("x", b"12")
+        assert len(asked) == 3
+
+
+@pytest.mark.parametrize("work", ["put", "delete", "listing"])
+def test_a_server_that_is_not_there_is_unreachable(work: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with place_at(f"http://127.0.0.1:{port}") as place, pytest.raises(EnvironmentFault, match="unreachable") as raised:
+        call(place, work)
+    assert raised.value.advice
+
+
+def call(place: Transport, work: str) -> None:
+    if work == "put":
+        place.put("x", b"")
+    elif work == "delete":
+        place.delete("x")
+    else:
+        place.listing("")
+
+
+@pytest.mark.parametrize("work", ["put", "delete", "listing"])
+def test_no_credentials_says_what_to_do(work: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with place_at("http://127.0.0.1:9") as place, pytest.raises(EnvironmentFault, match="needs credentials") as raised:
+        call(place, work)
+    assert "AWS_ACCESS_KEY_ID" in raised.value.advice
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with place_at("http://127.0.0.1:9") as place, pytest.raises(EnvironmentFault, match="nobody") as raised:
+        place.put("x", b"")
+    assert "profile" in raised.value.advice
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["127.0.0.1:9000", "http://127.0.0.1:99999", "http://127.0.0.1:port", "ftp://x", "http://", "http://x/?y"],
+)
+def test_an_endpoint_that_is_none_is_told_before_anything_is_sent(endpoint: str) -> None:
+    with pytest.raises(UserInputError):
+        Transport("s3://mine/prefix", s3_endpoint=endpoint)
+
+
+def test_a_file_that_is_not_there_is_the_callers_error(tmp_path: Path) -> None:
+    with place_at("http://127.0.0.1:9") as place, pytest.raises(FileNotFoundError):
+        place.put("x", tmp_path / "none")
+
+
+def test_parts_of_an_upload_that_fails_are_taken_back(tmp_path: Path) -> None:
+    file = tmp_path / "big"
+    file.write_bytes(bytes(2 * PART_BYTES))
+
+    def script(method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+        if method == "POST":
+            xml = "<InitiateMultipartUploadResult><UploadId>up</UploadId></InitiateMultipartUploadResult>"
+            return 200, {}, xml.encode()
+        return (204, {}, b"") if method == "DELETE" else error(503, "SlowDown")
+
+    with scripted(script) as (endpoint, asked), place_at(endpoint) as place:
+        with pytest.raises(RangeFault) as raised:
+            place.put("x", file)
+        assert raised.value.kind is FaultKind.THROTTLED
+        assert any(request.startswith("DELETE ") and "uploadId=up" in request for request in asked)
+
+
+def test_a_listing_that_is_cut_is_not_taken_for_the_whole() -> None:
+    answers = [
+        (200, {}, b"<ListBucketResult><Contents><Key>prefix/a</Key><Size>1</Size></Contents><IsTruncated>tr"),
+        (200, {}, b"no XML at all"),
+    ]
+    with scripted(lambda method, path: answers.pop(0)) as (endpoint, _), place_at(endpoint) as place:
+        for _ in range(2):
+            with pytest.raises(EnvironmentFault, match=r"cannot be listed: server_error \(status 500\)"):
+                place.listing("")
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3", endpoint_url=endpoint, aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1"
+    )
+    client.create_bucket(Bucket="mine")
+    yield endpoint
+    server.stop()
+
+
+def test_large_files_go_up_in_parts(moto: str, tmp_path: Path) -> None:
+    file = tmp_path / "big"
+    file.write_bytes(os.urandom(1 << 20) * (2 * PART_BYTES // (1 << 20)) + b"end")
+    with Transport("s3://mine/parts", s3_endpoint=moto) as place:
+        assert place.put("big", file, only_if_absent=True)
+        assert not place.put("big", file, only_if_absent=True)
+        assert place.put("big", file)
+        info = place.head("big")
+        assert info is not None
+        assert info.size == 2 * PART_BYTES + 3
+        assert info.etag is not None
+        assert info.etag.endswith('-3"')
+        assert place.read_suffix("big", 5).data == file.read_bytes()[-5:]
+
+
+def test_writing_goes_where_reading_goes(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Transport("s3://mine/same", s3_endpoint=moto, retry=ONCE) as place:
+        assert place.put("x", b"12")
+        assert place.read_all("x").data == b"12"
+        assert [one.key for one in place.listing("")] == ["x"]
+
+
+def test_listings_are_never_remembered(moto: str) -> None:
+    with (
+        Transport("s3://mine/cache", s3_endpoint=moto) as one,
+        Transport("s3://mine/cache", s3_endpoint=moto) as other,
+    ):
+        started = time.time()
+        assert one.listing("") == []
+        assert other.put("x/y", b"12")
+        (listed,) = one.listing("x/")
+        assert (listed.key, listed.size) == ("x/y", 2)
+        assert abs(listed.modified - started) < 3600
+        assert listed.etag
+        other.delete("x/y")
+        assert one.listing("x") == []
+
+
+def test_a_transport_writes_again_after_it_was_closed(moto: str) -> None:
+    place = Transport("s3://mine/again", s3_endpoint=moto)
+    for body in (b"1", b"2"):
+        assert place.put("x", body)
+        assert place.read_all("x").data == body
+        place.close()
+
+
+def test_a_bucket_that_cannot_be_one_is_the_users_to_correct(moto: str) -> None:
+    with Transport("s3://no bucket!/x", s3_endpoint=moto, retry=ONCE) as place, pytest.raises(CcPipelineError):
+        place.put("x", b"")
