@@ -7,6 +7,11 @@ settings): it stops the run after what is complete has been committed, and says 
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class CcPipelineError(Exception):
     """Root of every error this package raises on purpose."""
@@ -38,3 +43,15 @@ class EnvironmentFault(CcPipelineError):
 
 class UserInputError(CcPipelineError):
     """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
+
+
+@contextmanager
+def disk_trouble(path: Path) -> Iterator[None]:
+    """Turns what the local disk refuses into an ``EnvironmentFault`` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = f"Check that {path.parent} can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "Free some space; what is complete is kept and the next run goes on from there"
+        raise EnvironmentFault(f"{path} cannot be written: {error.strerror or error}", advice) from error

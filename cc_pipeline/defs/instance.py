@@ -55,18 +55,17 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder with its ``dagster.yaml``, and points this process at it."""
+    """Makes the instance's folder with its ``dagster.yaml``."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
         config.write_text(DAGSTER_YAML, "utf-8")
-    os.environ["DAGSTER_HOME"] = str(settings.dagster_home)
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
     """The persistent instance of the home."""
     prepare_instance(settings)
-    return dg.DagsterInstance.get()
+    return dg.DagsterInstance.from_config(str(settings.dagster_home))
 
 
 def this_process() -> str:

@@ -14,7 +14,6 @@ import dagster as dg
 from cc_pipeline import progress
 from cc_pipeline.defs.metadata import figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.stages.report import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
@@ -50,13 +49,12 @@ Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
 
 def materialize_slices(
-    context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, shown: Mapping[str, Sequence[str]]
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage, shown: Mapping[str, Sequence[str]]
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Runs ``stage`` for every (crawl, targets) of the run and gives one result per asset.
 
     ``shown`` maps each table (= asset) to the columns of its preview; none means all.
     """
-    workspace = pipeline.workspace()
     keys = list(context.partition_keys)
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]

@@ -16,9 +16,8 @@ from typing import Any, Literal, get_args
 from cc_pipeline import progress
 from cc_pipeline.archive.sequencefile import Compression
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.records.storage import disk_trouble
 from cc_pipeline.stages.export_rows import Slice, metadata_records, record_order, text_records
 from cc_pipeline.stages.report import StageReport
 from cc_pipeline.stages.whole_files import source_digest_name
@@ -131,23 +130,23 @@ def export_slices(
     figures: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
     fresh = written = size = rows = 0
     notes: list[str] = []
-    with _open_place(workspace) as place:
-        for slug in slugs:
-            pages = _pages_digest(workspace, crawl, slug)
-            made = {kind: _export(workspace, place, Slice(crawl, slug), kind, options, pages) for kind in kinds}
-            for kind, (manifest, is_fresh) in made.items():
-                sizes = sum(file["bytes"] for file in manifest["files"])
-                figures[slug] |= {
-                    f"{kind} records": manifest["records"],
-                    f"{kind} files": len(manifest["files"]),
-                    f"{kind} bytes": sizes,
-                    f"{kind} reused": str(not is_fresh).lower(),
-                }
-                rows += manifest["records"]
-                fresh += is_fresh
-                written += manifest["records"] if is_fresh else 0
-                size += sizes if is_fresh else 0
-            notes += _disagreement(place, crawl, slug)
+    place = workspace.place
+    for slug in slugs:
+        pages = _pages_digest(workspace, crawl, slug)
+        made = {kind: _export(workspace, place, Slice(crawl, slug), kind, options, pages) for kind in kinds}
+        for kind, (manifest, is_fresh) in made.items():
+            sizes = sum(file["bytes"] for file in manifest["files"])
+            figures[slug] |= {
+                f"{kind} records": manifest["records"],
+                f"{kind} files": len(manifest["files"]),
+                f"{kind} bytes": sizes,
+                f"{kind} reused": str(not is_fresh).lower(),
+            }
+            rows += manifest["records"]
+            fresh += is_fresh
+            written += manifest["records"] if is_fresh else 0
+            size += sizes if is_fresh else 0
+        notes += _disagreement(place, crawl, slug)
     return StageReport(
         "export",
         rows=rows,
@@ -274,8 +273,3 @@ def _pages_digest(workspace: Workspace, crawl: str, slug: str) -> str:
                 f"pages of {slug} in {crawl} are from two runs, one of them interrupted", "Materialize them again."
             )
     raise EnvironmentFault(f"{slug} in {crawl} has not been parsed", "Materialize page_metadata and page_text first.")
-
-
-def _open_place(workspace: Workspace) -> Transport:
-    settings = workspace.settings
-    return Transport(settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region)

@@ -14,7 +14,6 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.stages.locate import locate_digest_name, located
 from cc_pipeline.stages.report import StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -40,25 +39,22 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
     if stale:
         captures = workspace.lake.read("captures", {"crawl": crawl, "target": stale}, _CAPTURE_COLUMNS)
         held = workspace.lake.read("records", {"crawl": crawl})
-        with workspace.transport() as transport, open_shelf(workspace) as shelf:
-            result = fetch_records(
-                captures,
-                transport,
-                shelf,
-                crawl=crawl,
-                commit=uuid.uuid4().hex,
-                held=held,
-                options=RecordOptions(
-                    fail_on_digest=workspace.settings.digest_policy == "fail", retry_quarantined=replay
-                ),
-                plan=input_digest({"plans": [wanted[slug] for slug in stale]}),
-                progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-            )
-            _balanced(captures, result.table, crawl)
-            _answered(workspace, result, crawl)
-            slices = [{"crawl": crawl, "target": slug} for slug in stale]
-            workspace.lake.commit("records", result.table, slices, _committed(crawl, stale, wanted, result))
-            settle(shelf, result)
+        result = fetch_records(
+            captures,
+            workspace.transport,
+            workspace.shelf,
+            crawl=crawl,
+            commit=uuid.uuid4().hex,
+            held=held,
+            options=RecordOptions(fail_on_digest=workspace.settings.digest_policy == "fail", retry_quarantined=replay),
+            plan=input_digest({"plans": [wanted[slug] for slug in stale]}),
+            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
+        )
+        _balanced(captures, result.table, crawl)
+        _answered(workspace, result, crawl)
+        slices = [{"crawl": crawl, "target": slug} for slug in stale]
+        workspace.lake.commit("records", result.table, slices, _committed(crawl, stale, wanted, result))
+        settle(workspace.shelf, result)
     per_target = _per_target(workspace, crawl, slugs)
     return StageReport(
         "fetch",
@@ -71,14 +67,6 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
         reused_slices=len(slugs) - len(stale),
         notes=_notes(result),
         per_target=per_target,
-    )
-
-
-def open_shelf(workspace: Workspace) -> RecordShelf:
-    """The stored records of the workspace's lake."""
-    settings = workspace.settings
-    return RecordShelf(
-        settings.lake, spool=settings.home / "spool", s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region
     )
 
 

@@ -26,11 +26,11 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PARSER_VERSION, PageInput, ParsedPage, ParseOptions
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import read_stored
-from cc_pipeline.records.storage import RecordShelf, disk_trouble
-from cc_pipeline.stages.fetch import fetch_digest_name, fetched_otherwise, open_shelf
+from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.stages.fetch import fetch_digest_name, fetched_otherwise
 from cc_pipeline.stages.locate import located_otherwise
 from cc_pipeline.stages.report import StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -138,8 +138,7 @@ def _parse(workspace: Workspace, crawl: str, stale: Sequence[str], digests: dict
     with disk_trouble(folder):
         folder.mkdir()
     try:
-        with open_shelf(workspace) as shelf:
-            _spill(workspace, rows, shelf, folder)
+        _spill(workspace, rows, workspace.shelf, folder)
         slices = [{"crawl": crawl, "target": slug} for slug in stale]
         for table in PAGE_TABLES:
             path = folder / f"{table}.arrow"
