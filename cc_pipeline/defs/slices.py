@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from cc_pipeline import progress
+from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
 from cc_pipeline.stages.report import StageReport
@@ -67,24 +68,6 @@ def materialize_slices(
                     attach_metadata(context, metadata, table, partition_key(crawl, slug))
     for table in tables:
         yield dg.MaterializeResult(asset_key=table)
-
-
-def attach_metadata(
-    context: dg.AssetExecutionContext, metadata: dict[str, dg.MetadataValue], asset: str, key: str
-) -> None:
-    """Adds ``metadata`` to one partition of ``asset``, whose key the run is known to target.
-
-    ``context.add_asset_metadata`` lists every partition of the run from the event log to check each key: 23 ms a
-    call at 100 partitions, growing with their number. The accumulator behind it costs microseconds.
-    """
-    step = getattr(context.op_execution_context, "_step_execution_context", None)
-    accumulator = getattr(step, "_metadata_accumulator", None)
-    if step is None or accumulator is None:
-        context.add_asset_metadata(metadata, asset_key=asset, partition_key=key)
-        return
-    step._metadata_accumulator = accumulator.with_additional_asset_metadata(  # see the docstring
-        asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key
-    )
 
 
 def _partition_metadata(

@@ -10,9 +10,10 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.archive.sequencefile import Compression
+from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, by_crawl, partition_key
-from cc_pipeline.defs.slices import BACKFILL, attach_metadata, logged_progress
+from cc_pipeline.defs.slices import BACKFILL, logged_progress
 from cc_pipeline.stages.export import VERSION, Codec, ExportKind, ExportOptions, export_prefix, export_slices
 from cc_pipeline.stages.workspace import Workspace
 
