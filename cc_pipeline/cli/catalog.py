@@ -11,9 +11,8 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-from cc_pipeline.commoncrawl.index_schema import SUBSETS
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import SUBSETS, load_settings
 
 #: Crawls that have no ``url_surtkey`` statistics in any row group (2017-43 to 2018-43).
 WITHOUT_STATISTICS: Final = tuple(

@@ -12,13 +12,11 @@ import dagster as dg
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import PROCESS_TAG, end_runs_of_dead_processes, open_instance, this_process
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key, range_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.workspace import Workspace
 
-_RANGE_START = "dagster/asset_partition_range_start"
-_RANGE_END = "dagster/asset_partition_range_end"
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _ADD_AT_ONCE = 1_000
@@ -154,7 +152,7 @@ class Launcher:
         shown = first if first == last else f"{first} … {last}"
         if first == last:
             return self._run(job, shown, partition_key=first)
-        return self._run(job, shown, tags={_RANGE_START: first, _RANGE_END: last})
+        return self._run(job, shown, tags=range_tags(first, last))
 
     def _run(
         self, job: str, shown: str, partition_key: str | None = None, tags: dict[str, str] | None = None

@@ -12,16 +12,12 @@ import dagster as dg
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
-from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key
+from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key, range_of, range_tags
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
 from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.workspace import Workspace
 
-#: Tags of a run over many partitions (Dagster's names).
-RANGE_START = "dagster/asset_partition_range_start"
-RANGE_END = "dagster/asset_partition_range_end"
-_PARTITION = "dagster/partition"
 #: Newest runs looked at; a tick asks for far fewer.
 _MOST_RUNS = 2_000
 
@@ -41,8 +37,7 @@ def recent_failures(
 
 def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
     """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order."""
-    first = tags.get(RANGE_START) or tags.get(_PARTITION, "")
-    last = tags.get(RANGE_END) or first
+    first, last = range_of(tags)
     if "|" not in first or "|" not in last:
         return []
     first_crawl, first_domain = first.split("|", 1)
@@ -136,7 +131,7 @@ def _requests(decision: BackfillDecision, domains: Sequence[str], tick: str) -> 
 def _request(run_key: str, start: str, end: str) -> dg.RunRequest:
     if start == end:
         return dg.RunRequest(run_key=run_key, partition_key=start)
-    return dg.RunRequest(run_key=run_key, tags={RANGE_START: start, RANGE_END: end})
+    return dg.RunRequest(run_key=run_key, tags=range_tags(start, end))
 
 
 def _left(decision: BackfillDecision) -> str:

@@ -8,7 +8,7 @@ import json
 import dagster as dg
 
 from cc_pipeline.defs.jobs import harvest_crawl
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS, PARTITION_TAG
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import decide_crawls
 from cc_pipeline.stages.crawls import list_crawls
@@ -71,7 +71,7 @@ def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
     failures: dict[str, int] = {}
     settled: set[str] = set()
     for record in instance.get_run_records(ours, limit=_RUNS_LOOKED_AT):
-        crawl = record.dagster_run.tags.get("dagster/partition", "")
+        crawl = record.dagster_run.tags.get(PARTITION_TAG, "")
         if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
             settled.add(crawl)
         elif crawl not in settled:

@@ -15,9 +15,9 @@ import cc_pipeline.defs.schedules as schedules
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.instance import PROCESS_TAG, this_process
-from cc_pipeline.defs.partitions import contiguous_ranges
+from cc_pipeline.defs.partitions import RANGE_END_TAG, RANGE_START_TAG, contiguous_ranges
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.schedules import RANGE_END, RANGE_START, backfill_missing, recent_failures, run_partitions
+from cc_pipeline.defs.schedules import backfill_missing, recent_failures, run_partitions
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
@@ -91,8 +91,8 @@ def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, str]]:
     assert isinstance(answer, list), answer
     found = []
     for request in answer:
-        start = request.partition_key or request.tags[RANGE_START]
-        found.append((start, request.tags.get(RANGE_END, start)))
+        start = request.partition_key or request.tags[RANGE_START_TAG]
+        found.append((start, request.tags.get(RANGE_END_TAG, start)))
     return found
 
 
@@ -232,10 +232,10 @@ def test_failures_are_forgotten_after_a_while(backfill: Backfill) -> None:
 
 def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
     crawls, domains = ["A", "B", "C"], ["x", "y", "z"]
-    over_both = {RANGE_START: "A|y", RANGE_END: "B|z"}
+    over_both = {RANGE_START_TAG: "A|y", RANGE_END_TAG: "B|z"}
     assert run_partitions(over_both, crawls, domains) == [("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")]
     assert run_partitions({"dagster/partition": "C|x"}, crawls, domains) == [("C", "x")]
-    assert run_partitions({RANGE_START: "A|gone", RANGE_END: "A|z"}, crawls, domains) == []
+    assert run_partitions({RANGE_START_TAG: "A|gone", RANGE_END_TAG: "A|z"}, crawls, domains) == []
     assert run_partitions({}, crawls, domains) == []
 
 
@@ -284,7 +284,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    assert request.tags[RANGE_START] == f"{NEW}|example.com"
+    assert request.tags[RANGE_START_TAG] == f"{NEW}|example.com"
     result = run_request(backfill, request)
     assert result.success
     assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
