@@ -20,6 +20,7 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
 
 CRAWL = "CC-MAIN-2024-22"
 STAGES = ("locate_captures", "fetch_captures", "parse_records")
@@ -75,7 +76,8 @@ def main() -> None:
 
 def one_run(home: Path, bucket: Path, domains: list[str], clock: Clock) -> tuple[float, float]:
     """Seconds of one run over all ``domains``, and those of them inside our stages."""
-    with Launcher(load_settings({}, source=str(bucket), home=str(home))) as launcher:
+    settings = load_settings({}, source=str(bucket), home=str(home))
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         launcher.harvest([CRAWL])
         clock.seconds = 0.0
         started = time.perf_counter()
@@ -85,7 +87,8 @@ def one_run(home: Path, bucket: Path, domains: list[str], clock: Clock) -> tuple
 
 def run_by_run(home: Path, bucket: Path, domains: list[str]) -> float:
     """Seconds per partition when each has a run of its own."""
-    with Launcher(load_settings({}, source=str(bucket), home=str(home))) as launcher:
+    settings = load_settings({}, source=str(bucket), home=str(home))
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         launcher.harvest([CRAWL])
         started = time.perf_counter()
         for domain in domains:

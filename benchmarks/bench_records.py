@@ -124,8 +124,8 @@ def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
     """Everything: verified, stored, one row per capture."""
     lake = Path(tempfile.mkdtemp(dir=scratch))
     try:
-        with Transport(url, concurrency=concurrency) as transport, RecordShelf(str(lake)) as shelf:
-            result = fetch_records(captures, transport, shelf, crawl=CRAWL, commit="bench")
+        with Transport(url, concurrency=concurrency) as transport, Transport(str(lake)) as place:
+            result = fetch_records(captures, transport, RecordShelf(place), crawl=CRAWL, commit="bench")
         return result.outcomes.get("fetched", 0)
     finally:
         shutil.rmtree(lake)

@@ -8,7 +8,10 @@ settings): it stops the run after what is complete has been committed, and says 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 
@@ -102,3 +105,15 @@ def disk_is_full(error: BaseException) -> bool:
     if isinstance(code, int):
         return code & 0xFF in _SQLITE_NO_ROOM
     return any(words in str(error) for words in _NO_ROOM_WORDS)
+
+
+@contextmanager
+def disk_trouble(path: Path) -> Iterator[None]:
+    """Turns what the local disk refuses into an ``EnvironmentFault`` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = f"Check that {path.parent} can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "Free some space; what is complete is kept and the next run goes on from there"
+        raise EnvironmentFault(f"{path} cannot be written: {error.strerror or error}", advice) from error

@@ -38,7 +38,7 @@ class Settings:
     ``s3://`` address), ``collinfo`` an address or path. ``rate`` is requests per second and ``concurrency``
     requests in flight, both per host and machine; ``None`` means the source's own default. ``max_bytes`` and
     ``max_requests`` are the budget gate of one partition. ``crawls`` is what the sensor runs: ``newest``,
-    ``all``, or crawl ids.
+    ``all``, or crawl ids; ``backfill_per_tick`` is how many partitions the schedule asks for at once.
     """
 
     source: str
@@ -51,6 +51,7 @@ class Settings:
     extractor: str = "fast"
     digest_policy: str = "record"
     crawls: tuple[str, ...] = ("newest",)
+    backfill_per_tick: int = 50
     rate: float | None = None
     concurrency: int | None = None
     max_bytes: int = 20_000_000_000
@@ -129,6 +130,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "extractor": _text(env, "EXTRACTOR"),
         "digest_policy": _text(env, "DIGEST_POLICY"),
         "crawls": _words(env, "CRAWLS"),
+        "backfill_per_tick": _number(env, "BACKFILL_PER_TICK", int),
         "rate": _number(env, "RATE", float),
         "concurrency": _number(env, "CONCURRENCY", int),
         "max_bytes": _number(env, "MAX_BYTES", int),
@@ -160,6 +162,8 @@ def _checked(settings: Settings) -> Settings:
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
         if number is not None and not 0 < number < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
+    if settings.backfill_per_tick < 1:
+        raise UserInputError(f"{PREFIX}BACKFILL_PER_TICK must be a number above 0, not {settings.backfill_per_tick}")
     for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
         odd = sorted(_NOT_IN_PATHS & set(place))
         if odd and "://" not in place:

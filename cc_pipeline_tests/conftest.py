@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.closing import close_all
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +18,10 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTru
     """The bucket's root and the truth about it."""
     root = tmp_path_factory.mktemp("minicrawl") / "bucket"
     return root, ensure(root, TEST)
+
+
+@pytest.fixture(autouse=True)
+def workspaces_are_closed() -> Iterator[None]:
+    """No connection of a test's workspace outlives the test."""
+    yield
+    close_all()

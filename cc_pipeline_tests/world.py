@@ -21,6 +21,7 @@ from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.closing import closed_later
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 #: Announced in collinfo.json by :func:`announce`, and nothing else of it is there.
@@ -28,8 +29,8 @@ ANNOUNCED = "CC-MAIN-2024-26"
 
 
 def workspace_of(source: Path | str, home: Path, **overrides: object) -> Workspace:
-    """A workspace with nothing from this machine's environment in it."""
-    return Workspace(load_settings({}, source=str(source), home=str(home), **overrides))
+    """A workspace with nothing from this machine's environment in it; closed after the test."""
+    return closed_later(Workspace(load_settings({}, source=str(source), home=str(home), **overrides)))
 
 
 def harvest(workspace: Workspace, crawl: str = NEW) -> StageReport:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.harvest import all_runs, step
 from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
 from cc_pipeline.cli.question import Asked, asked, needs_harvest
-from cc_pipeline.cli.run import environment
+from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, normalise_root
 
@@ -65,24 +63,25 @@ def copy(
 
       cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
     """
-    from cc_pipeline.defs.launch import OptInLauncher
-    from cc_pipeline.stages.fetch import open_shelf
+    from cc_pipeline.defs.launch import Launcher
 
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = normalise_root(to)
     if destination.startswith(("http://", "https://")):
         raise UserInputError(f"{to!r} cannot be written to; give s3://bucket/prefix or a folder")
-    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
-    settings = question.settings if parallel is None else replace(question.settings, concurrency=parallel)
     rows: list[Sequence[object]] = []
-    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
+    with (
+        asked(targets, crawl, source=source, home=home, subset=subset, via=via, concurrency=parallel) as question,
+        Launcher(question.workspace) as launcher,
+        _open(question.settings, destination, endpoint) as place,
+        progress_bars(),
+    ):
         for one in question.crawls:
             if needs_harvest(question.workspace, one):
                 step(f"index {one}", partial(launcher.harvest, [one]))
             step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
-            with open_shelf(question.workspace) as shelf, _open(settings, destination, endpoint) as place:
-                report, fates = _upload(question, one, shelf, place, parallel or _UPLOADS, convert, part_mb)
+            report, fates = _upload(question, one, place, parallel or _UPLOADS, convert, part_mb)
             lost = {outcome: count for outcome, count in fates.items() if outcome != "fetched"}
             rows.append((one, report.records, report.parts, report.held, report.bytes, sum(lost.values())))
             _say(one, report, lost)
@@ -92,21 +91,19 @@ def copy(
 
 
 def _upload(
-    question: Asked, crawl: str, shelf: object, place: Transport, parallel: int, convert: str | None, part_mb: int
+    question: Asked, crawl: str, place: Transport, parallel: int, convert: str | None, part_mb: int
 ) -> tuple[CopyReport, dict[str, int]]:
     from collections import Counter
 
     from cc_pipeline import progress
     from cc_pipeline.records.copying import copy_parts, distinct_captures, plan_copy
-    from cc_pipeline.records.storage import RecordShelf
 
-    assert isinstance(shelf, RecordShelf)
     where = {"crawl": crawl, "target": [target.slug for target in question.targets]}
     records = question.workspace.lake.read("records", where)
     parts = plan_copy(records, crawl, convert=convert == "warc", part_bytes=part_mb * 1_000_000)
     report = copy_parts(
         parts,
-        shelf,
+        question.workspace.shelf,
         place,
         question.workspace.scratch,
         crawl=crawl,

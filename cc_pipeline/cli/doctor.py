@@ -98,7 +98,6 @@ def ui(
 
     settings = load_settings(home=home)
     prepare_instance(settings)
-    os.environ["CC_PIPELINE_HOME"] = str(settings.home)
     console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
     # dagster lets a .env of the current folder win over the environment, and that one may name another home
     os.chdir(settings.dagster_home)
@@ -106,7 +105,9 @@ def ui(
     workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
     where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
     arguments = ["dev", *where, "-h", "127.0.0.1", "-p", str(port)]
-    os.execv(command, [command, *arguments])
+    # a process of its own: the environment is the only way to tell it which home is meant
+    told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
+    os.execve(command, [command, *arguments], {**os.environ, **told})
 
 
 def init(quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import progress_bars, write_rows
-from cc_pipeline.cli.run import environment, resolve_crawls
-from cc_pipeline.cli.run import step as told_step
+from cc_pipeline.cli.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.stages.workspace import Workspace
 
 _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
              "without_statistics", "reason")  # fmt: skip
@@ -43,27 +43,16 @@ def harvest(
 
       cc-pipeline harvest --all
     """
+    from cc_pipeline.stages.workspace import open_workspace
+
     settings = load_settings(source=source, home=home)
     if every == bool(crawl):
         raise UserInputError("name crawls with --crawl, or all of them with --all")
     claim_home(settings)
-    chosen = _published(settings) if every else resolve_crawls(settings, crawl or [])
-    harvest_crawls(settings, chosen)
+    with open_workspace(settings) as workspace:
+        chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
+        harvest_crawls(workspace, chosen)
     show_coverage(settings, chosen)
-
-
-def step(name: str, work: object) -> None:
-    """As ``run.step``, told on standard error: standard output is for what a command answers."""
-    with redirect_stdout(sys.stderr):
-        told_step(name, work)
-
-
-def harvest_crawls(settings: Settings, crawls: Sequence[str]) -> None:
-    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails."""
-    from cc_pipeline.defs.launch import Launcher
-
-    with environment(settings), Launcher(settings) as launcher, progress_bars():
-        step("index", lambda: launcher.harvest(crawls))
 
 
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
@@ -92,27 +81,20 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
       cc-pipeline catalog coverage        (shows which crawls need it: without_statistics)
     """
-    from cc_pipeline.defs.launch import OptInLauncher
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
     claim_home(settings)
-    chosen = resolve_crawls(settings, crawl)
-    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
+        chosen = resolve_crawls(workspace, crawl)
         for one in chosen:
             step(f"repair {one}", partial(launcher.repair, one))
     show_coverage(settings, chosen)
 
 
-def all_runs(runs: Iterable[object]) -> None:
-    """Does runs that are made one by one as they are asked for."""
-    for _ in runs:
-        pass
-
-
-def _published(settings: Settings) -> list[str]:
+def _published(workspace: Workspace) -> list[str]:
     from cc_pipeline.stages.crawls import list_crawls
     from cc_pipeline.stages.harvest import is_published
-    from cc_pipeline.stages.workspace import Workspace
 
-    workspace = Workspace(settings)
     return [crawl.id for crawl in list_crawls(workspace) if is_published(workspace, crawl.id)]

@@ -64,22 +64,22 @@ def plan(
     from cc_pipeline.index.locate import price
 
     checked_format(output)
-    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
-    settings = question.settings
     rows: list[Sequence[object]] = []
     notes: list[str] = []
-    for one in question.crawls:
-        with sources_for(question.workspace, one, settings.via, harvest=harvest) as sources:
+    with asked(targets, crawl, source=source, home=home, subset=subset, via=via) as question:
+        settings = question.settings
+        for one in question.crawls:
+            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
             found = price(one, settings.subsets, question.targets, sources, via=settings.via)
-        likely = found.bytes if found.likely_bytes is None else found.likely_bytes
-        rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, found.why))
-        notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(question, one, found))]
-        fetch = _located(question, one) if locate else _known(question, one)
-        if fetch is None:
-            notes.append(f"{one}: the fetch has no price before the captures are known; add --locate to look them up")
-        else:
-            why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
-            rows.append((one, "fetch", fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes, why))
+            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+            rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, found.why))
+            notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(question, one, found))]
+            fetch = _located(question, one) if locate else _known(question, one)
+            if fetch is None:
+                notes.append(f"{one}: the fetch has no price before its captures are known; add --locate to find them")
+            else:
+                why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+                rows.append((one, "fetch", fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes, why))
     columns = ["crawl", "step", "files", "row groups", "requests", "bytes at most", "bytes likely", "because"]
     write_rows("what it would cost", columns, rows, output)
     for note in notes:
@@ -143,9 +143,11 @@ def lookup(
     names = chosen_columns(columns, chosen)
     wanted = Filters.parse(from_time=since, to_time=until, status=status, mime=mime, language=language)
     filtered = any((since, until, status, mime, language))
-    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
     read = _columns_to_read(names, filtered)
-    with capture_writer(chosen, names, out) as write:
+    with (
+        asked(targets, crawl, source=source, home=home, subset=subset, via=via) as question,
+        capture_writer(chosen, names, out) as write,
+    ):
         left = limit or None
         for one in question.crawls:
             for table in _captures(question, one, read, wanted if filtered else None, harvest):
@@ -183,16 +185,16 @@ def check(
     from cc_pipeline.records.copying import distinct_captures
 
     checked_format(output)
-    question = asked(targets, crawl, source=source, home=home, subset=subset, via=via)
-    # a list of reversed names is one target; whoever lists names wants to see each
-    single = tuple({t.slug: t for target in question.targets for t in (target.members or (target,))}.values())
-    question = Asked(question.settings, question.workspace, question.crawls, single)
     rows: list[Sequence[object]] = []
-    for one in question.crawls:
-        tables = list(_captures(question, one, _PLACE, None, harvest))
-        rows += [(one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True)]
-        if len(single) > 1:
-            rows.append((one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables)))))
+    with asked(targets, crawl, source=source, home=home, subset=subset, via=via) as found:
+        # a list of reversed names is one target; whoever lists names wants to see each
+        single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
+        question = Asked(found.workspace, found.crawls, single)
+        for one in question.crawls:
+            tables = list(_captures(question, one, _PLACE, None, harvest))
+            rows += [(one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True)]
+            if len(single) > 1:
+                rows.append((one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables)))))
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
     write_rows("what there is", columns, rows, output)
 
@@ -207,10 +209,8 @@ def _captures(
     settings = question.settings
     started = time.monotonic()
     # a harvest has bars of its own
-    with (
-        sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest) as sources,
-        progress_bars(),
-    ):
+    sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
+    with progress_bars():
         found = locate(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
     tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]
     captures = sum(table.num_rows for table in tables)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cc_pipeline.cli.running import harvest_crawls, resolve_crawls
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
@@ -21,12 +22,17 @@ if TYPE_CHECKING:
 class Asked:
     """What a look-up is about. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
 
-    settings: Settings
     workspace: Workspace
     crawls: tuple[str, ...]
     targets: tuple[Target, ...]
 
+    @property
+    def settings(self) -> Settings:
+        """The workspace's."""
+        return self.workspace.settings
 
+
+@contextmanager
 def asked(
     targets: Sequence[str],
     crawls: Sequence[str],
@@ -35,29 +41,30 @@ def asked(
     home: str | None,
     subset: Sequence[str] | None = None,
     via: str | None = None,
-) -> Asked:
-    """From what a person typed. Raises ``UserInputError`` for what is none, and for a home of another source.
+    concurrency: int | None = None,
+) -> Iterator[Asked]:
+    """What a person typed, with a workspace that is open for the block.
 
-    The home is claimed: its catalog must never answer for another source.
+    Raises ``UserInputError`` for what is no target, crawl or setting, and for a home of another source. The home is
+    claimed: its catalog must never answer for another source.
     """
-    from cc_pipeline.cli.run import resolve_crawls
-    from cc_pipeline.stages.workspace import Workspace
+    from cc_pipeline.stages.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
+    subsets = tuple(subset) if subset else None
+    settings = load_settings(source=source, home=home, subsets=subsets, via=via, concurrency=concurrency)
     parsed = {target.slug: target for target in map(parse_target, targets)}
     claim_home(settings)
-    return Asked(settings, Workspace(settings), tuple(resolve_crawls(settings, crawls)), tuple(parsed.values()))
+    with open_workspace(settings) as workspace:
+        yield Asked(workspace, tuple(resolve_crawls(workspace, crawls)), tuple(parsed.values()))
 
 
-@contextmanager
 def sources_for(
     workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
-) -> Iterator[IndexSources]:
+) -> IndexSources:
     """The indexes of a workspace for one crawl. ``harvest`` first reads the footers of a crawl that needs it.
 
     Raises ``EnvironmentFault`` naming the command to run when there is no index to ask.
     """
-    from cc_pipeline.cli.harvest import harvest_crawls
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.index.locate import opened
     from cc_pipeline.stages.locate import index_sources
@@ -65,20 +72,20 @@ def sources_for(
     columnar = crawl not in ARC_CRAWLS
     if via in ("auto", "parquet") and needs_harvest(workspace, crawl):
         if harvest:
-            harvest_crawls(workspace.settings, [crawl])
+            harvest_crawls(workspace, [crawl])
         elif via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
                 f"Harvest it once: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
             )
-    with index_sources(workspace) as sources:
-        with opened(crawl, sources) as available:
-            none = not available or (via == "btree" and "btree" not in available)
-        if none:
-            what = f"no {via} index of {crawl} is at hand" if available else f"no index of {crawl} is at hand"
-            way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
-            raise EnvironmentFault(what, f"Make one: {way}")
-        yield replace(sources, columns=None if columns is None else tuple(columns))
+    sources = index_sources(workspace)
+    with opened(crawl, sources) as available:
+        none = not available or (via == "btree" and "btree" not in available)
+    if none:
+        what = f"no {via} index of {crawl} is at hand" if available else f"no index of {crawl} is at hand"
+        way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
+        raise EnvironmentFault(what, f"Make one: {way}")
+    return replace(sources, columns=None if columns is None else tuple(columns))
 
 
 def needs_harvest(workspace: Workspace, crawl: str) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.harvest import all_runs, step
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.cli.question import asked
-from cc_pipeline.cli.run import environment
+from cc_pipeline.cli.running import all_runs, step
 
 
 def replay(
@@ -26,13 +25,16 @@ def replay(
 
       cc-pipeline replay --crawl CC-MAIN-2024-22 --domain example.com
     """
-    from cc_pipeline.defs.launch import OptInLauncher
+    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.replay import replay_records
 
-    question = asked(domain, crawl, source=source, home=home)
-    slugs = [target.slug for target in question.targets]
     rows: list[Sequence[object]] = []
-    with environment(question.settings), OptInLauncher(question.settings) as launcher, progress_bars():
+    with (
+        asked(domain, crawl, source=source, home=home) as question,
+        Launcher(question.workspace) as launcher,
+        progress_bars(),
+    ):
+        slugs = [target.slug for target in question.targets]
         launcher.add_targets(question.targets)
         for one in question.crawls:
             done = replay_records(question.workspace, one, slugs)

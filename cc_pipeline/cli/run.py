@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +12,10 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
+from cc_pipeline.cli.running import resolve_crawls, step
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages import watch_list
 
@@ -126,7 +125,7 @@ def demo(
     from cc_pipeline.minicrawl.generate import ensure
     from cc_pipeline.minicrawl.spec import DEMO, spec_for
 
-    where = Path(home or os.environ.get("CC_PIPELINE_HOME") or "data").expanduser().resolve()
+    where = load_settings(home=home).home
     where.mkdir(parents=True, exist_ok=True)
     console.print("[bold]1 of 3[/] a mini crawl, generated here")
     root = where / "minicrawl"
@@ -164,43 +163,20 @@ def _generated(crawl: str, done: int, total: int) -> None:
 def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; gives the crawls' ids."""
     from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.workspace import open_workspace
 
-    # a run reads its settings again from the environment, as it does in the UI's processes
-    with environment(settings), room_in(settings.home), Launcher(settings) as launcher, progress_bars():
-        step("crawls", launcher.list_crawls)
-        chosen = resolve_crawls(settings, crawls)
-        step("index", lambda: launcher.harvest(chosen))
-        step("pages", lambda: list(launcher.extract(chosen, targets)))
-        step("cc.duckdb", launcher.publish)
+    with (
+        room_in(settings.home),
+        open_workspace(settings) as workspace,
+        Launcher(workspace) as launcher,
+        progress_bars(),
+    ):
+        step("crawls", launcher.list_crawls, console)
+        chosen = resolve_crawls(workspace, crawls)
+        step("index", lambda: launcher.harvest(chosen), console)
+        step("pages", lambda: list(launcher.extract(chosen, targets)), console)
+        step("cc.duckdb", launcher.publish, console)
     return chosen
-
-
-def resolve_crawls(settings: Settings, crawls: Iterable[str]) -> list[str]:
-    """Crawl ids, ``newest`` replaced by the newest that is published.
-
-    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
-    """
-    from cc_pipeline.stages.crawls import find_crawl, known_crawls
-    from cc_pipeline.stages.harvest import is_published
-    from cc_pipeline.stages.workspace import Workspace
-
-    workspace = Workspace(settings)
-    chosen: list[str] = []
-    for crawl in crawls:
-        if crawl == "newest":
-            listed, _ = known_crawls(workspace)
-            found = next((one.id for one in listed if is_published(workspace, one.id)), None)
-            if found is None:
-                raise UserInputError(f"{settings.source} lists no crawl that is published; see: cc-pipeline crawls")
-        else:
-            found = find_crawl(workspace, crawl).id
-            if not is_published(workspace, found):
-                raise UserInputError(
-                    f"{found} is announced, but its path list is not at {settings.source} yet. Run it once it is "
-                    "published, or take the newest that is: --crawl newest"
-                )
-        chosen.append(found)
-    return list(dict.fromkeys(chosen))
 
 
 @contextmanager
@@ -216,39 +192,6 @@ def room_in(home: Path) -> Iterator[None]:
             f"the state in {home} cannot be written: {what}",
             "Free some space, or check the folder's permissions; then run it again. What was committed before stays.",
         ) from error
-
-
-def step(name: str, work: object) -> None:
-    """Does one part of a command, says how long it took, and turns a failed run into what to do about it."""
-    from cc_pipeline.defs.launch import RunFailed
-
-    assert callable(work)
-    started = time.monotonic()
-    try:
-        work()
-    except RunFailed as failed:
-        raise EnvironmentFault(
-            failed.reason, f"The run is {failed.run_id}; see it in the UI (make dev). What was committed before stays."
-        ) from failed
-    console.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
-
-
-@contextmanager
-def environment(settings: Settings) -> Iterator[None]:
-    """Flags as variables of the environment while the block runs: runs read their settings from there."""
-    values = {"CC_PIPELINE_SUBSETS": ",".join(settings.subsets), "CC_PIPELINE_VIA": settings.via}
-    if settings.concurrency is not None:
-        values["CC_PIPELINE_CONCURRENCY"] = str(settings.concurrency)
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _shown(path: Path) -> str:

@@ -20,10 +20,11 @@ def crawls(
 ) -> None:
     """List the crawls of the source, newest first."""
     from cc_pipeline.stages.crawls import list_crawls
-    from cc_pipeline.stages.workspace import Workspace
+    from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
-    found = list_crawls(Workspace(settings))
+    with open_workspace(settings) as workspace:
+        found = list_crawls(workspace)
     rows = [(c.id, c.era, str(c.started or ""), str(c.ended or ""), c.name) for c in found[: limit or None]]
     show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
     if limit and len(found) > limit:

@@ -10,7 +10,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import asked, sources_for
+from cc_pipeline.cli.question import asked, needs_harvest, sources_for
+from cc_pipeline.cli.running import harvest_crawls, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings
 
@@ -53,24 +54,21 @@ def build(
 
       cc-pipeline url-index build --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
-    from cc_pipeline.cli.harvest import harvest_crawls, step
-    from cc_pipeline.cli.question import needs_harvest
-    from cc_pipeline.cli.run import environment
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.defs.launch import OptInLauncher
+    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.url_index import keep_arc_list
 
-    question = asked([], [crawl], source=source, home=home, subset=subset)
-    settings, workspace, (name,) = question.settings, question.workspace, question.crawls
-    if arcs is not None:
-        if name not in ARC_CRAWLS:
-            raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
-        notice(f"{keep_arc_list(workspace, name, _bytes_of(Path(arcs))):,} ARC files listed")
-    elif needs_harvest(workspace, name):
-        harvest_crawls(settings, [name])
-    with environment(settings), OptInLauncher(settings) as launcher, progress_bars():
-        step(f"url index of {name}", lambda: launcher.build_url_index(name))
-    _describe(settings, name)
+    with asked([], [crawl], source=source, home=home, subset=subset) as question:
+        workspace, (name,) = question.workspace, question.crawls
+        if arcs is not None:
+            if name not in ARC_CRAWLS:
+                raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
+            notice(f"{keep_arc_list(workspace, name, _bytes_of(Path(arcs))):,} ARC files listed")
+        elif needs_harvest(workspace, name):
+            harvest_crawls(workspace, [name])
+        with Launcher(workspace) as launcher, progress_bars():
+            step(f"url index of {name}", lambda: launcher.build_url_index(name))
+    _describe(question.settings, name)
 
 
 @app.command()
@@ -96,18 +94,18 @@ def search(
     from cc_pipeline.stages.url_index import archive_names
 
     checked_format(output)
-    question = asked(targets, [crawl], source=source, home=home)
-    (name,) = question.crawls
-    with sources_for(question.workspace, name, "btree") as sources, opened(name, sources) as available:
-        locator = _btree(available["btree"]())
-        names = archive_names(question.settings.home / "url-index", name)
-        rows = list(_items(locator, names, question.targets, limit))
-        columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
-        write_rows(f"items of {name}", columns, rows, output)
-        reads = locator.tree.source
-        notice(f"{len(rows):,} items; {reads.reads:,} reads, {reads.bytes_read:,} bytes")
-        if limit and len(rows) == limit:
-            notice(f"stopped at --limit {limit}; there may be more")
+    with asked(targets, [crawl], source=source, home=home) as question:
+        (name,) = question.crawls
+        with opened(name, sources_for(question.workspace, name, "btree")) as available:
+            locator = _btree(available["btree"]())
+            names = archive_names(question.settings.home / "url-index", name)
+            rows = list(_items(locator, names, question.targets, limit))
+            columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
+            write_rows(f"items of {name}", columns, rows, output)
+            reads = locator.tree.source
+            notice(f"{len(rows):,} items; {reads.reads:,} reads, {reads.bytes_read:,} bytes")
+            if limit and len(rows) == limit:
+                notice(f"stopped at --limit {limit}; there may be more")
 
 
 @app.command()
@@ -128,13 +126,10 @@ def verify(
     """
     from cc_pipeline.stages.url_index import check_records, check_tree
 
-    question = asked([], [crawl], source=source, home=home)
-    workspace, (name,) = question.workspace, question.crawls
-    root = workspace.settings.home / "url-index"
-    with progress_bars():
-        found = check_tree(root, name, sample)
-        with workspace.transport() as transport:
-            wrong = (*found.faults, *check_records(name, found.sample, transport))
+    with asked([], [crawl], source=source, home=home) as question, progress_bars():
+        workspace, (name,) = question.workspace, question.crawls
+        found = check_tree(workspace.settings.home / "url-index", name, sample)
+        wrong = (*found.faults, *check_records(name, found.sample, workspace.transport))
     _describe(workspace.settings, name)
     notice(f"read {found.items:,} items and {len(found.sample):,} records")
     if wrong:

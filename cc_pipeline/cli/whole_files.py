@@ -8,7 +8,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.run import step
+from cc_pipeline.cli.running import step
 from cc_pipeline.settings import Settings, load_settings
 
 
@@ -36,26 +36,27 @@ def add_source(
       cc-pipeline add-source texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
     """
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.stages.workspace import Workspace
-    from cc_pipeline.wholefiles.files import identify, register
+    from cc_pipeline.stages.whole_files import register
+    from cc_pipeline.stages.workspace import open_workspace
+    from cc_pipeline.wholefiles.files import identify
 
     settings = load_settings(source=source, home=home)
-    workspace = Workspace(settings)
-    found = [identify(workspace, named, kind, crawl) for named in files]
-    new = register(workspace, found)
-    slugs = list(dict.fromkeys(file.slug for file in found))
-    show_table(
-        "files read whole",
-        ["file", "crawl", "partition key", ""],
-        [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in found],
-    )
-    with Launcher(settings) as launcher:
-        if register_only:
-            launcher.add_source_files(slugs)
-            return
-        with progress_bars():
-            step("files", lambda: launcher.read_source_files(slugs))
-            step("cc.duckdb", launcher.publish)
+    with open_workspace(settings) as workspace:
+        found = [identify(workspace.transport, named, kind, crawl) for named in files]
+        new = register(workspace, found)
+        slugs = list(dict.fromkeys(file.slug for file in found))
+        show_table(
+            "files read whole",
+            ["file", "crawl", "partition key", ""],
+            [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in found],
+        )
+        with Launcher(workspace) as launcher:
+            if register_only:
+                launcher.add_source_files(slugs)
+                return
+            with progress_bars():
+                step("files", lambda: launcher.read_source_files(slugs), console)
+                step("cc.duckdb", launcher.publish, console)
     rows = [(_name(file.location), *_rows(settings, file.slug)) for file in found]
     show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
     if any(row[-1] for row in rows):

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.checks import index_verdicts, ledger_verdict, locators_verdict
+from cc_pipeline.stages.workspace import Workspace
 
 
 def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.AssetCheckResult:
@@ -40,20 +40,22 @@ _INDEX_CHECKS = {
 @dg.multi_asset_check(
     specs=[dg.AssetCheckSpec(name, asset="row_groups", description=text) for name, text in _INDEX_CHECKS.items()]
 )
-def index_checks(context: dg.AssetCheckExecutionContext, pipeline: Pipeline) -> Iterable[dg.AssetCheckResult]:
+def index_checks(
+    context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> Iterable[dg.AssetCheckResult]:
     """Every check of the catalog over all harvested crawls."""
-    verdicts = index_verdicts(pipeline.workspace())
+    verdicts = index_verdicts(workspace)
     for name in _INDEX_CHECKS:
         yield _result(name, "row_groups", [verdict for verdict in verdicts if verdict.name == name])
 
 
 @dg.asset_check(asset="records", description="Planned = fetched + quarantined + missing, for every partition.")
-def ledger_balances(pipeline: Pipeline) -> dg.AssetCheckResult:
+def ledger_balances(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Counts captures and records of every slice."""
-    return _result("ledger_balances", "records", [ledger_verdict(pipeline.workspace())])
+    return _result("ledger_balances", "records", [ledger_verdict(workspace)])
 
 
 @dg.asset_check(asset="captures", description="A second index names the same captures (a sample of partitions).")
-def locators_agree(pipeline: Pipeline) -> dg.AssetCheckResult:
+def locators_agree(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Looks a few located partitions up again through another index."""
-    return _result("locators_agree", "captures", [locators_verdict(pipeline.workspace())])
+    return _result("locators_agree", "captures", [locators_verdict(workspace)])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from cc_pipeline.defs.internals import end_run, instance_in
 from cc_pipeline.settings import Settings, claim_home
 
 #: Which process a run of the command line lives in: its id and start, since ids come round again.
@@ -55,18 +56,17 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder with its ``dagster.yaml``, and points this process at it."""
+    """Makes the instance's folder with its ``dagster.yaml``."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
         config.write_text(DAGSTER_YAML, "utf-8")
-    os.environ["DAGSTER_HOME"] = str(settings.dagster_home)
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
     """The persistent instance of the home."""
     prepare_instance(settings)
-    return dg.DagsterInstance.get()
+    return instance_in(settings.dagster_home)
 
 
 def this_process() -> str:
@@ -87,8 +87,7 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
             continue
         number, _, started = process.partition("-")
         if _started(int(number)) != started:
-            instance.report_run_failed(run, f"its process {number} was killed")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            end_run(instance, run, f"its process {number} was killed")
             ended.append(run.run_id)
     return ended
 

@@ -5,8 +5,8 @@ Belongs here: selections of assets that run together, and upkeep. Not here: when
 
 import dagster as dg
 
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.stages.upkeep import keep_up
+from cc_pipeline.stages.workspace import Workspace
 
 harvest_crawl = dg.define_asset_job(
     "harvest_crawl",
@@ -18,6 +18,30 @@ extract_domain = dg.define_asset_job(
     "extract_domain",
     selection=dg.AssetSelection.assets("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"),
     description="A domain's captures in a crawl: found, fetched, parsed.",
+)
+
+repair_statistics = dg.define_asset_job(
+    "repair_statistics",
+    selection=dg.AssetSelection.assets("repaired_statistics"),
+    description="Key bounds of a crawl's row groups that were published without; reads their key column.",
+)
+
+build_url_index = dg.define_asset_job(
+    "build_url_index",
+    selection=dg.AssetSelection.assets("url_index"),
+    description="A prefixed B-tree over a crawl's URLs; reads four columns of its whole index, or its ARC files.",
+)
+
+fetch_domain = dg.define_asset_job(
+    "fetch_domain",
+    selection=dg.AssetSelection.assets("captures", "fetch_plan", "records"),
+    description="A domain's captures in a crawl, found and fetched but not parsed.",
+)
+
+parse_domain = dg.define_asset_job(
+    "parse_domain",
+    selection=dg.AssetSelection.assets("page_metadata", "page_text", "page_links", "feed_items"),
+    description="A domain's stored records, parsed.",
 )
 
 list_crawls = dg.define_asset_job(
@@ -42,9 +66,9 @@ export_domain = dg.define_asset_job(
 
 
 @dg.op(pool="warehouse")
-def tidy_tables(context: dg.OpExecutionContext, pipeline: Pipeline) -> None:
+def tidy_tables(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]) -> None:
     """Merges small files, publishes what results, and deletes files no reader can still need."""
-    report = keep_up(pipeline.workspace())
+    report = keep_up(workspace)
     context.add_output_metadata(
         {
             "files merged": sum(report.merged.values()),

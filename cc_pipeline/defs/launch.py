@@ -12,15 +12,12 @@ import dagster as dg
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import PROCESS_TAG, end_runs_of_dead_processes, open_instance, this_process
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key
-from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key, range_tags
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.settings import Settings
 from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.workspace import Workspace
 
-_RANGE_START = "dagster/asset_partition_range_start"
-_RANGE_END = "dagster/asset_partition_range_end"
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _ADD_AT_ONCE = 1_000
@@ -48,16 +45,19 @@ class RunFailed(Exception):
 
 
 class Launcher:
-    """Runs jobs one after the other. A context manager: it holds the instance open."""
+    """Runs jobs one after the other. A context manager: it holds the instance open.
 
-    def __init__(self, settings: Settings) -> None:
+    Every run works with ``workspace``, its settings and its connections; it stays its opener's to close.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
         from cc_pipeline.definitions import defs  # noqa: PLC0415  # loading definitions imports this module
 
-        self._settings = settings
-        self._instance = open_instance(settings)
+        self._workspace = workspace
+        self._instance = open_instance(workspace.settings)
         end_runs_of_dead_processes(self._instance)
         self._definitions = dg.Definitions.merge(defs(), dg.Definitions())
-        self._resources = {"pipeline": Pipeline(source=settings.source, home=str(settings.home))}
+        self._resources = {WORKSPACE: workspace}
 
     def __enter__(self) -> Launcher:
         return self
@@ -76,15 +76,14 @@ class Launcher:
 
     def harvest(self, crawls: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the index assets of ``crawls``. Raises ``UserInputError`` for a crawl the source lacks."""
-        workspace = Workspace(self._settings)
-        crawls = [find_crawl(workspace, crawl).id for crawl in crawls]
+        crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
         self._add(CRAWL, crawls)
         ordered = self._instance.get_dynamic_partitions("crawl")
         return [self._run_range("harvest_crawl", *pair) for pair in contiguous_ranges(ordered, crawls)]
 
     def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run."""
-        Workspace(self._settings).register_targets(targets)
+        self._workspace.register_targets(targets)
         slugs = [target.slug for target in targets]
         self._add(DOMAIN, slugs)
         self._add(CRAWL, crawls)
@@ -102,13 +101,38 @@ class Launcher:
         ordered = self._instance.get_dynamic_partitions("source_file")
         return [self._run_range("read_source_files", *pair) for pair in contiguous_ranges(ordered, slugs)]
 
+    def repair(self, crawl: str) -> LaunchedRun:
+        """Materializes ``repaired_statistics`` of a harvested crawl."""
+        self._add(CRAWL, [crawl])
+        return self._run("repair_statistics", crawl, partition_key=crawl)
+
+    def build_url_index(self, crawl: str) -> LaunchedRun:
+        """Materializes ``url_index`` of a crawl."""
+        self._add(CRAWL, [crawl])
+        return self._run("build_url_index", crawl, partition_key=crawl)
+
+    def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
+        """Materializes captures, plan and records of ``targets`` in ``crawl``."""
+        self.add_targets(targets)
+        self._add(CRAWL, [crawl])
+        return self._run_domains("fetch_domain", crawl, [target.slug for target in targets])
+
+    def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
+        """Materializes the page tables of partitions whose records are there."""
+        return self._run_domains("parse_domain", crawl, slugs)
+
+    def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
+        """Notes in the instance that a partition of ``asset`` was written by no run."""
+        event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
+        self._instance.report_runless_asset_event(event)
+
     def publish(self) -> LaunchedRun:
         """Materializes ``warehouse``."""
         return self._run("publish", "")
 
     def add_targets(self, targets: Sequence[Target]) -> None:
         """Writes the definitions of ``targets`` down and makes them partitions."""
-        Workspace(self._settings).register_targets(targets)
+        self._workspace.register_targets(targets)
         self._add(DOMAIN, [target.slug for target in targets])
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
@@ -122,11 +146,16 @@ class Launcher:
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
 
+    def _run_domains(self, job: str, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
+        ordered = self._instance.get_dynamic_partitions("domain")
+        for first, last in contiguous_ranges(ordered, slugs):
+            yield self._run_range(job, partition_key(crawl, first), partition_key(crawl, last))
+
     def _run_range(self, job: str, first: str, last: str) -> LaunchedRun:
         shown = first if first == last else f"{first} … {last}"
         if first == last:
             return self._run(job, shown, partition_key=first)
-        return self._run(job, shown, tags={_RANGE_START: first, _RANGE_END: last})
+        return self._run(job, shown, tags=range_tags(first, last))
 
     def _run(
         self, job: str, shown: str, partition_key: str | None = None, tags: dict[str, str] | None = None
@@ -170,65 +199,3 @@ def what_was_said(logged: str, error_class: str | None) -> str:
 
 def _names(family: type[BaseException]) -> set[str]:
     return {family.__name__}.union(*(_names(each) for each in family.__subclasses__()))
-
-
-repair_statistics = dg.define_asset_job(
-    "repair_statistics",
-    selection=dg.AssetSelection.assets("repaired_statistics"),
-    description="Key bounds of a crawl's row groups that were published without; reads their key column.",
-)
-
-build_url_index = dg.define_asset_job(
-    "build_url_index",
-    selection=dg.AssetSelection.assets("url_index"),
-    description="A prefixed B-tree over a crawl's URLs; reads four columns of its whole index, or its ARC files.",
-)
-
-fetch_domain = dg.define_asset_job(
-    "fetch_domain",
-    selection=dg.AssetSelection.assets("captures", "records"),
-    description="A domain's captures in a crawl, found and fetched but not parsed.",
-)
-
-parse_domain = dg.define_asset_job(
-    "parse_domain",
-    selection=dg.AssetSelection.assets("page_metadata", "page_text", "page_links", "feed_items"),
-    description="A domain's stored records, parsed.",
-)
-
-
-class OptInLauncher(Launcher):
-    """Runs these jobs as well as those of :class:`Launcher`."""
-
-    def __enter__(self) -> OptInLauncher:
-        return self
-
-    def repair(self, crawl: str) -> LaunchedRun:
-        """Materializes ``repaired_statistics`` of a harvested crawl."""
-        self._add(CRAWL, [crawl])
-        return self._run("repair_statistics", crawl, partition_key=crawl)
-
-    def build_url_index(self, crawl: str) -> LaunchedRun:
-        """Materializes ``url_index`` of a crawl."""
-        self._add(CRAWL, [crawl])
-        return self._run("build_url_index", crawl, partition_key=crawl)
-
-    def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
-        """Materializes captures, plan and records of ``targets`` in ``crawl``."""
-        self.add_targets(targets)
-        self._add(CRAWL, [crawl])
-        return self._run_domains("fetch_domain", crawl, [target.slug for target in targets])
-
-    def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Materializes the page tables of partitions whose records are there."""
-        return self._run_domains("parse_domain", crawl, slugs)
-
-    def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
-        """Notes in the instance that a partition of ``asset`` was written by no run."""
-        event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
-        self.instance.report_runless_asset_event(event)
-
-    def _run_domains(self, job: str, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        ordered = self.instance.get_dynamic_partitions("domain")
-        for first, last in contiguous_ranges(ordered, slugs):
-            yield self._run_range(job, partition_key(crawl, first), partition_key(crawl, last))

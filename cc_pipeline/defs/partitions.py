@@ -5,7 +5,7 @@ Belongs here: partition definitions and pure arithmetic on their keys. Not here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 import dagster as dg
@@ -16,6 +16,11 @@ DOMAIN = dg.DynamicPartitionsDefinition(name="domain")
 CRAWL_AND_DOMAIN = dg.MultiPartitionsDefinition({"crawl": CRAWL, "domain": DOMAIN})
 #: Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline add-source`` adds both).
 SOURCE_FILE = dg.DynamicPartitionsDefinition(name="source_file")
+
+#: Tags of a run over one partition, and over a range of them (Dagster's names).
+PARTITION_TAG = "dagster/partition"
+RANGE_START_TAG = "dagster/asset_partition_range_start"
+RANGE_END_TAG = "dagster/asset_partition_range_end"
 
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
@@ -42,3 +47,14 @@ def contiguous_ranges(ordered: Sequence[str], wanted: Iterable[str]) -> list[tup
             ranges = [*ranges[:-1], (ranges[-1][0], key)] if previous_wanted else [*ranges, (key, key)]
         previous_wanted = key in chosen
     return ranges
+
+
+def range_tags(first: str, last: str) -> dict[str, str]:
+    """The tags of a run over the partitions from ``first`` to ``last``."""
+    return {RANGE_START_TAG: first, RANGE_END_TAG: last}
+
+
+def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
+    """The first and last partition a run with these tags is for; empty texts for a run without partitions."""
+    first = tags.get(RANGE_START_TAG) or tags.get(PARTITION_TAG, "")
+    return first, tags.get(RANGE_END_TAG) or first

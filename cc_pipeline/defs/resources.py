@@ -1,24 +1,35 @@
-"""The one resource: it only builds the plain workspace that stages work with."""
+"""The one resource: the open workspace that all stages of a run work with."""
+
+from collections.abc import Iterator
 
 import dagster as dg
-from pydantic import Field
 
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, open_workspace
+
+#: The key under which assets, checks, sensors and schedules ask for it.
+WORKSPACE = "workspace"
+
+_CONFIG = {
+    "source": dg.Field(str, default_value="", description="Root of a Common Crawl bucket: folder, https:// or s3://."),
+    "home": dg.Field(str, default_value="", description="Folder of all local state."),
+}
 
 
-class Pipeline(dg.ConfigurableResource[Workspace]):
-    """Where the pages come from and where they go. Empty fields are read from ``CC_PIPELINE_*`` variables."""
+@dg.resource(config_schema=_CONFIG, description="Where the pages come from and where they go, open for one run.")
+def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace]:
+    """The workspace of a run (or a tick) that the UI's processes start, closed after it.
 
-    source: str = Field(default="", description="Root of a Common Crawl bucket: folder, https:// or s3://.")
-    home: str = Field(default="", description="Folder of all local state.")
-
-    def workspace(self) -> Workspace:
-        """A workspace of these settings."""
-        return Workspace(load_settings(source=self.source or None, home=self.home or None))
+    Empty fields, and all other settings, are read from ``CC_PIPELINE_*`` variables. The command line opens its own
+    workspace instead and lends it to its runs (``launch.Launcher``). Raises ``UserInputError`` for settings that
+    cannot be used.
+    """
+    given = context.resource_config
+    with open_workspace(load_settings(source=given["source"] or None, home=given["home"] or None)) as workspace:
+        yield workspace
 
 
 @dg.definitions
 def resources() -> dg.Definitions:
     """Resources and the executor: one process a run, parallel work inside the stages."""
-    return dg.Definitions(resources={"pipeline": Pipeline()}, executor=dg.in_process_executor)
+    return dg.Definitions(resources={WORKSPACE: workspace_of_settings}, executor=dg.in_process_executor)

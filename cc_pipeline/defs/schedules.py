@@ -3,7 +3,6 @@
 Belongs here: asking for runs of what is missing. Not here: which partitions those are (stages/automation).
 """
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,18 +12,12 @@ import dagster as dg
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
-from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key
-from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key, range_of, range_tags
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
 from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.workspace import Workspace
 
-#: Tags of a run over many partitions (Dagster's names).
-RANGE_START = "dagster/asset_partition_range_start"
-RANGE_END = "dagster/asset_partition_range_end"
-_PARTITION = "dagster/partition"
 #: Newest runs looked at; a tick asks for far fewer.
 _MOST_RUNS = 2_000
 
@@ -44,8 +37,7 @@ def recent_failures(
 
 def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
     """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order."""
-    first = tags.get(RANGE_START) or tags.get(_PARTITION, "")
-    last = tags.get(RANGE_END) or first
+    first, last = range_of(tags)
     if "|" not in first or "|" not in last:
         return []
     first_crawl, first_domain = first.split("|", 1)
@@ -64,7 +56,6 @@ def _between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
         return ()  # keys deleted since
 
 
-_PER_TICK = "CC_PIPELINE_BACKFILL_PER_TICK"
 #: A partition that failed this often in ``_REMEMBERED`` is left alone until a person runs it or a week has passed.
 _MOST_FAILURES = 3
 _REMEMBERED = timedelta(days=7)
@@ -80,21 +71,15 @@ _IN_FLIGHT = [
 ]
 
 
-def partitions_per_tick() -> int:
-    """How many partitions one tick may ask for (``CC_PIPELINE_BACKFILL_PER_TICK``, default 50)."""
-    text = os.environ.get(_PER_TICK) or "50"
-    if not text.isdecimal() or int(text) < 1:
-        raise UserInputError(f"{_PER_TICK} is {text!r}; it must be a number above 0")
-    return int(text)
-
-
 @dg.schedule(
     job=extract_domain,
     cron_schedule="*/30 * * * *",
     default_status=dg.DefaultScheduleStatus.STOPPED,
     description="Extracts watched domains from harvested crawls where they are missing, a bounded number per tick.",
 )
-def backfill_missing(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> list[dg.RunRequest] | dg.SkipReason:
+def backfill_missing(
+    context: dg.ScheduleEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> list[dg.RunRequest] | dg.SkipReason:
     """One tick: runs over contiguous ranges of missing partitions; none while earlier ones are still going."""
     instance = context.instance
     # the daemon does not watch runs of the command line: a killed one would count as going for ever
@@ -102,13 +87,12 @@ def backfill_missing(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) 
     running = instance.get_runs(dg.RunsFilter(job_name="extract_domain", statuses=_IN_FLIGHT), limit=1)
     if running:
         return dg.SkipReason(f"run {running[0].run_id} is still at it")
-    workspace = pipeline.workspace()
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
     watched = watch_list_file.read(workspace.settings.watch_list_path)
     decision = decide_backfill(
         _missing(instance, workspace, crawls, [target for target in watched if target.slug in set(domains)]),
         recent_failures(instance, "extract_domain", crawls, domains, _REMEMBERED),
-        limit=partitions_per_tick(),
+        limit=workspace.settings.backfill_per_tick,
         retries=_RETRIES_PER_TICK,
         most_failures=_MOST_FAILURES,
     )
@@ -147,7 +131,7 @@ def _requests(decision: BackfillDecision, domains: Sequence[str], tick: str) -> 
 def _request(run_key: str, start: str, end: str) -> dg.RunRequest:
     if start == end:
         return dg.RunRequest(run_key=run_key, partition_key=start)
-    return dg.RunRequest(run_key=run_key, tags={RANGE_START: start, RANGE_END: end})
+    return dg.RunRequest(run_key=run_key, tags=range_tags(start, end))
 
 
 def _left(decision: BackfillDecision) -> str:

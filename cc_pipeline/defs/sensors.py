@@ -8,12 +8,12 @@ import json
 import dagster as dg
 
 from cc_pipeline.defs.jobs import harvest_crawl
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS
-from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS, PARTITION_TAG
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import decide_crawls
 from cc_pipeline.stages.crawls import list_crawls
 from cc_pipeline.stages.harvest import is_published
+from cc_pipeline.stages.workspace import Workspace
 
 _NEW_KEYS_PER_TICK = 200
 _SIX_HOURS = 6 * 3600
@@ -28,10 +28,11 @@ _RUNS_LOOKED_AT = 500
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.",
 )
-def new_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
+def new_crawls(
+    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.SensorResult | dg.SkipReason:
     """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
     what failed before."""
-    workspace = pipeline.workspace()
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
     failures = _failures_in_a_row(context.instance)
     requested = [crawl for crawl in cursor["requested"] if not 0 < failures.get(crawl, 0) < _MOST_FAILURES]
@@ -70,7 +71,7 @@ def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
     failures: dict[str, int] = {}
     settled: set[str] = set()
     for record in instance.get_run_records(ours, limit=_RUNS_LOOKED_AT):
-        crawl = record.dagster_run.tags.get("dagster/partition", "")
+        crawl = record.dagster_run.tags.get(PARTITION_TAG, "")
         if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
             settled.add(crawl)
         elif crawl not in settled:
@@ -83,9 +84,10 @@ def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Makes the targets of domains.txt partitions. Their backfill is the schedule's.",
 )
-def watch_list(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
+def watch_list(
+    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.SensorResult | dg.SkipReason:
     """One tick: targets of the list that are no partition yet become one."""
-    workspace = pipeline.workspace()
     targets = watch_list_file.read(workspace.settings.watch_list_path)
     # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
     workspace.register_targets(targets)

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import dagster as dg
 
 from cc_pipeline import progress
+from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
@@ -50,13 +50,12 @@ Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
 
 def materialize_slices(
-    context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, shown: Mapping[str, Sequence[str]]
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage, shown: Mapping[str, Sequence[str]]
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Runs ``stage`` for every (crawl, targets) of the run and gives one result per asset.
 
     ``shown`` maps each table (= asset) to the columns of its preview; none means all.
     """
-    workspace = pipeline.workspace()
     keys = list(context.partition_keys)
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]
@@ -69,24 +68,6 @@ def materialize_slices(
                     attach_metadata(context, metadata, table, partition_key(crawl, slug))
     for table in tables:
         yield dg.MaterializeResult(asset_key=table)
-
-
-def attach_metadata(
-    context: dg.AssetExecutionContext, metadata: dict[str, dg.MetadataValue], asset: str, key: str
-) -> None:
-    """Adds ``metadata`` to one partition of ``asset``, whose key the run is known to target.
-
-    ``context.add_asset_metadata`` lists every partition of the run from the event log to check each key: 23 ms a
-    call at 100 partitions, growing with their number. The accumulator behind it costs microseconds.
-    """
-    step = getattr(context.op_execution_context, "_step_execution_context", None)
-    accumulator = getattr(step, "_metadata_accumulator", None)
-    if step is None or accumulator is None:
-        context.add_asset_metadata(metadata, asset_key=asset, partition_key=key)
-        return
-    step._metadata_accumulator = accumulator.with_additional_asset_metadata(  # see the docstring
-        asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key
-    )
 
 
 def _partition_metadata(

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive import arc
 from cc_pipeline.archive.writing import arc_as_warc, write_records
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE, PLACE
 from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import segment_head
-from cc_pipeline.records.storage import RecordShelf, disk_trouble
+from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.transport.client import Transport
 
 #: Compressed record bytes in one part.

@@ -18,8 +18,8 @@ from typing import Any
 from warcio.warcwriter import WARCWriter
 
 from cc_pipeline.archive.members import inflate_member
-from cc_pipeline.errors import DataFault
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordShelf, disk_trouble
+from cc_pipeline.errors import DataFault, disk_trouble
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordShelf
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 _ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archive-length\n\n"

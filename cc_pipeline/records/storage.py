@@ -6,15 +6,11 @@ Beside each file lies a journal, one JSON row per record, until the rows are in 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.stores.local import LocalStore, sync_folder
 from cc_pipeline.transport.client import Transport
 
@@ -23,35 +19,21 @@ _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
 
 class RecordShelf:
-    """The stored records of one lake. ``spool`` is the local folder for open files when the lake is not local.
+    """The stored records of one lake.
 
-    Every method raises ``EnvironmentFault`` when the disk or the bucket refuses.
+    ``transport`` leads to the lake's root and stays its opener's to close. ``spool`` is the local folder for open
+    files when the lake is not local. Every method raises ``EnvironmentFault`` when the disk or the bucket refuses.
     """
 
-    def __init__(
-        self,
-        root: str,
-        *,
-        spool: Path | None = None,
-        s3_endpoint: str | None = None,
-        s3_region: str | None = None,
-        s3_anonymous: bool = False,
-    ) -> None:
-        self.root = root
-        self.transport = Transport(
-            root, s3_endpoint=s3_endpoint, s3_region=s3_region, s3_anonymous=s3_anonymous, concurrency=32
-        )
-        store = self.transport.store
+    def __init__(self, transport: Transport, *, spool: Path | None = None) -> None:
+        self.transport = transport
+        store = transport.store
         self._local = store if isinstance(store, LocalStore) else None
         if self._local is None and spool is None:
-            raise UserInputError(f"stored records of {root} need a local folder for the files being written")
+            raise UserInputError(
+                f"stored records of {transport.source} need a local folder for the files being written"
+            )
         self._spool = spool
-
-    def __enter__(self) -> RecordShelf:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
-        self.transport.close()
 
     def folder(self, crawl: str) -> str:
         """The key prefix of a crawl's files, without a slash at its end."""
@@ -96,15 +78,3 @@ class RecordShelf:
     def _spooled(self, crawl: str) -> Path:
         assert self._spool is not None
         return self._spool / self.folder(crawl)
-
-
-@contextmanager
-def disk_trouble(path: Path) -> Iterator[None]:
-    """Turns what the local disk refuses into an ``EnvironmentFault`` that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        advice = f"Check that {path.parent} can be written to"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            advice = "Free some space; what is complete is kept and the next run goes on from there"
-        raise EnvironmentFault(f"{path} cannot be written: {error.strerror or error}", advice) from error

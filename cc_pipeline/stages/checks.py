@@ -83,15 +83,15 @@ def locators_verdict(workspace: Workspace) -> CheckResult:
 
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     target = workspace.targets([slug])[slug]
-    with index_sources(workspace) as sources:
-        with opened(crawl, sources) as available:
-            others = [name for name in available if name != first]
-        if not others:
-            return None
-        try:
-            return locate(crawl, workspace.settings.subsets, [target], sources, via=others[0])
-        except UserInputError:
-            return None
+    sources = index_sources(workspace)
+    with opened(crawl, sources) as available:
+        others = [name for name in available if name != first]
+    if not others:
+        return None
+    try:
+        return locate(crawl, workspace.settings.subsets, [target], sources, via=others[0])
+    except UserInputError:
+        return None
 
 
 def _counts(workspace: Workspace, table: str) -> dict[tuple[str, str], int]:

@@ -1,26 +1,16 @@
-"""The list of crawls: collinfo, read politely and kept for a day."""
+"""The list of crawls: asked for by name, and committed as a table."""
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo, validate_crawl_id
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.commoncrawl.crawls import Crawl, validate_crawl_id
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.records.storage import disk_trouble
-from cc_pipeline.settings import Settings
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.ranges import RetryPolicy
-
-_DAY_SECONDS = 86_400
-#: A list that does not come is told to the person who waits for it; a sensor asks again anyway.
-_RETRY = RetryPolicy(attempts=4)
 
 
 def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
@@ -28,28 +18,10 @@ def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
 
     Raises ``EnvironmentFault`` when the list cannot be had or read.
     """
-    settings = workspace.settings
-    cached = _copy_path(settings)
-    if _fresh(settings, cached):
-        return parse_collinfo(cached.read_bytes(), str(cached))
-    try:
-        data = _download(workspace)
-        crawls = parse_collinfo(data, settings.collinfo)
-    except RangeFault as fault:
-        raise EnvironmentFault(
-            f"the list of crawls at {settings.collinfo} cannot be had ({fault})",
-            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network.",
-        ) from fault
-    except DataFault as fault:
-        raise EnvironmentFault(
-            f"the list of crawls at {fault}", "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later."
-        ) from fault
-    with disk_trouble(cached):
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        temporary = cached.with_name(f"{cached.name}.{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.replace(cached)
-    return crawls
+    listed = workspace.crawl_list
+    if listed.fault is not None:
+        raise listed.fault
+    return listed.crawls
 
 
 def known_crawls(workspace: Workspace) -> tuple[tuple[Crawl, ...], str | None]:
@@ -57,16 +29,7 @@ def known_crawls(workspace: Workspace) -> tuple[tuple[Crawl, ...], str | None]:
 
     The index server that publishes the list is down more often than the bucket with the data.
     """
-    try:
-        return list_crawls(workspace), None
-    except EnvironmentFault as fault:
-        copy = _copy_path(workspace.settings)
-        try:
-            crawls = parse_collinfo(copy.read_bytes(), str(copy))
-            age = (time.time() - copy.stat().st_mtime) / _DAY_SECONDS
-        except (OSError, DataFault):
-            raise fault from None
-        return crawls, f"{fault.what}; the copy of {age:.0f} days ago is used"
+    return workspace.crawl_list.crawls, workspace.crawl_list.note
 
 
 def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
@@ -98,23 +61,3 @@ def commit_crawls(workspace: Workspace) -> StageReport:
         written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
     notes = (note,) if note else ()
     return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
-
-
-def _copy_path(settings: Settings) -> Path:
-    return settings.cache_path / "collinfo.json"
-
-
-def _fresh(settings: Settings, cached: Path) -> bool:
-    # only the public list is worth sparing; a local or private source may change under our hands
-    if not settings.collinfo.startswith("https://index.commoncrawl.org/"):
-        return False
-    try:
-        return time.time() - cached.stat().st_mtime < _DAY_SECONDS
-    except OSError:
-        return False
-
-
-def _download(workspace: Workspace) -> bytes:
-    root, _, name = workspace.settings.collinfo.rpartition("/")
-    with workspace.transport(root, _RETRY) as transport:
-        return transport.read_all(name).data

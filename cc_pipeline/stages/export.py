@@ -16,9 +16,8 @@ from typing import Any, Literal, get_args
 from cc_pipeline import progress
 from cc_pipeline.archive.sequencefile import Compression
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.records.storage import disk_trouble
 from cc_pipeline.stages.export_rows import metadata_records, record_order, text_records
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -130,24 +129,24 @@ def export_slices(
     figures: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
     fresh = written = size = rows = 0
     notes: list[str] = []
-    with _open_place(workspace) as place:
-        for slug in slugs:
-            slice_ = Slice(crawl, slug)
-            pages = _pages_digest(workspace, slice_)
-            made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
-            for kind, (manifest, is_fresh) in made.items():
-                sizes = sum(file["bytes"] for file in manifest["files"])
-                figures[slug] |= {
-                    f"{kind} records": manifest["records"],
-                    f"{kind} files": len(manifest["files"]),
-                    f"{kind} bytes": sizes,
-                    f"{kind} reused": str(not is_fresh).lower(),
-                }
-                rows += manifest["records"]
-                fresh += is_fresh
-                written += manifest["records"] if is_fresh else 0
-                size += sizes if is_fresh else 0
-            notes += _disagreement(place, crawl, slug)
+    place = workspace.place
+    for slug in slugs:
+        slice_ = Slice(crawl, slug)
+        pages = _pages_digest(workspace, slice_)
+        made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
+        for kind, (manifest, is_fresh) in made.items():
+            sizes = sum(file["bytes"] for file in manifest["files"])
+            figures[slug] |= {
+                f"{kind} records": manifest["records"],
+                f"{kind} files": len(manifest["files"]),
+                f"{kind} bytes": sizes,
+                f"{kind} reused": str(not is_fresh).lower(),
+            }
+            rows += manifest["records"]
+            fresh += is_fresh
+            written += manifest["records"] if is_fresh else 0
+            size += sizes if is_fresh else 0
+        notes += _disagreement(place, crawl, slug)
     return StageReport(
         "export",
         rows=rows,
@@ -278,8 +277,3 @@ def _pages_digest(workspace: Workspace, slice_: Slice) -> str:
     raise EnvironmentFault(
         f"{slice_.target} in {slice_.crawl} has not been parsed", "Materialize page_metadata and page_text first."
     )
-
-
-def _open_place(workspace: Workspace) -> Transport:
-    settings = workspace.settings
-    return Transport(settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region)

@@ -15,7 +15,6 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
@@ -35,25 +34,22 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
     if stale:
         captures = _captures(workspace, crawl, stale)
         held = workspace.lake.read("records", {"crawl": crawl})
-        with workspace.transport() as transport, open_shelf(workspace) as shelf:
-            result = fetch_records(
-                captures,
-                transport,
-                shelf,
-                crawl=crawl,
-                commit=uuid.uuid4().hex,
-                held=held,
-                options=RecordOptions(
-                    fail_on_digest=workspace.settings.digest_policy == "fail", retry_quarantined=replay
-                ),
-                plan=input_digest({"plans": [wanted[slice_] for slice_ in stale]}),
-                progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-            )
-            _balanced(captures, result.table, crawl)
-            _answered(workspace, result, crawl)
-            made_from = _made_from({slice_: wanted[slice_] for slice_ in stale}, result)
-            FETCH.commit(workspace.lake, made_from, {"records": result.table})
-            settle(shelf, result)
+        result = fetch_records(
+            captures,
+            workspace.transport,
+            workspace.shelf,
+            crawl=crawl,
+            commit=uuid.uuid4().hex,
+            held=held,
+            options=RecordOptions(fail_on_digest=workspace.settings.digest_policy == "fail", retry_quarantined=replay),
+            plan=input_digest({"plans": [wanted[slice_] for slice_ in stale]}),
+            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
+        )
+        _balanced(captures, result.table, crawl)
+        _answered(workspace, result, crawl)
+        made_from = _made_from({slice_: wanted[slice_] for slice_ in stale}, result)
+        FETCH.commit(workspace.lake, made_from, {"records": result.table})
+        settle(workspace.shelf, result)
     return FETCH.report(
         _figures(workspace, crawl, wanted.keys()),
         stale,
@@ -61,14 +57,6 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
         bytes=result.bytes if result else 0,
         requests=result.requests if result else 0,
         notes=_notes(result),
-    )
-
-
-def open_shelf(workspace: Workspace) -> RecordShelf:
-    """The stored records of the workspace's lake."""
-    settings = workspace.settings
-    return RecordShelf(
-        settings.lake, spool=settings.home / "spool", s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region
     )
 
 

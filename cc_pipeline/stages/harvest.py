@@ -41,8 +41,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
         return True
     if HARVEST.made_from(workspace.lake, [Slice(crawl)])[Slice(crawl)] is not None:
         return True
-    with workspace.transport() as transport:
-        return transport.exists(path_list_key(crawl, "cc-index-table"))
+    return workspace.transport.exists(path_list_key(crawl, "cc-index-table"))
 
 
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
@@ -79,14 +78,13 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
 
 def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
     key = path_list_key(crawl, "cc-index-table")
-    with workspace.transport() as transport:
-        try:
-            data = transport.read_all(key).data
-        except RangeFault as fault:
-            raise EnvironmentFault(
-                f"{crawl} has no path list at {key} ({fault.kind.value})",
-                "It may not be published yet, or the source is another place than you think: cc-pipeline doctor.",
-            ) from fault
+    try:
+        data = workspace.transport.read_all(key).data
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"{crawl} has no path list at {key} ({fault.kind.value})",
+            "It may not be published yet, or the source is another place than you think: cc-pipeline doctor.",
+        ) from fault
     return [IndexFile.from_path(path) for path in parse_path_list(data, key)], 1, len(data)
 
 
@@ -98,16 +96,16 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     paths = _paths(workspace, crawl)
     if not paths:
         return StageReport("footers", rows=0, notes=(_why_empty(workspace, crawl),))
-    with workspace.transport() as transport:
-        report = harvest_crawl(crawl, paths, transport, FooterStore(workspace.settings.footers_path))
-        spent = transport.stats
+    stats = workspace.transport.stats
+    requests, read = stats.requests, stats.bytes
+    report = harvest_crawl(crawl, paths, workspace.transport, FooterStore(workspace.settings.footers_path))
     notes = tuple(f"{path} failed: {reason}" for path, reason in report.failed[:20])
     return StageReport(
         "footers",
         rows=report.fetched + report.kept,
         written=report.fetched,
-        bytes=spent.bytes,
-        requests=spent.requests,
+        bytes=stats.bytes - read,
+        requests=stats.requests - requests,
         seconds=report.seconds,
         notes=notes,
     )
@@ -130,14 +128,13 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     This reads whole column chunks (about 23 MB each in the real index): ask for it on purpose.
     """
     paths = _paths(workspace, crawl)
-    with workspace.transport() as transport:
-        report = repair_row_groups(
-            crawl,
-            paths,
-            transport,
-            FooterStore(workspace.settings.footers_path),
-            on_progress=lambda done, total: progress.report("repair", done, total, crawl),
-        )
+    report = repair_row_groups(
+        crawl,
+        paths,
+        workspace.transport,
+        FooterStore(workspace.settings.footers_path),
+        on_progress=lambda done, total: progress.report("repair", done, total, crawl),
+    )
     committed = _commit_crawl(workspace, crawl)
     rebuild_catalog(workspace)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])

@@ -15,7 +15,7 @@ from cc_pipeline.lake.evolution import pending
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
 from cc_pipeline.stages.crawls import list_crawls
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
-from cc_pipeline.stages.workspace import Workspace, open_lake
+from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline.transport.budget import HostState, budget_state
 
 _LOW_DISK = 5_000_000_000
@@ -34,13 +34,16 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """All findings; nothing raises, since a broken home is what a person asks about."""
+    with open_workspace(settings) as workspace:
+        return [*_machine(settings), *_source(workspace), *_tables(workspace)]
+
+
+def _machine(settings: Settings) -> list[Finding]:
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
-        *_source(settings),
-        *_tables(settings),
     ]
 
 
@@ -95,16 +98,18 @@ def _disk(home: Path) -> Iterator[Finding]:
         yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
 
 
-def _source(settings: Settings) -> Iterator[Finding]:
+def _source(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
     try:
-        crawls = list_crawls(Workspace(settings))
+        crawls = list_crawls(workspace)
     except CcPipelineError as error:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return
     yield Finding("ok", "source", f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}")
 
 
-def _tables(settings: Settings) -> Iterator[Finding]:
+def _tables(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
     if remembered_source(settings.home) != settings.source:
         return
     lake = open_lake(settings)

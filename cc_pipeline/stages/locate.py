@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,18 +24,16 @@ from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
 
-@contextmanager
-def index_sources(workspace: Workspace) -> Iterator[IndexSources]:
-    """The indexes of a workspace, while the block runs."""
+def index_sources(workspace: Workspace) -> IndexSources:
+    """The indexes of a workspace."""
     settings = workspace.settings
-    with workspace.transport() as transport:
-        yield IndexSources(
-            transport,
-            catalog=settings.catalog_path,
-            url_indexes=settings.home / "url-index",
-            footers=settings.footers_path,
-            cache=settings.cache_path / "page-indexes",
-        )
+    return IndexSources(
+        workspace.transport,
+        catalog=settings.catalog_path,
+        url_indexes=settings.home / "url-index",
+        footers=settings.footers_path,
+        cache=settings.cache_path / "page-indexes",
+    )
 
 
 def look_up(
@@ -49,15 +46,14 @@ def look_up(
 ) -> LookupResult:
     """The captures of ``targets`` in ``crawl`` and the settings' subsets, complete or an error."""
     settings = workspace.settings
-    with index_sources(workspace) as sources:
-        return locate(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
+    sources = index_sources(workspace)
+    return locate(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
 
 
 def price_up(workspace: Workspace, crawl: str, targets: Sequence[Target], *, via: str | None = None) -> LookupPrice:
     """What :func:`look_up` would read."""
     settings = workspace.settings
-    with index_sources(workspace) as sources:
-        return price(crawl, settings.subsets, targets, sources, via=via or settings.via)
+    return price(crawl, settings.subsets, targets, index_sources(workspace), via=via or settings.via)
 
 
 def index_version(workspace: Workspace, crawl: str) -> str:

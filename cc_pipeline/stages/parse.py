@@ -26,11 +26,11 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PARSER_VERSION, PageInput, ParsedPage, ParseOptions
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE_ORDER, KEY_NAMES
 from cc_pipeline.records.fetch import read_stored
-from cc_pipeline.records.storage import RecordShelf, disk_trouble
-from cc_pipeline.stages.fetch import fetched_otherwise, open_shelf
+from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.locate import located_otherwise
 from cc_pipeline.stages.slice import (
     FETCH,
@@ -131,8 +131,7 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> 
     with disk_trouble(folder):
         folder.mkdir()
     try:
-        with open_shelf(workspace) as shelf:
-            _spill(workspace, rows, shelf, folder)
+        _spill(workspace, rows, workspace.shelf, folder)
         spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
         PARSE.commit(workspace.lake, made_from, spilled)
     finally:

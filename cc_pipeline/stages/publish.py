@@ -13,8 +13,8 @@ from cc_pipeline.lake.snapshot import Publication, publish
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.views import publication_views
+from cc_pipeline.stages.whole_files import registered
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.files import registered
 
 
 def publish_warehouse(workspace: Workspace) -> Publication:

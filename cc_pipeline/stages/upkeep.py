@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cc_pipeline.records.segments import sweep
-from cc_pipeline.stages.fetch import open_shelf
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.tables import RETIRED, TABLES
 from cc_pipeline.stages.workspace import Workspace
@@ -46,10 +45,9 @@ def _sweep_records(workspace: Workspace) -> int:
     """Deletes stored files that no row of ``records`` names; gives how many."""
     swept = 0
     crawls = workspace.lake.read("records", columns=["crawl"]).column("crawl").unique().to_pylist()
-    with open_shelf(workspace) as shelf:
-        for crawl in crawls:
-            named = workspace.lake.read("records", {"crawl": crawl}, ["stored_file"]).column("stored_file").unique()
-            swept += sweep(shelf, crawl, {file for file in named.to_pylist() if file is not None})[0]
+    for crawl in crawls:
+        named = workspace.lake.read("records", {"crawl": crawl}, ["stored_file"]).column("stored_file").unique()
+        swept += sweep(workspace.shelf, crawl, {file for file in named.to_pylist() if file is not None})[0]
     return swept
 
 

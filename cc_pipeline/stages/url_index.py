@@ -23,7 +23,6 @@ from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -76,12 +75,11 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
                 f"List them, one key a line: cc-pipeline url-index build --crawl {crawl} --arcs LIST",
             )
         keys = parse_path_list(listed.read_bytes(), str(listed))
-        with workspace.transport() as transport:
-            return build_from_arcs(crawl, keys, transport, root)
-    with index_sources(workspace) as sources, open_catalog(settings.catalog_path) as catalog:
-        finder = CatalogFinder(catalog, sources.transport, FooterStore(settings.footers_path))
+        return build_from_arcs(crawl, keys, workspace.transport, root)
+    with open_catalog(settings.catalog_path) as catalog:
+        finder = CatalogFinder(catalog, workspace.transport, FooterStore(settings.footers_path))
         _check_whole(finder, catalog, crawl, settings.subsets)
-        return build_from_columnar(crawl, settings.subsets, sources.transport, finder, root)
+        return build_from_columnar(crawl, settings.subsets, workspace.transport, finder, root)
 
 
 def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.documents.page import PARSER_VERSION, ParsedPage
 from cc_pipeline.documents.tables import to_record_batches
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
-from cc_pipeline.wholefiles.files import SourceFile, registered
+from cc_pipeline.wholefiles.files import SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, sequencefile_pages
 from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
 
@@ -83,6 +84,33 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     )
 
 
+def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
+    """Writes ``files`` down, so that a partition key alone is enough afterwards; gives those that are new."""
+    known = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
+    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in known]
+    if new:
+        rows = [
+            {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
+            for file in new
+        ]
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["source_files"].schema)
+        digest = input_digest({"source_files": sorted(row["slug"] for row in rows)})
+        slices = [{"slug": row["slug"]} for row in rows]
+        workspace.lake.commit("source_files", table, slices, {"source_files": digest})
+    return new
+
+
+def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
+    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key nobody registered."""
+    where = None if slugs is None else {"slug": list(slugs)}
+    rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
+    found = {row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"]) for row in rows}
+    unknown = [slug for slug in slugs or () if slug not in found]
+    if unknown:
+        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")
+    return found
+
+
 def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
     """``rows:<table>`` for each table: how many rows of a file it holds."""
     lake = workspace.lake
@@ -90,7 +118,7 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
 
 
 def _digest(workspace: Workspace, file: SourceFile) -> str:
-    found = size_and_tag(workspace, file.location)
+    found = size_and_tag(workspace.transport, file.location)
     if found is None:
         raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
     return READ_FILES.digest(
@@ -102,7 +130,7 @@ def _read(workspace: Workspace, file: SourceFile, made_from: Mapping[Slice, str]
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()
     try:
-        with local_copy(workspace, file.location) as copy:
+        with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
             tally = _spill(workspace, file, copy.path, folder)
         tally.bytes, tally.requests = copy.bytes, copy.requests
         spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}

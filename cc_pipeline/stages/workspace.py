@@ -1,4 +1,4 @@
-"""Settings made into the things stages work with: the lake, the transport, the catalog."""
+"""Settings made into the things stages work with: the lake, the places bytes come from and go to, the crawls."""
 
 from __future__ import annotations
 
@@ -13,20 +13,31 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.evolution import migrate
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.records.storage import disk_trouble
+from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.stages.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 
+#: A list that does not come is told to the person who waits for it; a sensor asks again anyway.
+_LIST_RETRY = RetryPolicy(attempts=4)
+#: Requests under way at the lake's own place.
+_OWN_PLACE = 32
+
 
 @dataclass(frozen=True)
 class Workspace:
-    """One home, one source, one lake. Cheap to make; opens things when they are first used."""
+    """One home, one source, one lake, for as long as a run lasts.
+
+    Cheap to make: each thing is opened when it is first used and then stays the same, so that a run has one
+    connection to each place and one reading of the list of crawls. Whoever makes one closes it
+    (:func:`open_workspace` does both).
+    """
 
     settings: Settings
 
@@ -41,11 +52,45 @@ class Workspace:
         migrate(self.settings.home, lake, MIGRATIONS)
         return lake
 
-    @contextmanager
-    def transport(self, root: str | None = None, retry: RetryPolicy | None = None) -> Iterator[Transport]:
-        """A transport to ``root`` (default: the source) within the machine's request budget."""
-        with open_transport(self.settings, root or self.settings.source, retry) as transport:
-            yield transport
+    @cached_property
+    def transport(self) -> Transport:
+        """The one transport to the source, within the machine's request budget. Its ``stats`` only grow: a stage
+        takes the difference."""
+        return _open_transport(self.settings, self.settings.source)
+
+    @cached_property
+    def place(self) -> Transport:
+        """The one transport to the lake's own place: what is stored there beside tables."""
+        settings = self.settings
+        return Transport(
+            settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region, concurrency=_OWN_PLACE
+        )
+
+    @cached_property
+    def shelf(self) -> RecordShelf:
+        """The stored records of the lake."""
+        return RecordShelf(self.place, spool=self.settings.home / "spool")
+
+    @cached_property
+    def crawl_list(self) -> CrawlList:
+        """The list of crawls, read once. Raises ``EnvironmentFault`` when it cannot be had and there is no copy."""
+        return read_crawl_list(self.settings, self._download_crawl_list)
+
+    @cached_property
+    def _list_transport(self) -> Transport:
+        """Common Crawl publishes the list on a host of its own; elsewhere it lies in the source."""
+        root = self.settings.collinfo.rpartition("/")[0]
+        return self.transport if root == self.settings.source else _open_transport(self.settings, root, _LIST_RETRY)
+
+    def _download_crawl_list(self) -> bytes:
+        return self._list_transport.read_all(self.settings.collinfo.rpartition("/")[2]).data
+
+    def close(self) -> None:
+        """Ends what connections there are. A workspace that is used again opens them again."""
+        for name in ("transport", "place", "_list_transport"):
+            opened: Transport | None = self.__dict__.get(name)
+            if opened is not None:
+                opened.close()
 
     @property
     def scratch(self) -> Path:
@@ -83,7 +128,17 @@ class Workspace:
         return found
 
 
-def open_transport(settings: Settings, root: str, retry: RetryPolicy | None = None) -> Transport:
+@contextmanager
+def open_workspace(settings: Settings) -> Iterator[Workspace]:
+    """A workspace that is closed at the end of the block."""
+    workspace = Workspace(settings)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def _open_transport(settings: Settings, root: str, retry: RetryPolicy | None = None) -> Transport:
     """A transport to ``root`` with the settings' manners: user agent, budget, credentials."""
     return Transport(
         root,

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cc_pipeline import progress
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.records.storage import disk_trouble
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import ByteRange
@@ -36,10 +34,11 @@ def is_local(location: str) -> bool:
     return location.startswith("/")
 
 
-def size_and_tag(workspace: Workspace, location: str) -> tuple[int, str] | None:
+def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
     """Size in bytes and a tag that changes with the content, ``None`` where there is no such file.
 
-    Raises ``EnvironmentFault`` when that cannot be told.
+    ``transport`` leads to the source; a file of this machine needs none of it. Raises
+    ``EnvironmentFault`` when that cannot be told.
     """
     if is_local(location):
         try:
@@ -49,12 +48,11 @@ def size_and_tag(workspace: Workspace, location: str) -> tuple[int, str] | None:
         except OSError as error:
             raise _unreadable(location, error.strerror or str(error)) from error
         return found.st_size, f"{found.st_mtime_ns:x}"
-    with workspace.transport() as transport:
-        info = _asked(transport, location)
+    info = _asked(transport, location)
     return None if info is None else (info[0], info[1] or str(info[0]))
 
 
-def read_head(workspace: Workspace, location: str) -> bytes:
+def read_head(transport: Transport, location: str) -> bytes:
     """The first bytes of a file. Raises ``EnvironmentFault`` when it cannot be read."""
     if is_local(location):
         try:
@@ -62,19 +60,18 @@ def read_head(workspace: Workspace, location: str) -> bytes:
                 return file.read(_HEAD)
         except OSError as error:
             raise _unreadable(location, error.strerror or str(error)) from error
-    with workspace.transport() as transport:
-        info = _asked(transport, location)
-        if info is None or not info[0]:
-            return b""
-        try:
-            return transport.read(location, 0, min(_HEAD, info[0])).data
-        except RangeFault as fault:
-            raise _unreadable(location, str(fault)) from fault
+    info = _asked(transport, location)
+    if info is None or not info[0]:
+        return b""
+    try:
+        return transport.read(location, 0, min(_HEAD, info[0])).data
+    except RangeFault as fault:
+        raise _unreadable(location, str(fault)) from fault
 
 
 @contextmanager
-def local_copy(workspace: Workspace, location: str) -> Iterator[LocalCopy]:
-    """The file on this disk: itself, or a copy in the scratch folder that is deleted afterwards.
+def local_copy(transport: Transport, location: str, scratch: Path) -> Iterator[LocalCopy]:
+    """The file on this disk: itself, or a copy in the folder ``scratch`` that is deleted afterwards.
 
     Raises ``EnvironmentFault`` when the file is gone, cannot be read, or the disk is full.
     """
@@ -83,12 +80,11 @@ def local_copy(workspace: Workspace, location: str) -> Iterator[LocalCopy]:
             raise _unreadable(location, "there is no such file")
         yield LocalCopy(Path(location))
         return
-    path = workspace.scratch / f"source-{time.monotonic_ns()}"
+    path = scratch / f"source-{time.monotonic_ns()}"
+    requests = transport.stats.requests
     try:
-        with workspace.transport() as transport:
-            size = _download(transport, location, path)
-            requests = transport.stats.requests
-        yield LocalCopy(path, size, requests)
+        size = _download(transport, location, path)
+        yield LocalCopy(path, size, transport.stats.requests - requests)
     finally:
         path.unlink(missing_ok=True)
 

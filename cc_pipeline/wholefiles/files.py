@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
-
-import pyarrow as pa
 
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.sequencefile import read_header
@@ -17,8 +14,7 @@ from cc_pipeline.archive.warc import iter_records
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.commoncrawl.paths import current_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.wholefiles.download import is_local, read_head, size_and_tag
 from cc_pipeline.wholefiles.schema import FileKind
 
@@ -48,8 +44,8 @@ class SourceFile:
         return "_".join(part for part in (self.kind, speaking, digest) if part)
 
 
-def identify(workspace: Workspace, named: str, kind: str, crawl: str | None = None) -> SourceFile:
-    """The file a person means by a path of this machine or a key (or address) of the source.
+def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:
+    """The file a person means by a path of this machine or a key (or address) of the source behind ``transport``.
 
     Without ``crawl`` it is read off the key, the file's ``warcinfo`` (``isPartOf``) or, for SequenceFiles, their
     header; SequenceFiles that say nothing are taken for those of 2012. Raises ``UserInputError`` for an unknown
@@ -58,38 +54,11 @@ def identify(workspace: Workspace, named: str, kind: str, crawl: str | None = No
     if kind not in get_args(FileKind):
         raise UserInputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(FileKind))}")
     known: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
-    location = _location(workspace, named)
-    return SourceFile(known, location, validate_crawl_id(crawl) if crawl else _crawl_of(workspace, location, known))
+    location = _location(transport, named)
+    return SourceFile(known, location, validate_crawl_id(crawl) if crawl else _crawl_of(transport, location, known))
 
 
-def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
-    """Writes ``files`` down, so that a partition key alone is enough afterwards; gives those that are new."""
-    known = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
-    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in known]
-    if new:
-        rows = [
-            {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
-            for file in new
-        ]
-        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["source_files"].schema)
-        digest = input_digest({"source_files": sorted(row["slug"] for row in rows)})
-        slices = [{"slug": row["slug"]} for row in rows]
-        workspace.lake.commit("source_files", table, slices, {"source_files": digest})
-    return new
-
-
-def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
-    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key nobody registered."""
-    where = None if slugs is None else {"slug": list(slugs)}
-    rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
-    found = {row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"]) for row in rows}
-    unknown = [slug for slug in slugs or () if slug not in found]
-    if unknown:
-        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")
-    return found
-
-
-def _location(workspace: Workspace, named: str) -> str:
+def _location(transport: Transport, named: str) -> str:
     path = Path(named).expanduser()
     if path.is_file():
         return str(path.absolute())
@@ -99,16 +68,16 @@ def _location(workspace: Workspace, named: str) -> str:
         key = current_key(named)
     except DataFault as fault:
         raise UserInputError(f"{named!r} is neither a file here nor a key of the source: {fault.reason}") from fault
-    if size_and_tag(workspace, key) is None:
-        raise UserInputError(f"{named!r} is neither a file here nor a key of {workspace.settings.source}")
+    if size_and_tag(transport, key) is None:
+        raise UserInputError(f"{named!r} is neither a file here nor a key of {transport.source}")
     return key
 
 
-def _crawl_of(workspace: Workspace, location: str, kind: FileKind) -> str:
+def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
     found = _IN_KEY.search(location)
     if found:
         return validate_crawl_id(found.group(1))
-    head = read_head(workspace, location)
+    head = read_head(transport, location)
     if kind == "sequencefile":
         return _crawl_of_sequencefile(head, location)
     # the first record of a WAT or WET file says which crawl it is part of, where it says anything

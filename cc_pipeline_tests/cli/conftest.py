@@ -15,6 +15,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl import TEST, Capture, MiniCrawlTruth, ensure
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 
@@ -54,7 +55,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with file.open("r+b") as out:
         out.seek(at)
         out.write(bytes([sound[at] ^ 0x55]))
-    with Launcher(load_settings({}, source=str(bucket), home=str(home))) as launcher:
+    with (
+        open_workspace(load_settings({}, source=str(bucket), home=str(home))) as workspace,
+        Launcher(workspace) as launcher,
+    ):
         launcher.list_crawls()
         launcher.harvest([NEW, OLD])
         list(launcher.extract([NEW], [parse_target("example.com")]))

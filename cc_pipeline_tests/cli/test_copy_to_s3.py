@@ -11,11 +11,9 @@ from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.records.copying import copy_parts, list_key, plan_copy
-from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.fetch import open_shelf
-from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.cli.conftest import NEW, World
+from cc_pipeline_tests.world import workspace_of
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -39,7 +37,7 @@ class Stopped(Exception):
 
 
 def test_a_stopped_copy_goes_on_where_it_was(world: World, endpoint: str, tmp_path: Path) -> None:
-    workspace = Workspace(load_settings({}, home=str(world.home)))
+    workspace = workspace_of(world.bucket, world.home)
     records = workspace.lake.read("records", {"crawl": NEW})
     parts = plan_copy(records, NEW, part_bytes=8_000)
     assert len(parts) > 4
@@ -49,7 +47,8 @@ def test_a_stopped_copy_goes_on_where_it_was(world: World, endpoint: str, tmp_pa
         if done == 2:
             raise Stopped
 
-    with open_shelf(workspace) as shelf, Transport("s3://mine/some/prefix", s3_endpoint=endpoint) as place:
+    shelf = workspace.shelf
+    with Transport("s3://mine/some/prefix", s3_endpoint=endpoint) as place:
         with pytest.raises(Stopped):
             copy_parts(parts, shelf, place, tmp_path, crawl=NEW, parallel=1, progress=stop)
         there = {listed.key for listed in place.listing("") if not listed.key.endswith(".parquet")}
@@ -64,12 +63,8 @@ def test_a_stopped_copy_goes_on_where_it_was(world: World, endpoint: str, tmp_pa
 
 
 def test_a_place_that_is_not_there_is_an_error(world: World, endpoint: str, tmp_path: Path) -> None:
-    workspace = Workspace(load_settings({}, home=str(world.home)))
+    workspace = workspace_of(world.bucket, world.home)
     parts = plan_copy(workspace.lake.read("records", {"crawl": NEW}), NEW)
-    with (
-        open_shelf(workspace) as shelf,
-        Transport("s3://nobodys", s3_endpoint=endpoint) as place,
-        pytest.raises(CcPipelineError),
-    ):
-        copy_parts(parts, shelf, place, tmp_path, crawl=NEW)
+    with Transport("s3://nobodys", s3_endpoint=endpoint) as place, pytest.raises(CcPipelineError):
+        copy_parts(parts, workspace.shelf, place, tmp_path, crawl=NEW)
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,9 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows
 
 
@@ -54,18 +55,19 @@ def execute(
     tags: dict[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """A run of ``job`` as the daemon would do it, for a key nobody has checked."""
-    return (
-        definitions()
-        .resolve_job_def(job)
-        .execute_in_process(
-            instance=instance,
-            partition_key=key,
-            tags=tags,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={"pipeline": Pipeline(source=settings.source, home=str(settings.home))},
-            raise_on_error=False,
+    with open_workspace(settings) as workspace:
+        return (
+            definitions()
+            .resolve_job_def(job)
+            .execute_in_process(
+                instance=instance,
+                partition_key=key,
+                tags=tags,
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                resources={WORKSPACE: workspace},
+                raise_on_error=False,
+            )
         )
-    )
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:

@@ -20,6 +20,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
 
 _MOST_RUNS = 60
 
@@ -47,7 +48,7 @@ def _run(source: str, home: str, crawl: str, targets: str, moment: str, run: int
     # ``after`` dies behind the first commit a run makes; ``before`` lets that one be and dies at the second
     allowed = 0 if moment == "after" else 1
     _die_at_commit(allowed, moment)
-    with Launcher(load_settings({}, source=source, home=home)) as launcher:
+    with open_workspace(load_settings({}, source=source, home=home)) as workspace, Launcher(workspace) as launcher:
         launcher.list_crawls()
         launcher.harvest([crawl])
         list(launcher.extract([crawl], [parse_target(text) for text in targets.split(",")]))

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.defs.checks import index_checks, ledger_balances, locators_agree
-from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
@@ -50,12 +50,11 @@ def results(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, dg.
             *(spec.key for check in (index_checks, ledger_balances, locators_agree) for spec in check.check_specs)
         ),
     )
-    source, home = workspace.settings.source, str(workspace.settings.home)
     resolved = dg.Definitions(
         assets=list(definitions().assets or ()),
         asset_checks=[index_checks, ledger_balances, locators_agree],
         jobs=[job],
-        resources={"pipeline": Pipeline(source=source, home=home)},
+        resources={WORKSPACE: workspace},
     ).resolve_job_def("checks")
     ran = resolved.execute_in_process(
         instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

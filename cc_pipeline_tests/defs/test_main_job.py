@@ -14,6 +14,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -21,7 +22,10 @@ NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 
 
 def run(bucket: Bucket, home: Path, crawls: list[str], targets: list[str]) -> None:
-    with Launcher(load_settings({}, source=str(bucket[0]), home=str(home))) as launcher:
+    with (
+        open_workspace(load_settings({}, source=str(bucket[0]), home=str(home))) as workspace,
+        Launcher(workspace) as launcher,
+    ):
         launcher.list_crawls()
         launcher.harvest(crawls)
         list(launcher.extract(crawls, [parse_target(text) for text in targets]))

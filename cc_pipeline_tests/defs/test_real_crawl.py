@@ -17,6 +17,7 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 pytestmark = [needs_corpus, pytest.mark.xdist_group("real_crawl")]
@@ -57,16 +58,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckD
         source=str(CORPUS / "realcrawl" / "bucket"),
         home=str(home),
     )
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setenv("CC_PIPELINE_SUBSETS", "warc,crawldiagnostics,robotstxt")
-    try:
-        with Launcher(settings) as launcher:
-            launcher.list_crawls()
-            launcher.harvest(CRAWLS)
-            list(launcher.extract(CRAWLS, [parse_target(domain) for domain in domains_of(expected())]))
-            launcher.publish()
-    finally:
-        monkeypatch.undo()
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        launcher.list_crawls()
+        launcher.harvest(CRAWLS)
+        list(launcher.extract(CRAWLS, [parse_target(domain) for domain in domains_of(expected())]))
+        launcher.publish()
     with duckdb.connect(str(Path(home) / "cc.duckdb"), read_only=True) as connection:
         yield connection
 

@@ -15,13 +15,16 @@ import cc_pipeline.defs.schedules as schedules
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.instance import PROCESS_TAG, this_process
-from cc_pipeline.defs.partitions import contiguous_ranges
-from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.defs.schedules import RANGE_END, RANGE_START, backfill_missing, recent_failures, run_partitions
+from cc_pipeline.defs.partitions import RANGE_END_TAG, RANGE_START_TAG, contiguous_ranges
+from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.schedules import backfill_missing, recent_failures, run_partitions
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.automation import decide_backfill
 from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
 
 pytestmark = pytest.mark.xdist_group("schedules")
@@ -48,15 +51,19 @@ class Backfill:
 
     def __init__(self, instance: dg.DagsterInstance, source: Path, home: Path) -> None:
         self.instance = instance
-        self.pipeline = Pipeline(source=str(source), home=str(home))
-        self.home = home
+        self.source, self.home = source, home
         self._ticks = 0
 
     def watch(self, *definitions: str) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "domains.txt").write_text("".join(f"{text}\n" for text in definitions), "utf-8")
-        self.pipeline.workspace().register_targets([parse_target(text) for text in definitions])
+        self.workspace.register_targets([parse_target(text) for text in definitions])
         self.instance.add_dynamic_partitions("domain", [parse_target(text).slug for text in definitions])
+
+    @property
+    def workspace(self) -> Workspace:
+        """A new one, as each tick and each run has, with the settings of now."""
+        return closed_later(Workspace(load_settings(source=str(self.source), home=str(self.home))))
 
     def materialized(self, asset: str, *keys: str) -> None:
         for key in keys:
@@ -65,7 +72,7 @@ class Backfill:
     def tick(self) -> list[dg.RunRequest] | dg.SkipReason:
         self._ticks += 1
         at = datetime(2024, 6, 1, tzinfo=UTC) + timedelta(minutes=30 * self._ticks)
-        resources = {"pipeline": self.pipeline}
+        resources = {WORKSPACE: self.workspace}
         with dg.build_schedule_context(scheduled_execution_time=at, resources=resources) as context:
             # Dagster takes only instances on disk here, which cost a second each to make
             context._instance, context._instance_ref = self.instance, object()
@@ -84,8 +91,8 @@ def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, str]]:
     assert isinstance(answer, list), answer
     found = []
     for request in answer:
-        start = request.partition_key or request.tags[RANGE_START]
-        found.append((start, request.tags.get(RANGE_END, start)))
+        start = request.partition_key or request.tags[RANGE_START_TAG]
+        found.append((start, request.tags.get(RANGE_END_TAG, start)))
     return found
 
 
@@ -225,10 +232,10 @@ def test_failures_are_forgotten_after_a_while(backfill: Backfill) -> None:
 
 def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
     crawls, domains = ["A", "B", "C"], ["x", "y", "z"]
-    over_both = {RANGE_START: "A|y", RANGE_END: "B|z"}
+    over_both = {RANGE_START_TAG: "A|y", RANGE_END_TAG: "B|z"}
     assert run_partitions(over_both, crawls, domains) == [("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")]
     assert run_partitions({"dagster/partition": "C|x"}, crawls, domains) == [("C", "x")]
-    assert run_partitions({RANGE_START: "A|gone", RANGE_END: "A|z"}, crawls, domains) == []
+    assert run_partitions({RANGE_START_TAG: "A|gone", RANGE_END_TAG: "A|z"}, crawls, domains) == []
     assert run_partitions({}, crawls, domains) == []
 
 
@@ -262,7 +269,7 @@ def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProce
             partition_key=request.partition_key,
             tags=dict(request.tags),
             run_config=QUIET,
-            resources={"pipeline": backfill.pipeline},
+            resources={WORKSPACE: backfill.workspace},
             raise_on_error=False,
         )
     )
@@ -274,16 +281,16 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     backfill = Backfill(instance, bucket[0], tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
     backfill.watch("example.com", "no-such.example", "set:press = example-foo.com")
-    harvest(backfill.pipeline.workspace())
+    harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    assert request.tags[RANGE_START] == f"{NEW}|example.com"
+    assert request.tags[RANGE_START_TAG] == f"{NEW}|example.com"
     result = run_request(backfill, request)
     assert result.success
     assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
     done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
     assert done == {f"{NEW}|{slug}" for slug in ("example.com", "no-such.example", "set-press")}
-    lake = backfill.pipeline.workspace().lake
+    lake = backfill.workspace.lake
     domains = ("example.com", "example-foo.com")
     assert lake.read("page_metadata").num_rows == sum(
         len(bucket[1].of(NEW, subset="warc", domain=domain)) for domain in domains
@@ -305,7 +312,7 @@ def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_throu
     backfill = Backfill(instance, bucket[0], tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
     backfill.watch("example-foo.com", "example.org", "no-such.example")
-    harvest(backfill.pipeline.workspace())
+    harvest(backfill.workspace)
     # the budget gate refuses the larger one
     elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere")
     harvest(elsewhere)

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import create_run_for_test
 
 import cc_pipeline.defs.sensors as sensors
-from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.sensors import new_crawls, watch_list
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file
+from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 
@@ -38,15 +37,16 @@ def instance() -> Iterator[dg.DagsterInstance]:
 class Ticks:
     """One sensor ticked again and again, as the daemon does: requests are carried out, the cursor is kept."""
 
-    def __init__(self, sensor: dg.SensorDefinition, instance: dg.DagsterInstance, pipeline: Pipeline) -> None:
-        self._sensor, self._instance, self._pipeline = sensor, instance, pipeline
+    def __init__(self, sensor: dg.SensorDefinition, instance: dg.DagsterInstance, settings: Settings) -> None:
+        self._sensor, self._instance, self._settings = sensor, instance, settings
         self.cursor: str | None = None
 
     def tick(self) -> dg.SensorResult | dg.SkipReason:
-        context = dg.build_sensor_context(
-            instance=self._instance, cursor=self.cursor, resources={"pipeline": self._pipeline}
-        )
-        answer = self._sensor(context)
+        with open_workspace(self._settings) as workspace:
+            context = dg.build_sensor_context(
+                instance=self._instance, cursor=self.cursor, resources={WORKSPACE: workspace}
+            )
+            answer = self._sensor(context)
         assert isinstance(answer, dg.SensorResult | dg.SkipReason)
         if isinstance(answer, dg.SensorResult):
             for request in answer.dynamic_partitions_requests or ():
@@ -69,17 +69,17 @@ def reason(answer: dg.SensorResult | dg.SkipReason) -> str:
 def ran(instance: dg.DagsterInstance, crawl: str, status: dg.DagsterRunStatus) -> None:
     """A harvest that the sensor asked for has come to this."""
     tags = {"dagster/partition": crawl, "dagster/sensor_name": "new_crawls"}
-    create_run_for_test(instance, job_name="harvest_crawl", status=status, tags=tags)
+    instance.add_run(dg.DagsterRun(job_name="harvest_crawl", status=status, tags=tags))
 
 
-def pipeline_of(source: Path | str, home: Path) -> Pipeline:
-    return Pipeline(source=str(source), home=str(home))
+def settings_of(source: Path | str, home: Path) -> Settings:
+    return load_settings(source=str(source), home=str(home))
 
 
 def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing_to_do(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert instance.get_dynamic_partitions("crawl") == [ARC, OLD, NEW], "oldest first, as they came"
     assert reason(ticks.tick()) == "no new crawl"
@@ -88,7 +88,7 @@ def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing
 def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     keys = []
     for status in (dg.DagsterRunStatus.FAILURE,) * 3:
         answer = ticks.tick()
@@ -106,7 +106,7 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
 def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
 ) -> None:
-    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     ticks.tick()
     ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
     assert asked(ticks.tick()) == [NEW]
@@ -123,7 +123,7 @@ def test_only_the_configured_selection_runs(
     selection: str, wanted: list[str],
 ) -> None:  # fmt: skip
     monkeypatch.setenv("CC_PIPELINE_CRAWLS", selection)
-    assert asked(Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path)).tick()) == wanted
+    assert asked(Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path)).tick()) == wanted
     assert set(instance.get_dynamic_partitions("crawl")) == {ARC, OLD, NEW}
 
 
@@ -131,7 +131,7 @@ def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    ticks = Ticks(new_crawls, instance, pipeline_of(root, tmp_path / "home"))
+    ticks = Ticks(new_crawls, instance, settings_of(root, tmp_path / "home"))
     assert asked(ticks.tick()) == [NEW]
     announce(root)
     assert asked(ticks.tick()) == []
@@ -150,7 +150,7 @@ def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
-    ticks = Ticks(new_crawls, instance, pipeline_of(bucket[0], tmp_path))
+    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     assert asked(ticks.tick()) == [NEW]
     assert set(instance.get_dynamic_partitions("crawl")) == {OLD, NEW}, "the newest first"
     assert asked(ticks.tick()) == []
@@ -163,7 +163,7 @@ def test_a_list_that_does_not_come_fails_the_tick_and_leaves_the_cursor(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, kind: str
 ) -> None:
     with FaultServer(bucket[0]) as server:
-        ticks = Ticks(new_crawls, instance, pipeline_of(server.url, tmp_path))
+        ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
         ticks.tick()
         cursor, keys = ticks.cursor, instance.get_dynamic_partitions("crawl")
         server.set_rules([Rule(kind, key="collinfo.json", times=None)])
@@ -180,7 +180,7 @@ def test_a_list_that_cannot_be_read_fails_the_tick_and_leaves_the_cursor(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    ticks = Ticks(new_crawls, instance, pipeline_of(root, tmp_path / "home"))
+    ticks = Ticks(new_crawls, instance, settings_of(root, tmp_path / "home"))
     ticks.tick()
     cursor = ticks.cursor
     replace_file(root / "collinfo.json", b"<html>")
@@ -191,7 +191,7 @@ def test_a_list_that_cannot_be_read_fails_the_tick_and_leaves_the_cursor(
 
 def test_a_tick_asks_for_little(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
     with FaultServer(bucket[0]) as server:
-        ticks = Ticks(new_crawls, instance, pipeline_of(server.url, tmp_path))
+        ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
         ticks.tick()
         keys = [hit.key for hit in server.hits]
         assert keys == ["collinfo.json"] * (len(keys) - 1) + [f"crawl-data/{NEW}/cc-index-table.paths.gz"]
@@ -209,15 +209,14 @@ def test_the_public_list_is_asked_for_once_a_day(
     (home / "cache" / "collinfo.json").write_bytes((bucket[0] / "collinfo.json").read_bytes())
     monkeypatch.setattr(sensors, "is_published", lambda workspace, crawl: True)
     # the default source: a fresh copy is at hand, so nothing is sent
-    assert asked(Ticks(new_crawls, instance, Pipeline(home=str(home))).tick()) == [NEW]
+    assert asked(Ticks(new_crawls, instance, load_settings(home=str(home))).tick()) == [NEW]
 
 
 class TestWatchList:
     """``domains.txt`` becomes partitions of the ``domain`` dimension."""
 
     def test_targets_become_partitions_once(self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
-        pipeline = pipeline_of(bucket[0], tmp_path)
-        ticks = Ticks(watch_list, instance, pipeline)
+        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         assert reason(ticks.tick()) == "every target of the watch list is a partition already"
         (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
         ticks.tick()
@@ -230,7 +229,7 @@ class TestWatchList:
     def test_a_set_keeps_its_key_and_its_new_members_are_written_down(
         self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        ticks = Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path))
+        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("set:press = example.com\n")
         ticks.tick()
         (tmp_path / "domains.txt").write_text("set:press = example.com, example.org\n")
@@ -243,7 +242,7 @@ class TestWatchList:
     ) -> None:
         (tmp_path / "domains.txt").write_text("example.com\n../x\n")
         with pytest.raises(UserInputError, match=r"domains\.txt, line 2: '\.\.'"):
-            Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path)).tick()
+            Ticks(watch_list, instance, settings_of(bucket[0], tmp_path)).tick()
         assert instance.get_dynamic_partitions("domain") == []
 
     def test_new_targets_are_capped_each_tick(
@@ -251,7 +250,7 @@ class TestWatchList:
     ) -> None:
         monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
         (tmp_path / "domains.txt").write_text("".join(f"site-{n}.example.org\n" for n in range(5)))
-        ticks = Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path))
+        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         counts = []
         for _ in range(3):
             ticks.tick()
@@ -263,7 +262,7 @@ class TestWatchList:
     ) -> None:
         monkeypatch.setattr(sensors, "MAX_PARTITIONS", 5)
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
-        ticks = Ticks(watch_list, instance, pipeline_of(bucket[0], tmp_path))
+        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
         assert "3 crawls × 2 targets would pass 5 partitions" in reason(ticks.tick())
         assert "into a set" in reason(ticks.tick())
@@ -271,7 +270,7 @@ class TestWatchList:
 
 
 def definitions(source: Path, home: Path, slugs: list[str]) -> dict[str, str]:
-    workspace = Workspace(load_settings({}, source=str(source), home=str(home)))
+    workspace = workspace_of(source, home)
     rows = workspace.lake.read("targets").to_pylist()
     assert sorted(row["slug"] for row in rows) == sorted(slugs)
     return {row["slug"]: row["definition"] for row in rows}

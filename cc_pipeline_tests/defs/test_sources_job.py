@@ -16,7 +16,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
-from cc_pipeline.defs.resources import Pipeline
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.stages.export import export_prefix
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.workspace import Workspace
@@ -33,8 +33,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 def export(workspace: Workspace, assets: list[str], config: dict[str, object]) -> dg.ExecuteInProcessResult:
-    settings = workspace.settings
-    with Launcher(settings) as launcher:
+    with Launcher(workspace) as launcher:
         launcher.add_targets([parse_target(TARGET)])
         launcher.instance.add_dynamic_partitions("crawl", [CRAWL])
         return dg.materialize(
@@ -42,7 +41,7 @@ def export(workspace: Workspace, assets: list[str], config: dict[str, object]) -
             selection=assets,
             instance=launcher.instance,
             partition_key=f"{CRAWL}|{TARGET}",
-            resources={"pipeline": Pipeline(source=settings.source, home=str(settings.home))},
+            resources={WORKSPACE: workspace},
             run_config={"ops": {"export_sequencefiles": {"config": config}}},
         )
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.upkeep import keep_up
-from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.published import published_rows
+from cc_pipeline_tests.world import workspace_of
 
 
 def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
-    settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path))
-    with Launcher(settings) as launcher:
+    workspace = workspace_of(bucket[0], tmp_path)
+    with Launcher(workspace) as launcher:
         launcher.list_crawls()
         launcher.harvest(["CC-MAIN-2024-22"])
         for domain in bucket[1].domains("CC-MAIN-2024-22")[:3]:
@@ -28,7 +27,7 @@ def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: tuple[Path, MiniCra
     orphan.write_bytes(b"left by a run that was killed before its commit")
     old = time.time() - 400 * 86_400
     os.utime(orphan, (old, old))
-    report = keep_up(Workspace(settings), max_files=1)
+    report = keep_up(workspace, max_files=1)
     assert sum(report.merged.values()) > 0
     assert not orphan.exists()
     assert published_rows(tmp_path) == before

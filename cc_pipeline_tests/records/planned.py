@@ -6,7 +6,8 @@ import gzip
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pyarrow as pa
 
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.transport.client import Transport
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 
@@ -63,3 +66,10 @@ def html_record(url: str, body: bytes, status: int = 200) -> bytes:
         f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(http)}\r\n\r\n"
     )
     return gzip.compress(head.encode() + http + b"\r\n\r\n", 6, mtime=0)
+
+
+@contextmanager
+def shelf_at(root: Path | str, *, spool: Path | None = None, s3_endpoint: str | None = None) -> Iterator[RecordShelf]:
+    """A shelf with a transport of its own to the lake at ``root``."""
+    with Transport(str(root), s3_endpoint=s3_endpoint) as place:
+        yield RecordShelf(place, spool=spool)

@@ -16,12 +16,11 @@ from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.schema import REASONS
-from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule
-from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
 RECORDS = 2_000
@@ -94,7 +93,7 @@ def fetch(
     breaker = BreakerPolicy(threshold=100_000)
     with (
         Transport(url, retry=retry, timeouts=timeouts, breaker=breaker) as transport,
-        RecordShelf(str(lake)) as shelf,
+        shelf_at(lake) as shelf,
     ):
         result = fetch_records(
             captures,
@@ -208,7 +207,7 @@ def test_quarantined_bytes_are_kept_as_they_came(bucket: tuple[Path, pa.Table], 
         result = fetch(server.url, captures, tmp_path, "c1")
         rows = [row for row in result.table.to_pylist() if row["outcome"] == "quarantined"]
         assert rows
-        with RecordShelf(str(tmp_path)) as shelf:
+        with shelf_at(tmp_path) as shelf:
             for row in rows:
                 raw = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
                 assert len(raw) == row["warc_record_length"]

@@ -20,10 +20,10 @@ from cc_pipeline.records.fetch import RecordsResult, fetch_records, read_stored,
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordShelf
+from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
-from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
 OPTIONS = RecordOptions(coalescing=Coalescing(gap=0), rotation=40_000, examiners=2)
@@ -50,7 +50,7 @@ def make_bucket(folder: Path, count: int) -> pa.Table:
 
 
 def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> RecordsResult:
-    with Transport(url, concurrency=8) as transport, RecordShelf(str(lake)) as shelf:
+    with Transport(url, concurrency=8) as transport, shelf_at(lake) as shelf:
         return fetch_records(captures, transport, shelf, crawl=CRAWL, commit=commit, options=OPTIONS)
 
 
@@ -102,7 +102,7 @@ def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> No
     assert result.table.drop_columns(varying) == wanted.drop_columns(varying)
     # what is fetched twice was under way when a run was killed: at most its window each time
     assert sum(times - 1 for times in hits.values()) <= kills * 2 * 8
-    with RecordShelf(str(lake)) as shelf, RecordShelf(str(tmp_path / "other")) as other:
+    with shelf_at(lake) as shelf, shelf_at(tmp_path / "other") as other:
         for mine, theirs in zip(result.table.to_pylist(), wanted.to_pylist(), strict=True):
             assert read_stored(shelf, mine) == read_stored(other, theirs)
         settle(shelf, result)
@@ -122,7 +122,7 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
     captures = make_bucket(tmp_path, 40)
     lake = tmp_path / "lake"
     fetch(str(tmp_path), lake, captures, "killed")  # its table is never committed
-    with Transport(str(tmp_path)) as transport, RecordShelf(str(lake)) as shelf:
+    with Transport(str(tmp_path)) as transport, shelf_at(lake) as shelf:
         for part, commit, requests in ((captures.slice(0, 15), "c1", 0), (captures.slice(15), "c2", 0)):
             result = fetch_records(part, transport, shelf, crawl=CRAWL, commit=commit, options=OPTIONS)
             assert (result.requests, result.adopted) == (requests, part.num_rows)
@@ -136,7 +136,7 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
 
 
 def test_a_half_written_record_is_dropped_and_one_in_use_is_left_alone(tmp_path: Path) -> None:
-    with RecordShelf(str(tmp_path)) as shelf:
+    with shelf_at(tmp_path) as shelf:
         writer = SegmentWriter(shelf, CRAWL, "c1", lambda kind, name: b"")
         members = [html_record(f"https://example.com/{n}", b"x" * 500) for n in range(3)]
         for number, member in enumerate(members):

@@ -15,19 +15,18 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, read_stored, settle
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.records.planned import real_captures
+from cc_pipeline_tests.records.planned import real_captures, shelf_at
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 BUCKET = CORPUS / "realcrawl" / "bucket"
 
 
 def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Table | None = None) -> RecordsResult:
-    with Transport(source) as transport, RecordShelf(str(lake)) as shelf:
+    with Transport(source) as transport, shelf_at(lake) as shelf:
         return fetch_records(real_captures(CORPUS, crawl), transport, shelf, crawl=crawl, commit=commit, held=held)
 
 
@@ -50,7 +49,7 @@ def test_every_capture_is_fetched_and_verified(crawl: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("crawl", CRAWLS)
 def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_path: Path) -> None:
     result = fetch(crawl, tmp_path, str(BUCKET))
-    with RecordShelf(str(tmp_path)) as shelf:
+    with shelf_at(tmp_path) as shelf:
         for row in result.table.to_pylist():
             stored = read_stored(shelf, row)
             with open(BUCKET / row["warc_filename"], "rb") as file:
@@ -114,7 +113,7 @@ def test_what_is_held_is_not_fetched_again(crawl: str, tmp_path: Path) -> None:
         adopted = fetch(crawl, tmp_path, server.url, commit="c3")
         assert (adopted.adopted, len(server.hits)) == (first.table.num_rows, asked)
         assert adopted.table == first.table
-        with RecordShelf(str(tmp_path)) as shelf:
+        with shelf_at(tmp_path) as shelf:
             settle(shelf, first)
         fetch(crawl, tmp_path, server.url, commit="c4")
         assert len(server.hits) > asked

@@ -17,7 +17,7 @@ from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.storage import RecordShelf
 from cc_pipeline.transport import Transport
-from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
 
@@ -51,7 +51,7 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
     options = RecordOptions(coalescing=Coalescing(gap=0), rotation=2_000)
     spool = tmp_path / "spool"
     with (
-        RecordShelf("s3://lake/home", spool=spool, s3_endpoint=endpoint) as shelf,
+        shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as shelf,
         Transport(str(bucket)) as source,
     ):
         first = fetch_records(captures, source, shelf, crawl=CRAWL, commit="c1", options=options)
@@ -70,10 +70,10 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
 
 def test_a_lake_in_a_bucket_needs_a_folder_for_open_files() -> None:
     with pytest.raises(UserInputError, match="local folder"):
-        RecordShelf("s3://lake/home")
+        RecordShelf(Transport("s3://lake/home"))
 
 
 @pytest.mark.parametrize("crawl", ["../x", "", "a/b", ".", "a b"])
 def test_a_crawl_that_cannot_name_a_folder_is_refused(tmp_path: Path, crawl: str) -> None:
-    with RecordShelf(str(tmp_path)) as shelf, pytest.raises(UserInputError):
+    with shelf_at(tmp_path) as shelf, pytest.raises(UserInputError):
         shelf.open_folder(crawl)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from cc_pipeline.records.segments import sweep, unneeded_files
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline_tests.records.planned import shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
 
@@ -31,7 +31,7 @@ def test_the_sweep_takes_what_nobody_needs(tmp_path: Path) -> None:
         os.utime(folder / name, (1, 1))
     os.utime(folder / "young.warc.gz")
     named = {f"records/{CRAWL}/named.warc.gz"}
-    with RecordShelf(str(tmp_path)) as shelf:
+    with shelf_at(tmp_path) as shelf:
         expected = [f"records/{CRAWL}/garbage{suffix}" for suffix in (".arc.gz", ".quarantine", ".warc.gz")]
         assert unneeded_files(shelf, CRAWL, named) == [(key, 5) for key in expected]
         assert sweep(shelf, CRAWL, named) == (3, 15)

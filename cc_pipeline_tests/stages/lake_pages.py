@@ -13,6 +13,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.closing import closed_later
 
 CRAWL, TARGET = "CC-MAIN-2024-22", "example.com"
 _FOLDER = f"crawl-data/{CRAWL}/segments/1715971057516.1/warc"
@@ -32,7 +33,7 @@ def make_workspace(home: Path, source: Path | None = None) -> Workspace:
     """A workspace whose source is an empty folder, unless one is given."""
     bucket = source or home / "bucket"
     bucket.mkdir(parents=True, exist_ok=True)
-    return Workspace(load_settings({}, source=str(bucket), home=str(home / "home")))
+    return closed_later(Workspace(load_settings({}, source=str(bucket), home=str(home / "home"))))
 
 
 def page(number: int, target: str = TARGET) -> ParsedPage:

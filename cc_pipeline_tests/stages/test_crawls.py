@@ -89,6 +89,7 @@ def test_the_last_copy_serves_while_the_list_is_broken_and_says_so(bucket: Bucke
     workspace = workspace_of(root, tmp_path / "home")
     commit_crawls(workspace)
     replace_file(root / "collinfo.json", b"not json")
+    workspace = workspace_of(root, tmp_path / "home")
     # a sensor must not take an old list for today's
     with pytest.raises(EnvironmentFault):
         list_crawls(workspace)
@@ -112,16 +113,16 @@ def test_one_bad_entry_does_not_hide_the_others(bucket: Bucket, tmp_path: Path) 
 def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:
     source = closed_port()
     with pytest.raises(EnvironmentFault, match=source) as refused:
-        list_crawls(workspace_of(source, tmp_path))
+        list_crawls(workspace_of(source, tmp_path, collinfo=f"{source}/elsewhere/collinfo.json"))
     assert "CC_PIPELINE_SOURCE" in refused.value.advice
     assert "after 4 attempts" in str(refused.value)
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("403", 3), ("500", 4), ("404", 1)])
-def test_a_source_that_always_refuses_is_asked_a_bounded_number_of_times(
+def test_a_host_of_the_list_that_always_refuses_is_asked_a_bounded_number_of_times(
     bucket: Bucket, tmp_path: Path, kind: str, asked: int
 ) -> None:
     with FaultServer(bucket[0], rules=[Rule(kind, times=None)]) as server:
         with pytest.raises(EnvironmentFault, match=f"cannot be had.*{kind}"):
-            list_crawls(workspace_of(server.url, tmp_path))
+            list_crawls(workspace_of(bucket[0], tmp_path, collinfo=f"{server.url}/collinfo.json"))
         assert len(server.hits) == asked

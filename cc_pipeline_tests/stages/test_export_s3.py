@@ -11,10 +11,9 @@ import botocore.session
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.export import ExportOptions, export_prefix, export_slices
-from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
+from cc_pipeline_tests.world import workspace_of
 
 
 @pytest.fixture
@@ -33,15 +32,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
 def test_files_on_s3_are_those_of_a_folder(s3: tuple[str, Any], tmp_path: Path) -> None:
     endpoint, client = s3
     local = make_workspace(tmp_path / "local")
-    remote = Workspace(
-        load_settings(
-            {},
-            source=local.settings.source,
-            home=str(tmp_path / "remote"),
-            lake="s3://lake/prefix",
-            lake_endpoint=endpoint,
-        )
-    )
+    remote = workspace_of(local.settings.source, tmp_path / "remote", lake="s3://lake/prefix", lake_endpoint=endpoint)
     pages = [page(number) for number in range(20)]
     for workspace in (local, remote):
         commit_pages(workspace, pages)

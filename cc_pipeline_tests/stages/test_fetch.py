@@ -75,7 +75,8 @@ def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_capt
             parse_records(workspace, NEW, ["example.com"])
         assert {name: workspace.lake.pin(name).version for name in before} == before
         server.set_rules([])
-        _, fetched, _ = extract(workspace, "example.com", "example-foo.com")
+        # the breaker of this run stays open; the next one asks again
+        _, fetched, _ = extract(workspace_of(server.url, tmp_path), "example.com", "example-foo.com")
         assert fetched.per_target["example.com"]["missing"] == 0
         assert fetched.reused_slices == 1
 

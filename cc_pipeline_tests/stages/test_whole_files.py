@@ -16,9 +16,9 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stages.export import ExportOptions, export_prefix, export_slices
 from cc_pipeline.stages.publish import interrupted_slices, publish_warehouse
 from cc_pipeline.stages.slice import Slice
-from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, read_sources
+from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, read_sources, register, registered
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.files import SourceFile, identify, register, registered
+from cc_pipeline.wholefiles.files import SourceFile, identify
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.stages.lake_pages import CRAWL, commit_pages, make_workspace, page
@@ -112,7 +112,7 @@ def warcinfo(text: bytes = b"isPartOf: CC-MAIN-2016-50\r\n") -> bytes:
 
 
 def read(workspace: Workspace, named: Path | str, kind: str, crawl: str | None = None) -> SourceFile:
-    file = identify(workspace, str(named), kind, crawl)
+    file = identify(workspace.transport, str(named), kind, crawl)
     register(workspace, [file])
     read_sources(workspace, [file.slug])
     return file
@@ -159,7 +159,7 @@ def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Works
     huge = json.dumps(DOCUMENT | {"content_len": 10**30})
     pairs = [("http://a.com/", good), ("http://b.com/", "{"), ("http://c.com/", huge), ("http://d.com/", good)]
     path = sequencefile(tmp_path / "metadata-00000", pairs)
-    file = identify(workspace, str(path), "sequencefile")
+    file = identify(workspace.transport, str(path), "sequencefile")
     register(workspace, [file])
     report = read_sources(workspace, [file.slug])
     assert [row["url"] for row in rows(workspace, "page_metadata", file)] == ["http://a.com/", "http://d.com/"]
@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Works
 
 def test_a_file_of_nothing_but_damage_is_bounded(workspace: Workspace, tmp_path: Path) -> None:
     pairs = [(f"http://a.com/{number}", "{broken") for number in range(MAX_FAULT_ROWS + 500)]
-    file = identify(workspace, str(sequencefile(tmp_path / "metadata-00000", pairs)), "sequencefile")
+    file = identify(workspace.transport, str(sequencefile(tmp_path / "metadata-00000", pairs)), "sequencefile")
     register(workspace, [file])
     report = read_sources(workspace, [file.slug])
     assert len(rows(workspace, "source_faults", file)) == MAX_FAULT_ROWS
@@ -246,29 +246,29 @@ def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: P
 
 def test_the_crawl_is_read_off_key_header_or_warcinfo(workspace: Workspace, tmp_path: Path) -> None:
     marked = sequencefile(tmp_path / "metadata-1", [], **{"cc_pipeline.crawl": "CC-MAIN-2018-05"})
-    assert identify(workspace, str(marked), "sequencefile").crawl == "CC-MAIN-2018-05"
+    assert identify(workspace.transport, str(marked), "sequencefile").crawl == "CC-MAIN-2018-05"
     damaged = tmp_path / "metadata-2"
     damaged.write_bytes(b"no SequenceFile")
-    assert identify(workspace, str(damaged), "sequencefile").crawl == "CC-MAIN-2012"
+    assert identify(workspace.transport, str(damaged), "sequencefile").crawl == "CC-MAIN-2012"
     texts = tmp_path / "a.wet.gz"
     texts.write_bytes(gzip.compress(warcinfo(), mtime=0))
-    assert identify(workspace, str(texts), "wet").crawl == "CC-MAIN-2016-50"
-    assert identify(workspace, str(texts), "wet", "2017-04").crawl == "CC-MAIN-2017-04"
+    assert identify(workspace.transport, str(texts), "wet").crawl == "CC-MAIN-2016-50"
+    assert identify(workspace.transport, str(texts), "wet", "2017-04").crawl == "CC-MAIN-2017-04"
     silent = tmp_path / "b.wat"
     silent.write_bytes(warcinfo(b"software: x\r\n"))
     with pytest.raises(UserInputError, match="--crawl"):
-        identify(workspace, str(silent), "wat")
+        identify(workspace.transport, str(silent), "wat")
 
 
 def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path: Path) -> None:
     odd = sequencefile(tmp_path / "Métadata 00|00..x", [])
-    file = identify(workspace, str(odd), "sequencefile")
+    file = identify(workspace.transport, str(odd), "sequencefile")
     assert set(file.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-")
     assert ".." not in file.slug
     assert register(workspace, [file, file]) == [file]
     assert register(workspace, [file]) == []
     assert registered(workspace) == {file.slug: file}
-    other = identify(workspace, str(odd), "sequencefile", "CC-MAIN-2009-2010")
+    other = identify(workspace.transport, str(odd), "sequencefile", "CC-MAIN-2009-2010")
     assert other.slug != file.slug
 
 
@@ -277,7 +277,7 @@ def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path
 )
 def test_what_cannot_be_a_source_is_refused(workspace: Workspace, named: str, kind: str) -> None:
     with pytest.raises(UserInputError):
-        identify(workspace, named, kind)
+        identify(workspace.transport, named, kind)
 
 
 def test_keys_nobody_registered_are_refused(workspace: Workspace) -> None:
@@ -339,7 +339,7 @@ def test_an_export_read_back_gives_the_same_metadata(workspace: Workspace, tmp_p
     commit_pages(workspace, [page(number) for number in range(20)])
     export_slices(workspace, CRAWL, ["example.com"], options=ExportOptions(records_per_file=8))
     folder = Path(workspace.settings.lake) / export_prefix(CRAWL, "example.com")
-    found = [identify(workspace, str(path), "sequencefile") for path in sorted(folder.glob("metadata-*"))]
+    found = [identify(workspace.transport, str(path), "sequencefile") for path in sorted(folder.glob("metadata-*"))]
     assert {file.crawl for file in found} == {CRAWL}
     register(workspace, found)
     read_sources(workspace, [file.slug for file in found])

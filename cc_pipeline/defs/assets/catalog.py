@@ -7,7 +7,6 @@ import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import CRAWL
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.catalog.tables import ROW_GROUPS_SCHEMA
@@ -22,6 +21,7 @@ from cc_pipeline.stages.harvest import (
 )
 from cc_pipeline.stages.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
 from cc_pipeline.stages.url_index import build_url_index
+from cc_pipeline.stages.workspace import Workspace
 
 
 @dg.asset(
@@ -31,9 +31,8 @@ from cc_pipeline.stages.url_index import build_url_index
     code_version="1",
     metadata=table_metadata("crawls", CRAWLS_SCHEMA),
 )
-def crawls(pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, the three of the ARC years included."""
-    workspace = pipeline.workspace()
     report = commit_crawls(workspace)
     table = workspace.lake.read("crawls").sort_by([("crawl", "descending")])
     return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)})
@@ -53,9 +52,10 @@ _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
     backfill_policy=_BACKFILL,
     metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA),
 )
-def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def index_manifest(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult[None]:
     """One row per file of the columnar index, as the crawl's path list names them; none for the ARC years."""
-    workspace = pipeline.workspace()
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
     for crawl, report in reports.items():
         table = workspace.lake.read("index_manifest", {"crawl": crawl})
@@ -72,9 +72,10 @@ def index_manifest(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.
     partitions_def=CRAWL,
     backfill_policy=_BACKFILL,
 )
-def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def index_footers(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult[None]:
     """The raw footer of every index file, fetched once with one suffix request each and kept."""
-    workspace = pipeline.workspace()
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = harvest_footers(workspace, crawl)
@@ -93,9 +94,8 @@ def index_footers(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.M
     pool="catalog",
     metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
 )
-def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """One row per row group: where it is, how large, and which keys it holds. Rebuilds ``catalog.duckdb``."""
-    workspace = pipeline.workspace()
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, context.partition_keys)
     shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
@@ -122,13 +122,14 @@ def row_groups(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.Mate
     pool="catalog",
     metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
 )
-def repaired_statistics(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def repaired_statistics(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult[None]:
     """Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones).
 
     Reads the key column of each such row group once, about 23 MB apiece in the real index, so no job includes it.
     Until it has run such row groups are read by every look-up that might concern them.
     """
-    workspace = pipeline.workspace()
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = repair_statistics(workspace, crawl)
@@ -147,13 +148,12 @@ def repaired_statistics(context: dg.AssetExecutionContext, pipeline: Pipeline) -
     partitions_def=CRAWL,
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
 )
-def url_index(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def url_index(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.
 
     Reads four columns of the crawl's whole columnar index (tens of gigabytes of the real one), or all its ARC files
     in crawls without one, so no job of the main graph includes it.
     """
-    workspace = pipeline.workspace()
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = build_url_index(workspace, crawl)

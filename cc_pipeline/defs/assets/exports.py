@@ -10,11 +10,12 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.archive.sequencefile import Compression
+from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, by_crawl, partition_key
-from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.defs.slices import BACKFILL, attach_metadata, logged_progress
+from cc_pipeline.defs.slices import BACKFILL, logged_progress
 from cc_pipeline.stages.export import VERSION, Codec, ExportKind, ExportOptions, export_prefix, export_slices
+from cc_pipeline.stages.workspace import Workspace
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
 
@@ -64,10 +65,9 @@ class SequenceFileConfig(dg.Config):
     can_subset=True,
 )
 def export_sequencefiles(
-    context: dg.AssetExecutionContext, config: SequenceFileConfig, pipeline: Pipeline
+    context: dg.AssetExecutionContext, config: SequenceFileConfig, workspace: dg.ResourceParam[Workspace]
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Writes the same records in the same order under the same numbers, as text and as metadata."""
-    workspace = pipeline.workspace()
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     kinds = [kind for asset, kind in _KINDS.items() if asset in selected]
     with logged_progress(context.log):

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from cc_pipeline.defs.metadata import OWNERS, table_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.defs.slices import BACKFILL, materialize_slices
 from cc_pipeline.documents.page import PARSER_VERSION
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
@@ -19,6 +18,7 @@ from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
+from cc_pipeline.stages.workspace import Workspace
 
 _CAPTURE_PREVIEW = ["url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset"]
 
@@ -40,9 +40,11 @@ _CAPTURE_PREVIEW = ["url", "fetch_time", "fetch_status", "content_mime_type", "w
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
 )
-def locate(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
+def locate(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> Iterator[dg.MaterializeResult[None]]:
     """Looks the targets up by the cheapest index that serves the crawl, and prices their fetch."""
-    yield from materialize_slices(context, pipeline, locate_captures, {"captures": _CAPTURE_PREVIEW})
+    yield from materialize_slices(context, workspace, locate_captures, {"captures": _CAPTURE_PREVIEW})
 
 
 _RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length", "stored_file", "stored_offset"]
@@ -65,9 +67,11 @@ _RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length",
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
 )
-def fetch(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
+def fetch(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> Iterator[dg.MaterializeResult[None]]:
     """Reads near records together within the request budget, verifies and keeps every record."""
-    yield from materialize_slices(context, pipeline, fetch_captures, {"records": _RECORD_PREVIEW})
+    yield from materialize_slices(context, workspace, fetch_captures, {"records": _RECORD_PREVIEW})
 
 
 def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
@@ -94,7 +98,9 @@ def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
 )
-def parse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
+def parse(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> Iterator[dg.MaterializeResult[None]]:
     """Decodes and parses each stored record once and writes the four tables from that one pass."""
     shown = {
         "page_metadata": ["url", "http_result", "mime_type", "parsed_as", "charset_detected", "disposition"],
@@ -102,4 +108,4 @@ def parse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.
         "page_links": ["url", "type", "href", "text"],
         "feed_items": ["url", "title", "published", "link"],
     }
-    yield from materialize_slices(context, pipeline, parse_records, shown)
+    yield from materialize_slices(context, workspace, parse_records, shown)

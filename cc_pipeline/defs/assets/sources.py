@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import SOURCE_FILE
-from cc_pipeline.defs.resources import Pipeline
-from cc_pipeline.defs.slices import attach_metadata, logged_progress
+from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.documents.page import PARSER_VERSION
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
-from cc_pipeline.stages.whole_files import read_sources
+from cc_pipeline.stages.whole_files import read_sources, registered
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.files import registered
 from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA
 
 #: Files take minutes each; more of them in one run save only the seconds a run costs.
@@ -58,9 +57,10 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     partitions_def=SOURCE_FILE,
     backfill_policy=_BACKFILL,
 )
-def read_files(context: dg.AssetExecutionContext, pipeline: Pipeline) -> Iterator[dg.MaterializeResult[None]]:
+def read_files(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> Iterator[dg.MaterializeResult[None]]:
     """Reads each file once, from begin to end, into the tables of parsed pages."""
-    workspace = pipeline.workspace()
     with logged_progress(context.log):
         for slug in context.partition_keys:
             _read_one(context, workspace, slug)

@@ -6,8 +6,8 @@ Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: th
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
-from cc_pipeline.defs.resources import Pipeline
 from cc_pipeline.stages.publish import publish_warehouse
+from cc_pipeline.stages.workspace import Workspace
 
 
 @dg.asset(
@@ -35,9 +35,9 @@ from cc_pipeline.stages.publish import publish_warehouse
     & ~dg.AutomationCondition.in_progress()
     & ~dg.AutomationCondition.any_deps_in_progress(),
 )
-def warehouse(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[None]:
+def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: every table as a view over pinned files, each capture once. Open it read-only at any time."""
-    publication = publish_warehouse(pipeline.workspace())
+    publication = publish_warehouse(workspace)
     lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
     context.log.info(f"published {publication.path}")
     return dg.MaterializeResult(

@@ -1,0 +1,73 @@
+"""What commands that run things share: the crawls a person means, a harvest, and how one part of a command is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cc_pipeline.cli.output import console_err, progress_bars
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cc_pipeline.stages.workspace import Workspace
+
+
+def step(name: str, work: Callable[[], object], screen: Console = console_err) -> None:
+    """Does one part of a command and says on ``screen`` how long it took.
+
+    Standard output is for what a command answers. Raises ``EnvironmentFault`` with what to do about a failed run.
+    """
+    from cc_pipeline.defs.launch import RunFailed
+
+    started = time.monotonic()
+    try:
+        work()
+    except RunFailed as failed:
+        raise EnvironmentFault(
+            failed.reason, f"The run is {failed.run_id}; see it in the UI (make dev). What was committed before stays."
+        ) from failed
+    screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
+
+
+def all_runs(runs: Iterable[object]) -> None:
+    """Does runs that are made one by one as they are asked for."""
+    for _ in runs:
+        pass
+
+
+def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
+    """Crawl ids, ``newest`` replaced by the newest that is published.
+
+    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
+    """
+    from cc_pipeline.stages.crawls import find_crawl, known_crawls
+    from cc_pipeline.stages.harvest import is_published
+
+    source = workspace.settings.source
+    chosen: list[str] = []
+    for crawl in crawls:
+        if crawl == "newest":
+            listed, _ = known_crawls(workspace)
+            found = next((one.id for one in listed if is_published(workspace, one.id)), None)
+            if found is None:
+                raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
+        else:
+            found = find_crawl(workspace, crawl).id
+            if not is_published(workspace, found):
+                raise UserInputError(
+                    f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
+                    "published, or take the newest that is: --crawl newest"
+                )
+        chosen.append(found)
+    return list(dict.fromkeys(chosen))
+
+
+def harvest_crawls(workspace: Workspace, crawls: Sequence[str]) -> None:
+    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails."""
+    from cc_pipeline.defs.launch import Launcher
+
+    with Launcher(workspace) as launcher, progress_bars():
+        step("index", lambda: launcher.harvest(crawls))

@@ -1,0 +1,77 @@
+"""The list of crawls as it can be had now: from its place, from a copy of today, or from the last copy."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.settings import Settings
+from cc_pipeline.transport.faults import RangeFault
+
+_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlList:
+    """``crawls`` are newest first. ``fault`` is what kept today's list away, when they are those of the last copy,
+    and ``note`` a sentence that says so."""
+
+    crawls: tuple[Crawl, ...]
+    fault: EnvironmentFault | None = None
+    note: str | None = None
+
+
+def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlList:
+    """The list of crawls; ``download`` asks its place and is only called when Common Crawl's own list was not read
+    in the last day.
+
+    Raises ``EnvironmentFault`` when the list can neither be had nor read, and there is no copy of it.
+    """
+    copy = settings.cache_path / "collinfo.json"
+    if _fresh(settings, copy):
+        return CrawlList(parse_collinfo(copy.read_bytes(), str(copy)))
+    try:
+        return CrawlList(_read_anew(settings, download, copy))
+    except EnvironmentFault as fault:
+        try:
+            crawls = parse_collinfo(copy.read_bytes(), str(copy))
+            age = (time.time() - copy.stat().st_mtime) / _DAY_SECONDS
+        except (OSError, DataFault):
+            raise fault from None
+        return CrawlList(crawls, fault, f"{fault.what}; the copy of {age:.0f} days ago is used")
+
+
+def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) -> tuple[Crawl, ...]:
+    try:
+        data = download()
+        crawls = parse_collinfo(data, settings.collinfo)
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"the list of crawls at {settings.collinfo} cannot be had ({fault})",
+            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network.",
+        ) from fault
+    except DataFault as fault:
+        raise EnvironmentFault(
+            f"the list of crawls at {fault}", "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later."
+        ) from fault
+    with disk_trouble(copy):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        temporary = copy.with_name(f"{copy.name}.{os.getpid()}")
+        temporary.write_bytes(data)
+        temporary.replace(copy)
+    return crawls
+
+
+def _fresh(settings: Settings, copy: Path) -> bool:
+    # only the public list is worth sparing; a local or private source may change under our hands
+    if not settings.collinfo.startswith("https://index.commoncrawl.org/"):
+        return False
+    try:
+        return time.time() - copy.stat().st_mtime < _DAY_SECONDS
+    except OSError:
+        return False
