@@ -34,7 +34,7 @@ build_url_index = dg.define_asset_job(
 
 fetch_domain = dg.define_asset_job(
     "fetch_domain",
-    selection=dg.AssetSelection.assets("captures", "fetch_plan", "records"),
+    selection=dg.AssetSelection.assets("captures", "records"),
     description="A domain's captures in a crawl, found and fetched but not parsed.",
 )
 

@@ -112,7 +112,7 @@ class Launcher:
         return self._run("build_url_index", crawl, partition_key=crawl)
 
     def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
-        """Materializes captures, plan and records of ``targets`` in ``crawl``."""
+        """Materializes captures and records of ``targets`` in ``crawl``."""
         self.add_targets(targets)
         self._add(CRAWL, [crawl])
         return self._run_domains("fetch_domain", crawl, [target.slug for target in targets])
