@@ -25,7 +25,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputE
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.download import local_copy, size_and_tag
+from cc_pipeline.wholefiles.download import content_digest, local_copy, size_and_tag
 from cc_pipeline.wholefiles.files import SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, sequencefile_pages
 from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
@@ -65,9 +65,10 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     for slug in slugs:
         file = files[slug]
         slice_ = Slice(file.crawl, slug)
-        made_from = {slice_: _digest(workspace, file)}
-        if READ_FILES.stale(workspace.lake, made_from):
-            tally = _read(workspace, file, made_from)
+        here = READ_FILES.made_from(workspace.lake, [slice_])[slice_]
+        wanted = _digest(file, content_digest(workspace.transport, file.location))
+        if here != wanted and not _as_before(workspace, file, here):
+            tally = _read(workspace, file, {slice_: wanted})
             fresh.append(slice_)
             total.bytes += tally.bytes
             total.requests += tally.requests
@@ -117,13 +118,16 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
     return {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
 
 
-def _digest(workspace: Workspace, file: SourceFile) -> str:
-    found = size_and_tag(workspace.transport, file.location)
+def _digest(file: SourceFile, found: tuple[int, str] | None) -> str:
     if found is None:
         raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
-    return READ_FILES.digest(
-        version=VERSION, parser=PARSER_VERSION, file=[file.kind, file.location, file.crawl, *found]
-    )
+    about = [file.kind, file.location, file.crawl, *found]
+    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=about)
+
+
+def _as_before(workspace: Workspace, file: SourceFile, here: str | None) -> bool:
+    """Whether ``here`` is the digest that layout 1 had of the file as it is: of its length and ETag."""
+    return here is not None and here == _digest(file, size_and_tag(workspace.transport, file.location))
 
 
 def _read(workspace: Workspace, file: SourceFile, made_from: Mapping[Slice, str]) -> _Tally:

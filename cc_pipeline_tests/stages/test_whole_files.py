@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 
 from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
+from cc_pipeline.documents.page import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stages.export import ExportOptions, export_prefix, export_slices
 from cc_pipeline.stages.publish import interrupted_slices, publish_warehouse
-from cc_pipeline.stages.slice import Slice
+from cc_pipeline.stages.slice import READ_FILES, Slice
 from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, read_sources, register, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SourceFile, identify
@@ -229,6 +231,31 @@ def test_wet_becomes_texts(workspace: Workspace, tmp_path: Path) -> None:
     )
     (fault,) = rows(workspace, "source_faults", file)
     assert fault["reason"] == "a response record in a WET file"
+
+
+@pytest.mark.parametrize("at_source", [False, True])
+def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, at_source: bool) -> None:
+    folder = Path(workspace.settings.source) if at_source else tmp_path
+    path = sequencefile(folder / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
+    file = read(workspace, path.name if at_source else path, "sequencefile")
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+    os.utime(path, (1, 1))
+    assert read_sources(workspace, [file.slug]).fresh_slices == 0
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert read_sources(workspace, [file.slug]).fresh_slices == 1
+
+
+def test_a_file_read_by_the_first_layout_is_not_read_again(workspace: Workspace, tmp_path: Path) -> None:
+    path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
+    file = read(workspace, path, "sequencefile")
+    slice_ = Slice(file.crawl, file.slug)
+    tag = [path.stat().st_size, f"{path.stat().st_mtime_ns:x}"]
+    before = READ_FILES.digest(version="1", parser=PARSER_VERSION, file=[file.kind, file.location, file.crawl, *tag])
+    tables = {table: workspace.lake.read(table, slice_.where) for table in READ_FILES.tables}
+    READ_FILES.commit(workspace.lake, {slice_: before}, tables)
+    assert read_sources(workspace, [file.slug]).fresh_slices == 0
 
 
 def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: Path) -> None:
