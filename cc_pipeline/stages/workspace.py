@@ -78,7 +78,8 @@ class Workspace:
 
     @cached_property
     def _list_transport(self) -> Transport:
-        """Common Crawl publishes the list on a host of its own; elsewhere it lies in the source."""
+        """Common Crawl publishes the list on a host of its own; elsewhere it lies in the source, and is asked for as
+        patiently as anything else there."""
         root = self.settings.collinfo.rpartition("/")[0]
         return self.transport if root == self.settings.source else _open_transport(self.settings, root, _LIST_RETRY)
 

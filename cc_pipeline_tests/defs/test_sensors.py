@@ -16,6 +16,7 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file, workspace_of
 
@@ -170,7 +171,7 @@ def test_a_list_that_does_not_come_fails_the_tick_and_leaves_the_cursor(
         asked_before = len(server.hits)
         with pytest.raises(EnvironmentFault, match=r"the list of crawls .* cannot be had"):
             ticks.tick()
-        assert len(server.hits) - asked_before <= 4, "polite also when refused"
+        assert len(server.hits) - asked_before <= RetryPolicy().attempts, "polite also when refused"
         assert (ticks.cursor, instance.get_dynamic_partitions("crawl")) == (cursor, keys)
         server.set_rules([])
         assert reason(ticks.tick()) == "no new crawl"
@@ -194,8 +195,7 @@ def test_a_tick_asks_for_little(bucket: Bucket, tmp_path: Path, instance: dg.Dag
         ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
         ticks.tick()
         keys = [hit.key for hit in server.hits]
-        assert keys == ["collinfo.json"] * (len(keys) - 1) + [f"crawl-data/{NEW}/cc-index-table.paths.gz"]
-        assert len(keys) <= 3
+        assert keys == ["collinfo.json", f"crawl-data/{NEW}/cc-index-table.paths.gz"]
         server.hits.clear()
         ticks.tick()
         assert [hit.key for hit in server.hits] == ["collinfo.json"]

@@ -1,0 +1,64 @@
+"""The resource of the UI's processes: a workspace open for a run and closed after it, whatever became of the run."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.defs.resources import WORKSPACE, workspace_of_settings
+from cc_pipeline.stages.workspace import Workspace
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[Workspace]:
+    """The workspaces that were closed."""
+    found: list[Workspace] = []
+
+    def close(workspace: Workspace) -> None:
+        found.append(workspace)
+
+    monkeypatch.setattr(Workspace, "close", close)
+    return found
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_has_one_open_workspace_of_its_settings(
+    closed: list[Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_SUBSETS", "robotstxt")
+    seen: list[Workspace] = []
+
+    @dg.asset
+    def first(workspace: dg.ResourceParam[Workspace]) -> None:
+        seen.append(workspace)
+
+    @dg.asset(deps=[first])
+    def second(workspace: dg.ResourceParam[Workspace]) -> None:
+        seen.append(workspace)
+        assert not closed
+        if fails:
+            raise ValueError("it went wrong")
+
+    source, home = str(tmp_path / "bucket"), str(tmp_path / "home")
+    result = dg.materialize(
+        [first, second],
+        resources={WORKSPACE: workspace_of_settings.configured({"source": source, "home": home})},
+        raise_on_error=False,
+    )
+    assert result.success is not fails
+    assert seen[0] is seen[1]
+    assert closed == [seen[0]]
+    settings = seen[0].settings
+    assert (settings.source, str(settings.home), settings.subsets) == (source, home, ("robotstxt",))
+
+
+def test_settings_that_cannot_be_used_end_the_run_naming_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC_PIPELINE_VIA", "telepathy")
+
+    @dg.asset
+    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
+        pytest.fail("it must not run")
+
+    with pytest.raises(Exception, match="workspace") as failed:
+        dg.materialize([any_asset], resources={WORKSPACE: workspace_of_settings})
+    assert "CC_PIPELINE_VIA" in str(failed.value.__cause__ or failed.value)
