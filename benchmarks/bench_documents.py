@@ -29,7 +29,7 @@ from cc_pipeline.documents.html.text import Extractor, main_content
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.gold import f1, gold_articles
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents

@@ -32,7 +32,7 @@ from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.fetch import fetch_records
 from cc_pipeline.records.plan import plan_ranges
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.faultserver import FaultServerProcess
@@ -125,7 +125,7 @@ def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
     lake = Path(tempfile.mkdtemp(dir=scratch))
     try:
         with Transport(url, concurrency=concurrency) as transport, Transport(str(lake)) as place:
-            result = fetch_records(captures, transport, RecordShelf(place), crawl=CRAWL, commit="bench")
+            result = fetch_records(captures, transport, RecordStorage(place), crawl=CRAWL, commit="bench")
         return result.outcomes.get("fetched", 0)
     finally:
         shutil.rmtree(lake)

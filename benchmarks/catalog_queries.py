@@ -14,7 +14,7 @@ from benchmarks.report import Report, percentile
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.index.catalog.build import build_catalog
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog.tables import COVERAGE_SCHEMA
+from cc_pipeline.index.catalog.schemas import COVERAGE_SCHEMA
 
 QUESTIONS = 1000
 _BLOCK_BYTES = 256 * 1024

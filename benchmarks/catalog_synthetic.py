@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cc_pipeline.index.catalog.tables import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS
 
 TLDS = ("com", "org", "net", "de", "ru", "uk,co", "jp,co", "fr", "it", "br,com", "nl", "pl", "info", "es", "cn")

@@ -10,7 +10,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import Asked, asked, needs_harvest
+from cc_pipeline.cli.question import Question, needs_harvest, open_question
 from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, normalise_root
@@ -72,7 +72,9 @@ def copy(
         raise UserInputError(f"{to!r} cannot be written to; give s3://bucket/prefix or a folder")
     rows: list[Sequence[object]] = []
     with (
-        asked(targets, crawl, source=source, home=home, subset=subset, via=via, concurrency=parallel) as question,
+        open_question(
+            targets, crawl, source=source, home=home, subset=subset, via=via, concurrency=parallel
+        ) as question,
         Launcher(question.workspace) as launcher,
         _open(question.settings, destination, endpoint) as place,
         progress_bars(),
@@ -91,7 +93,7 @@ def copy(
 
 
 def _upload(
-    question: Asked, crawl: str, place: Transport, parallel: int, convert: str | None, part_mb: int
+    question: Question, crawl: str, place: Transport, parallel: int, convert: str | None, part_mb: int
 ) -> tuple[CopyReport, dict[str, int]]:
     from collections import Counter
 
@@ -103,7 +105,7 @@ def _upload(
     parts = plan_copy(records, crawl, convert=convert == "warc", part_bytes=part_mb * 1_000_000)
     report = copy_parts(
         parts,
-        question.workspace.shelf,
+        question.workspace.storage,
         place,
         question.workspace.scratch,
         crawl=crawl,

@@ -11,7 +11,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import Asked, asked, sources_for
+from cc_pipeline.cli.question import Question, open_question, sources_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,16 +61,16 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
-    from cc_pipeline.index.locate import price
+    from cc_pipeline.index.lookup import price_lookup
 
     checked_format(output)
     rows: list[Sequence[object]] = []
     notes: list[str] = []
-    with asked(targets, crawl, source=source, home=home, subset=subset, via=via) as question:
+    with open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as question:
         settings = question.settings
         for one in question.crawls:
             sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            found = price(one, settings.subsets, question.targets, sources, via=settings.via)
+            found = price_lookup(one, settings.subsets, question.targets, sources, via=settings.via)
             likely = found.bytes if found.likely_bytes is None else found.likely_bytes
             rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, found.why))
             notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(question, one, found))]
@@ -145,7 +145,7 @@ def lookup(
     filtered = any((since, until, status, mime, language))
     read = _columns_to_read(names, filtered)
     with (
-        asked(targets, crawl, source=source, home=home, subset=subset, via=via) as question,
+        open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as question,
         capture_writer(chosen, names, out) as write,
     ):
         left = limit or None
@@ -186,10 +186,10 @@ def check(
 
     checked_format(output)
     rows: list[Sequence[object]] = []
-    with asked(targets, crawl, source=source, home=home, subset=subset, via=via) as found:
+    with open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as found:
         # a list of reversed names is one target; whoever lists names wants to see each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
-        question = Asked(found.workspace, found.crawls, single)
+        question = Question(found.workspace, found.crawls, single)
         for one in question.crawls:
             tables = list(_captures(question, one, _PLACE, None, harvest))
             rows += [(one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True)]
@@ -200,18 +200,18 @@ def check(
 
 
 def _captures(
-    question: Asked, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
+    question: Question, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
 ) -> list[pa.Table]:
     """Captures by target, in their order, with a ``target`` column; says on standard error what it took."""
     from cc_pipeline.cli.capture_output import SCHEMA
-    from cc_pipeline.index.locate import locate
+    from cc_pipeline.index.lookup import look_up
 
     settings = question.settings
     started = time.monotonic()
     # a harvest has bars of its own
     sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
     with progress_bars():
-        found = locate(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
+        found = look_up(crawl, settings.subsets, question.targets, sources, via=settings.via, filters=filters)
     tables = [_named(target, found.captures[target.slug]).select(SCHEMA.names) for target in question.targets]
     captures = sum(table.num_rows for table in tables)
     notice(
@@ -249,7 +249,7 @@ def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes
 
 
-def _located(question: Asked, crawl: str) -> FetchPrice:
+def _located(question: Question, crawl: str) -> FetchPrice:
     import pyarrow as pa
 
     from cc_pipeline.records.copying import distinct_captures
@@ -258,7 +258,7 @@ def _located(question: Asked, crawl: str) -> FetchPrice:
     return price_of(distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False))))
 
 
-def _repairable(question: Asked, crawl: str, price: LookupPrice) -> Sequence[str]:
+def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
     """A note where row groups are read only because nobody knows what they hold."""
     from cc_pipeline.commoncrawl.target import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
@@ -273,7 +273,7 @@ def _repairable(question: Asked, crawl: str, price: LookupPrice) -> Sequence[str
     return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
 
 
-def _known(question: Asked, crawl: str) -> FetchPrice | None:
+def _known(question: Question, crawl: str) -> FetchPrice | None:
     """The price of captures that earlier runs have located; ``None`` unless every target is."""
     from cc_pipeline.keys import CAPTURE, PLACE
     from cc_pipeline.records.copying import distinct_captures

@@ -14,12 +14,12 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.index.locate import IndexSources
+    from cc_pipeline.index.lookup import IndexSources
     from cc_pipeline.stages.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """What a look-up is about. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
 
     workspace: Workspace
@@ -33,7 +33,7 @@ class Asked:
 
 
 @contextmanager
-def asked(
+def open_question(
     targets: Sequence[str],
     crawls: Sequence[str],
     *,
@@ -42,7 +42,7 @@ def asked(
     subset: Sequence[str] | None = None,
     via: str | None = None,
     concurrency: int | None = None,
-) -> Iterator[Asked]:
+) -> Iterator[Question]:
     """What a person typed, with a workspace that is open for the block.
 
     Raises ``UserInputError`` for what is no target, crawl or setting, and for a home of another source. The home is
@@ -55,7 +55,7 @@ def asked(
     parsed = {target.slug: target for target in map(parse_target, targets)}
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        yield Asked(workspace, tuple(resolve_crawls(workspace, crawls)), tuple(parsed.values()))
+        yield Question(workspace, tuple(resolve_crawls(workspace, crawls)), tuple(parsed.values()))
 
 
 def sources_for(
@@ -66,7 +66,7 @@ def sources_for(
     Raises ``EnvironmentFault`` naming the command to run when there is no index to ask.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.index.locate import opened
+    from cc_pipeline.index.lookup import open_locators
     from cc_pipeline.stages.locate import index_sources
 
     columnar = crawl not in ARC_CRAWLS
@@ -79,7 +79,7 @@ def sources_for(
                 f"Harvest it once: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
             )
     sources = index_sources(workspace)
-    with opened(crawl, sources) as available:
+    with open_locators(crawl, sources) as available:
         none = not available or (via == "btree" and "btree" not in available)
     if none:
         what = f"no {via} index of {crawl} is at hand" if available else f"no index of {crawl} is at hand"

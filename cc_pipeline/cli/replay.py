@@ -7,7 +7,7 @@ from functools import partial
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
-from cc_pipeline.cli.question import asked
+from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
 
 
@@ -30,7 +30,7 @@ def replay(
 
     rows: list[Sequence[object]] = []
     with (
-        asked(domain, crawl, source=source, home=home) as question,
+        open_question(domain, crawl, source=source, home=home) as question,
         Launcher(question.workspace) as launcher,
         progress_bars(),
     ):

@@ -10,7 +10,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import asked, needs_harvest, sources_for
+from cc_pipeline.cli.question import needs_harvest, open_question, sources_for
 from cc_pipeline.cli.running import harvest_crawls, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings
@@ -58,7 +58,7 @@ def build(
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.url_index import keep_arc_list
 
-    with asked([], [crawl], source=source, home=home, subset=subset) as question:
+    with open_question([], [crawl], source=source, home=home, subset=subset) as question:
         workspace, (name,) = question.workspace, question.crawls
         if arcs is not None:
             if name not in ARC_CRAWLS:
@@ -90,13 +90,13 @@ def search(
 
       cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
-    from cc_pipeline.index.locate import opened
+    from cc_pipeline.index.lookup import open_locators
     from cc_pipeline.stages.url_index import archive_names
 
     checked_format(output)
-    with asked(targets, [crawl], source=source, home=home) as question:
+    with open_question(targets, [crawl], source=source, home=home) as question:
         (name,) = question.crawls
-        with opened(name, sources_for(question.workspace, name, "btree")) as available:
+        with open_locators(name, sources_for(question.workspace, name, "btree")) as available:
             locator = _btree(available["btree"]())
             names = archive_names(question.settings.home / "url-index", name)
             rows = list(_items(locator, names, question.targets, limit))
@@ -126,7 +126,7 @@ def verify(
     """
     from cc_pipeline.stages.url_index import check_records, check_tree
 
-    with asked([], [crawl], source=source, home=home) as question, progress_bars():
+    with open_question([], [crawl], source=source, home=home) as question, progress_bars():
         workspace, (name,) = question.workspace, question.crawls
         found = check_tree(workspace.settings.home / "url-index", name, sample)
         wrong = (*found.faults, *check_records(name, found.sample, workspace.transport))

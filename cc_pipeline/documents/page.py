@@ -44,10 +44,6 @@ class ParseOptions:
     limits: Limits = field(default_factory=Limits)
 
 
-#: Changes whenever a row would come out differently, so that stages know which rows are stale.
-PARSER = "cc_pipeline.documents"
-PARSER_VERSION = "1"
-
 #: What was odd about a page but did not keep it from being read.
 FLAGS: tuple[str, ...] = (
     "payload_cut",  # longer than the limit; only its beginning was parsed

@@ -11,6 +11,12 @@ import pyarrow as pa
 
 from cc_pipeline.keys import KEY_FIELDS, TIMESTAMP
 
+#: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
+#: older version again, without fetching.
+PARSER_VERSION = "1"
+#: Who made a row, in its column ``parser``.
+PARSER = "cc_pipeline.documents"
+
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
 _STRINGS = pa.list_(pa.string())
 

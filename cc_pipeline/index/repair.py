@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
 from cc_pipeline.index.footers.harvest import RangeReader
 from cc_pipeline.index.footers.statistics import REPAIRED

@@ -25,7 +25,7 @@ from cc_pipeline.keys import CAPTURE, PLACE
 from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import segment_head
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 
 #: Compressed record bytes in one part.
@@ -95,7 +95,7 @@ def plan_copy(records: pa.Table, crawl: str, *, convert: bool = False, part_byte
 
 def copy_parts(
     parts: Sequence[Part],
-    shelf: RecordShelf,
+    storage: RecordStorage,
     place: Transport,
     scratch: Path,
     *,
@@ -103,7 +103,7 @@ def copy_parts(
     parallel: int = 4,
     progress: Progress | None = None,
 ) -> CopyReport:
-    """Writes ``parts`` from ``shelf`` to ``place``, ``parallel`` at a time; those that are there are left alone.
+    """Writes ``parts`` from ``storage`` to ``place``, ``parallel`` at a time; those that are there are left alone.
 
     Raises ``EnvironmentFault`` (also as ``RangeFault``) when the place refuses; what is there stays, and copying again
     goes on from there.
@@ -113,7 +113,7 @@ def copy_parts(
     faults: list[str] = []
     left_out = 0
     with ThreadPoolExecutor(max(1, parallel)) as pool:
-        running = {pool.submit(_copy_part, part, shelf, place, scratch, crawl): part for part in parts}
+        running = {pool.submit(_copy_part, part, storage, place, scratch, crawl): part for part in parts}
         try:
             for future in as_completed(running):
                 part = running[future]
@@ -148,7 +148,7 @@ def _part(crawl: str, rows: pa.Table, archive_format: str, convert: bool, size: 
 
 
 def _copy_part(
-    part: Part, shelf: RecordShelf, place: Transport, scratch: Path, crawl: str
+    part: Part, storage: RecordStorage, place: Transport, scratch: Path, crawl: str
 ) -> tuple[int | None, list[DataFault]]:
     """Bytes uploaded, ``None`` where the part is there already, and records that were left out."""
     if place.exists(part.key):
@@ -161,7 +161,7 @@ def _copy_part(
         with disk_trouble(path), path.open("wb") as out:
             info = {"software": SOFTWARE, "isPartOf": crawl, "description": f"Records of {crawl}, copied"}
             out.write(segment_head(part.kind, name, info))
-            for row, member in _members(part, shelf, faults):
+            for row, member in _members(part, storage, faults):
                 offset = out.tell()
                 out.write(member)
                 listed.append({**{key: row[key] for key in _LISTED},
@@ -177,10 +177,10 @@ def _copy_part(
         path.unlink(missing_ok=True)
 
 
-def _members(part: Part, shelf: RecordShelf, faults: list[DataFault]) -> Iterator[tuple[dict[str, object], bytes]]:
+def _members(part: Part, storage: RecordStorage, faults: list[DataFault]) -> Iterator[tuple[dict[str, object], bytes]]:
     for batch in part.rows.to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
-            member = read_stored(shelf, row)
+            member = read_stored(storage, row)
             if part.kind == "warc" and row["archive_format"] == "arc":
                 try:
                     member = _as_warc(member, row)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cc_pipeline.records.run import FetchRun, Name, Progress, RecordOptions
 from cc_pipeline.records.segments import SegmentWriter, adopt, forget_journals, segment_head
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.wrap import unwrap_member
 from cc_pipeline.transport.client import Transport
 
@@ -48,7 +48,7 @@ class RecordsResult:
 def fetch_records(
     captures: pa.Table,
     transport: Transport,
-    shelf: RecordShelf,
+    storage: RecordStorage,
     *,
     crawl: str,
     commit: str,
@@ -73,12 +73,12 @@ def fetch_records(
         "source": transport.source,
     }
     writer = SegmentWriter(
-        shelf, crawl, commit, lambda kind, name: segment_head(kind, name, info), run.options.rotation
+        storage, crawl, commit, lambda kind, name: segment_head(kind, name, info), run.options.rotation
     )
     started = time.monotonic()
     requests, read = transport.stats.requests, transport.stats.bytes
     reused = run.take_held(held)
-    left = list(adopt(shelf, crawl))
+    left = list(adopt(storage, crawl))
     adopted = run.take(left, adopted=True)
     try:
         run.fetch(writer)
@@ -102,20 +102,20 @@ def fetch_records(
     )
 
 
-def settle(shelf: RecordShelf, result: RecordsResult) -> None:
+def settle(storage: RecordStorage, result: RecordsResult) -> None:
     """Says that the result's rows are in the lake, so that no later run needs to adopt them.
 
     Files of a killed run that also hold records of other targets wait until those are in the lake too.
     """
-    forget_journals(shelf, result.settled)
+    forget_journals(storage, result.settled)
 
 
-def read_stored(shelf: RecordShelf, row: Mapping[str, Any]) -> bytes:
+def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
     """The stored bytes of a row: a gzip member of one record as its source had it, or what was quarantined.
 
     Raises ``DataFault`` where the stored file has no such bytes.
     """
-    stored = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+    stored = storage.read(row["stored_file"], row["stored_offset"], row["stored_length"])
     return unwrap_member(stored) if row["outcome"] == "fetched" and row["archive_format"] == "warc" else stored
 
 

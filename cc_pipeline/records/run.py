@@ -34,7 +34,7 @@ Progress = Callable[[int, int, int], None]
 Name = tuple[str, int]
 
 #: Columns that say what became of a capture, whichever target asked for it.
-_FATE_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
+_OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
 #: Columns a record may fill where the index has nothing (the ARC years).
 _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
 #: What the table, whose keys are never null, has of an index row that names no place.
@@ -86,7 +86,7 @@ class _Here(Executor):
 
 
 class FetchRun:
-    """``fetch`` gives every distinct (file, offset) among the captures one fate; ``table`` makes the rows of them.
+    """``fetch`` gives every distinct (file, offset) among the captures one outcome; ``table`` makes the rows of them.
 
     Fetching happens in the transport's thread, storing in the caller's, and where there are cores for it,
     inflating and digests in a few threads here (both give up the interpreter's lock).
@@ -108,7 +108,7 @@ class FetchRun:
         self._crawl = crawl
         self._progress = progress
         self._columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in RECORD_KEY_NAMES}
-        self._fates: dict[Name, Row] = {}
+        self._outcomes: dict[Name, Row] = {}
         for row in range(captures.num_rows):
             self.wanted.setdefault(self._name(row), row)
         self._etags: dict[str, Counter[str | None]] = {}
@@ -134,13 +134,13 @@ class FetchRun:
         taken = 0
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
-            if name not in self.wanted or name in self._fates or row["stored_file"] is None:
+            if name not in self.wanted or name in self._outcomes or row["stored_file"] is None:
                 continue
             if row["outcome"] == "quarantined" and self.options.retry_quarantined and not adopted:
                 continue
             if self._judged_otherwise(row):
                 continue
-            self._fates[name] = {key: _plain(row[key]) for key in (*_FATE_COLUMNS, *_FILLED)}
+            self._outcomes[name] = {key: _plain(row[key]) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
             taken += 1
         return taken
 
@@ -152,14 +152,14 @@ class FetchRun:
 
     def fetch(self, writer: SegmentWriter) -> None:
         """Reads and stores what is still wanted. Raises ``EnvironmentFault`` when the source or the disk gives out."""
-        rows = [row for name, row in self.wanted.items() if name not in self._fates]
+        rows = [row for name, row in self.wanted.items() if name not in self._outcomes]
         for row in rows:
             key, offset = self._name(row)
             length = self._columns["warc_record_length"][row]
             if not usable(key, offset, length):
                 self._lose(row, "bad_plan", f"offset {offset}, length {length} of {key!r}", 0)
         ranges = plan_ranges(
-            self._captures, self.options.coalescing, [row for row in rows if self._name(row) not in self._fates]
+            self._captures, self.options.coalescing, [row for row in rows if self._name(row) not in self._outcomes]
         )
         examiners = self.options.examiners
         workers = max(0, min(4, _cores() - 2)) if examiners is None else examiners
@@ -198,11 +198,11 @@ class FetchRun:
             while arrivals and arrivals[0].verdict.done():
                 self._conclude(arrivals.popleft(), writer)
             if self._progress is not None:
-                self._progress(len(self._fates), len(self.wanted), self._bytes)
+                self._progress(len(self._outcomes), len(self.wanted), self._bytes)
         while arrivals:
             self._conclude(arrivals.popleft(), writer)
         if self._progress is not None:
-            self._progress(len(self._fates), len(self.wanted), self._bytes)
+            self._progress(len(self._outcomes), len(self.wanted), self._bytes)
 
     def _failed(self, fault: RangeFault, planned: PlannedRange) -> None:
         if fault.kind is FaultKind.BREAKER_OPEN:
@@ -267,18 +267,18 @@ class FetchRun:
                 self._again.append(row)
                 return
         key, offset = self._name(row)
-        fate = _fate_of(verdict, arrival.attempts) | {"warc_filename": key, "warc_record_offset": offset}
+        outcome = _outcome_of(verdict, arrival.attempts) | {"warc_filename": key, "warc_record_offset": offset}
         if verdict.reason is not None:
-            writer.add("raw", data, fate)
+            writer.add("raw", data, outcome)
         elif self._columns["archive_format"][row] == "arc":
-            writer.add("arc", verdict.member, fate)
+            writer.add("arc", verdict.member, outcome)
         else:
             source = self._transport.store.url(key)
-            writer.add("warc", wrap_member(verdict.member, verdict.content, source, offset), fate)
-        self._fates[key, offset] = fate
+            writer.add("warc", wrap_member(verdict.member, verdict.content, source, offset), outcome)
+        self._outcomes[key, offset] = outcome
 
     def _lose(self, row: int, reason: str, detail: str, attempts: int) -> None:
-        self._fates[self._name(row)] = _fate("missing", reason, detail, attempts)
+        self._outcomes[self._name(row)] = _outcome("missing", reason, detail, attempts)
 
     def table(self) -> pa.Table:
         """One row per capture, in the captures' order (``RECORD_SCHEMA``)."""
@@ -290,25 +290,25 @@ class FetchRun:
 
     def _row(self, row: int) -> Row:
         values: Row = {name: self._columns[name][row] for name in RECORD_KEY_NAMES}
-        fate = self._fates[self._name(row)]
-        for name in _FATE_COLUMNS:
-            values[name] = fate[name]
+        outcome = self._outcomes[self._name(row)]
+        for name in _OUTCOME_COLUMNS:
+            values[name] = outcome[name]
         values["fetch_time"] = _plain(values["fetch_time"])
         for name in _FILLED:
             if values[name] is None:
-                values[name] = fate[name]
+                values[name] = outcome[name]
         for name, nothing in _NOWHERE.items():
             if values[name] is None:
                 values[name] = nothing
         return values
 
 
-def _fate_of(verdict: Examined, attempts: int) -> Row:
-    fate = _fate("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
-    fate["digest_check"] = verdict.digest_check
+def _outcome_of(verdict: Examined, attempts: int) -> Row:
+    outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
+    outcome["digest_check"] = verdict.digest_check
     record = verdict.record
     if record is not None:
-        fate |= {
+        outcome |= {
             "record_type": record.record_type,
             "payload_length": len(record.payload),
             "truncated": record.truncated,
@@ -318,14 +318,14 @@ def _fate_of(verdict: Examined, attempts: int) -> Row:
             "content_digest": None if record.record_type == "revisit" else record.payload_digest,
             "content_mime_type": record.declared_mime,
         }
-    return fate
+    return outcome
 
 
-def _fate(outcome: str, reason: str | None, detail: str | None, attempts: int) -> Row:
-    fate: Row = dict.fromkeys((*_FATE_COLUMNS, *_FILLED))
-    fate |= {"outcome": outcome, "reason": reason, "detail": detail, "attempts": attempts}
-    fate |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
-    return fate
+def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
+    row: Row = dict.fromkeys((*_OUTCOME_COLUMNS, *_FILLED))
+    row |= {"outcome": word, "reason": reason, "detail": detail, "attempts": attempts}
+    row |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
+    return row
 
 
 def _cores() -> int:

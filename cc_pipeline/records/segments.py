@@ -19,7 +19,7 @@ from warcio.warcwriter import WARCWriter
 
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.errors import DataFault, disk_trouble
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordShelf
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 _ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archive-length\n\n"
@@ -92,14 +92,14 @@ class OpenSegment:
             _write_all(self._journal, line, self._journal_size)
         self._journal_size += len(line)
 
-    def close(self, shelf: RecordShelf, folder: str) -> None:
+    def close(self, storage: RecordStorage, folder: str) -> None:
         """Makes the segment durable and moves it to its place."""
         with disk_trouble(self._path):
             os.fsync(self._data)
             os.close(self._data)
             os.fsync(self._journal)
-        shelf.publish(self._path, f"{folder}/{self.name}")
-        shelf.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
+        storage.publish(self._path, f"{folder}/{self.name}")
+        storage.publish(self._journal_path, f"{folder}/{self.name}{JOURNAL_SUFFIX}")
         os.close(self._journal)  # gives up the lock, after everything is where others look for it
 
 
@@ -110,7 +110,7 @@ class SegmentWriter:
     ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete ones.
     """
 
-    shelf: RecordShelf
+    storage: RecordStorage
     crawl: str
     commit: str
     head: Callable[[str, str], bytes]
@@ -125,11 +125,11 @@ class SegmentWriter:
         if segment is not None and segment.size + len(data) > self.rotation:
             self._close(kind)
             segment = None
-        folder = self.shelf.folder(self.crawl)
+        folder = self.storage.folder(self.crawl)
         if segment is None:
             name = f"{self.crawl}-{self.commit}-{self._count:05d}{SUFFIXES[kind]}"
             self._count += 1
-            segment = OpenSegment(self.shelf.open_folder(self.crawl), name, self.head(kind, name))
+            segment = OpenSegment(self.storage.open_folder(self.crawl), name, self.head(kind, name))
             self._open[kind] = segment
         segment.add(data, row, f"{folder}/{segment.name}")
 
@@ -140,19 +140,19 @@ class SegmentWriter:
 
     def _close(self, kind: str) -> None:
         segment = self._open.pop(kind)
-        folder = self.shelf.folder(self.crawl)
-        segment.close(self.shelf, folder)
+        folder = self.storage.folder(self.crawl)
+        segment.close(self.storage, folder)
         self.files.append(f"{folder}/{segment.name}")
 
 
-def adopt(shelf: RecordShelf, crawl: str) -> Iterator[Row]:
+def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
     """Rows of records that are stored but may not be in the table yet: those of earlier runs that were killed."""
-    _recover_open(shelf, crawl)
-    for key in shelf.journals(crawl):
+    _recover_open(storage, crawl)
+    for key in storage.journals(crawl):
         data_key = key.removesuffix(JOURNAL_SUFFIX)
         try:
-            found = shelf.transport.head(data_key)
-            journal = shelf.transport.read_all(key, limit=_LARGEST_JOURNAL).data
+            found = storage.transport.head(data_key)
+            journal = storage.transport.read_all(key, limit=_LARGEST_JOURNAL).data
         except RangeFault as fault:
             if fault.kind is FaultKind.NOT_FOUND:
                 continue  # the run that wrote it has committed its rows in this moment
@@ -163,20 +163,20 @@ def adopt(shelf: RecordShelf, crawl: str) -> Iterator[Row]:
                 yield row
 
 
-def forget_journals(shelf: RecordShelf, files: Iterable[str]) -> None:
+def forget_journals(storage: RecordStorage, files: Iterable[str]) -> None:
     """Removes the journals of these stored files, once all their rows are in the table."""
     for file in files:
-        shelf.transport.delete(file + JOURNAL_SUFFIX)
+        storage.transport.delete(file + JOURNAL_SUFFIX)
 
 
-def _recover_open(shelf: RecordShelf, crawl: str) -> None:
-    folder = shelf.folder(crawl)
-    for unnamed in shelf.open_folder(crawl).glob(".*.new"):
+def _recover_open(storage: RecordStorage, crawl: str) -> None:
+    folder = storage.folder(crawl)
+    for unnamed in storage.open_folder(crawl).glob(".*.new"):
         with disk_trouble(unnamed), suppress(FileNotFoundError):
             # its writer needs it for a blink only
             if time.time() - unnamed.stat().st_mtime > _BLINK:
                 unnamed.unlink()
-    for journal_path in sorted(shelf.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
+    for journal_path in sorted(storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
         with disk_trouble(journal_path):
             try:
                 journal = os.open(journal_path, os.O_RDWR | os.O_CLOEXEC)
@@ -186,14 +186,14 @@ def _recover_open(shelf: RecordShelf, crawl: str) -> None:
                 fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # between opening and locking, its writer may have moved it to its place
                 if journal_path.exists() and os.path.samestat(os.fstat(journal), journal_path.stat()):
-                    _recover(shelf, folder, journal_path)
+                    _recover(storage, folder, journal_path)
             except BlockingIOError:
                 continue
             finally:
                 os.close(journal)
 
 
-def _recover(shelf: RecordShelf, folder: str, journal_path: Path) -> None:
+def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
     """Completes a segment whose writer is gone. The caller holds its lock."""
     name = journal_path.name.removesuffix(JOURNAL_SUFFIX)
     data_path = journal_path.with_name(name)
@@ -209,11 +209,11 @@ def _recover(shelf: RecordShelf, folder: str, journal_path: Path) -> None:
         with open(journal_path, "wb") as journal:
             journal.write(b"".join(_line(row) for row in kept))
             os.fsync(journal.fileno())
-        shelf.publish(data_path, f"{folder}/{name}")
-    elif not shelf.holds(f"{folder}/{name}"):
+        storage.publish(data_path, f"{folder}/{name}")
+    elif not storage.holds(f"{folder}/{name}"):
         journal_path.unlink()
         return
-    shelf.publish(journal_path, f"{folder}/{name}{JOURNAL_SUFFIX}")
+    storage.publish(journal_path, f"{folder}/{name}{JOURNAL_SUFFIX}")
 
 
 def _write_all(descriptor: int, data: bytes, size: int) -> None:
@@ -264,15 +264,15 @@ MIN_AGE_SECONDS = 7 * 86_400.0
 
 
 def unneeded_files(
-    shelf: RecordShelf, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
+    storage: RecordStorage, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
 ) -> list[tuple[str, int]]:
     """(key, bytes) of a crawl's stored files that are not in ``named``, have no journal, and are old enough.
 
     ``named`` is every ``stored_file`` of the records table, at any version a reader may still use. A journal means
     that a later run will adopt the file's records.
     """
-    prefix = f"{shelf.folder(crawl)}/"
-    listed = {one.key: one for one in shelf.transport.listing(prefix) if "/" not in one.key[len(prefix) :]}
+    prefix = f"{storage.folder(crawl)}/"
+    listed = {one.key: one for one in storage.transport.listing(prefix) if "/" not in one.key[len(prefix) :]}
     now = time.time()
     return [
         (key, one.size)
@@ -286,10 +286,10 @@ def unneeded_files(
 
 
 def sweep(
-    shelf: RecordShelf, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
+    storage: RecordStorage, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
 ) -> tuple[int, int]:
     """Deletes ``unneeded_files``; how many and how many bytes. Raises ``EnvironmentFault``."""
-    unneeded = unneeded_files(shelf, crawl, named, min_age_seconds)
+    unneeded = unneeded_files(storage, crawl, named, min_age_seconds)
     for key, _ in unneeded:
-        shelf.transport.delete(key)
+        storage.transport.delete(key)
     return len(unneeded), sum(size for _, size in unneeded)

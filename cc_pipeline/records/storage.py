@@ -18,7 +18,7 @@ JOURNAL_SUFFIX = ".rows.jsonl"
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
 
-class RecordShelf:
+class RecordStorage:
     """The stored records of one lake.
 
     ``transport`` leads to the lake's root and stays its opener's to close. ``spool`` is the local folder for open

@@ -16,8 +16,8 @@ from cc_pipeline.index.catalog.checks import (
     check_sortedness,
     check_statistics,
 )
-from cc_pipeline.index.locate import Agreement, agree, locate, opened
 from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.workspace import Workspace
 
@@ -84,12 +84,12 @@ def locators_verdict(workspace: Workspace) -> CheckResult:
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace)
-    with opened(crawl, sources) as available:
+    with open_locators(crawl, sources) as available:
         others = [name for name in available if name != first]
     if not others:
         return None
     try:
-        return locate(crawl, workspace.settings.subsets, [target], sources, via=others[0])
+        return look_up(crawl, workspace.settings.subsets, [target], sources, via=others[0])
     except UserInputError:
         return None
 

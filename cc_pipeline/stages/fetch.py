@@ -37,7 +37,7 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
         result = fetch_records(
             captures,
             workspace.transport,
-            workspace.shelf,
+            workspace.storage,
             crawl=crawl,
             commit=uuid.uuid4().hex,
             held=held,
@@ -49,7 +49,7 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
         _answered(workspace, result, crawl)
         made_from = _made_from({slice_: wanted[slice_] for slice_ in stale}, result)
         FETCH.commit(workspace.lake, made_from, {"records": result.table})
-        settle(workspace.shelf, result)
+        settle(workspace.storage, result)
     return FETCH.report(
         _figures(workspace, crawl, wanted.keys()),
         stale,

@@ -19,7 +19,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.build import FORMAT, build_catalog
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.pictures import plot_coverage, plot_key_ranges
-from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.repair import repair_row_groups

@@ -14,8 +14,8 @@ from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.files import ABOUT, index_folder
-from cc_pipeline.index.locate import IndexSources, locate, price
-from cc_pipeline.index.locator import LookupPrice, LookupResult
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.keys import PLACE
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import check_budget, price_of
@@ -36,7 +36,7 @@ def index_sources(workspace: Workspace) -> IndexSources:
     )
 
 
-def look_up(
+def captures_of(
     workspace: Workspace,
     crawl: str,
     targets: Sequence[Target],
@@ -47,13 +47,7 @@ def look_up(
     """The captures of ``targets`` in ``crawl`` and the settings' subsets, complete or an error."""
     settings = workspace.settings
     sources = index_sources(workspace)
-    return locate(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
-
-
-def price_up(workspace: Workspace, crawl: str, targets: Sequence[Target], *, via: str | None = None) -> LookupPrice:
-    """What :func:`look_up` would read."""
-    settings = workspace.settings
-    return price(crawl, settings.subsets, targets, index_sources(workspace), via=via or settings.via)
+    return look_up(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
 
 
 def index_version(workspace: Workspace, crawl: str) -> str:
@@ -90,7 +84,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     notes: tuple[str, ...] = ()
     if stale:
         progress.report("locate", 0, len(stale), crawl)
-        found = look_up(workspace, crawl, [targets[slice_.target] for slice_ in stale])
+        found = captures_of(workspace, crawl, [targets[slice_.target] for slice_ in stale])
         requests, size, notes = found.requests, found.bytes, found.notes
         captures = _with_target(found.captures, [slice_.target for slice_ in stale])
         for slice_ in stale:

@@ -25,11 +25,12 @@ from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.legacy2012.mapping import failed_page
-from cc_pipeline.documents.page import PARSER_VERSION, PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE_ORDER, KEY_NAMES
 from cc_pipeline.records.fetch import read_stored
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.locate import located_otherwise
 from cc_pipeline.stages.slice import (
@@ -131,14 +132,14 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> 
     with disk_trouble(folder):
         folder.mkdir()
     try:
-        _spill(workspace, rows, workspace.shelf, folder)
+        _spill(workspace, rows, workspace.storage, folder)
         spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
         PARSE.commit(workspace.lake, made_from, spilled)
     finally:
         rmtree(folder, ignore_errors=True)
 
 
-def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Path) -> None:
+def _spill(workspace: Workspace, rows: pa.Table, storage: RecordStorage, folder: Path) -> None:
     """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
     schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
     done, total = 0, rows.num_rows
@@ -147,7 +148,7 @@ def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Pat
             table: open_files.enter_context(pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema))
             for table, schema in schemas.items()
         }
-        tasks = _tasks(rows, shelf)
+        tasks = _tasks(rows, storage)
         for batches in parse_batches(tasks, parse_options(workspace), _workers(workspace, total), page_of):
             for table, batch in batches.items():
                 if batch.num_rows:
@@ -156,12 +157,12 @@ def _spill(workspace: Workspace, rows: pa.Table, shelf: RecordShelf, folder: Pat
             progress.report("parse", done, total)
 
 
-def _tasks(rows: pa.Table, shelf: RecordShelf) -> Iterator[list[tuple[dict[str, object], bytes | None]]]:
+def _tasks(rows: pa.Table, storage: RecordStorage) -> Iterator[list[tuple[dict[str, object], bytes | None]]]:
     task: list[tuple[dict[str, object], bytes | None]] = []
     size = 0
     for batch in rows.to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
-            member = _member(row, shelf)
+            member = _member(row, storage)
             task.append((row, member))
             size += len(member or b"")
             if len(task) >= _BATCH_ROWS or size >= _BATCH_BYTES:
@@ -179,11 +180,11 @@ def _workers(workspace: Workspace, records: int) -> int:
     return max(1, min(wanted, -(-records // _BATCH_ROWS)))
 
 
-def _member(row: dict[str, object], shelf: RecordShelf) -> bytes | None:
+def _member(row: dict[str, object], storage: RecordStorage) -> bytes | None:
     if row["outcome"] != "fetched":
         return None
     try:
-        return read_stored(shelf, row)
+        return read_stored(storage, row)
     except DataFault:
         return None
 

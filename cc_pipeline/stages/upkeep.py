@@ -47,7 +47,7 @@ def _sweep_records(workspace: Workspace) -> int:
     crawls = workspace.lake.read("records", columns=["crawl"]).column("crawl").unique().to_pylist()
     for crawl in crawls:
         named = workspace.lake.read("records", {"crawl": crawl}, ["stored_file"]).column("stored_file").unique()
-        swept += sweep(workspace.shelf, crawl, {file for file in named.to_pylist() if file is not None})[0]
+        swept += sweep(workspace.storage, crawl, {file for file in named.to_pylist() if file is not None})[0]
     return swept
 
 

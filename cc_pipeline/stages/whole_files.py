@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.documents.page import PARSER_VERSION, ParsedPage
-from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.page import ParsedPage
+from cc_pipeline.documents.rows import to_record_batches
+from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, StageReport

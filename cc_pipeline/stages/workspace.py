@@ -17,7 +17,7 @@ from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.evolution import migrate
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stages.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
@@ -67,9 +67,9 @@ class Workspace:
         )
 
     @cached_property
-    def shelf(self) -> RecordShelf:
+    def storage(self) -> RecordStorage:
         """The stored records of the lake."""
-        return RecordShelf(self.place, spool=self.settings.home / "spool")
+        return RecordStorage(self.place, spool=self.settings.home / "spool")
 
     @cached_property
     def crawl_list(self) -> CrawlList:

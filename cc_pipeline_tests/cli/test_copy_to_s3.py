@@ -47,18 +47,18 @@ def test_a_stopped_copy_goes_on_where_it_was(world: World, endpoint: str, tmp_pa
         if done == 2:
             raise Stopped
 
-    shelf = workspace.shelf
+    storage = workspace.storage
     with Transport("s3://mine/some/prefix", s3_endpoint=endpoint) as place:
         with pytest.raises(Stopped):
-            copy_parts(parts, shelf, place, tmp_path, crawl=NEW, parallel=1, progress=stop)
+            copy_parts(parts, storage, place, tmp_path, crawl=NEW, parallel=1, progress=stop)
         there = {listed.key for listed in place.listing("") if not listed.key.endswith(".parquet")}
         assert 2 <= len(there) < len(parts)
-        report = copy_parts(parts, shelf, place, tmp_path, crawl=NEW, parallel=3)
+        report = copy_parts(parts, storage, place, tmp_path, crawl=NEW, parallel=3)
         assert report.held == len(there)
         assert report.records == sum(part.rows.num_rows for part in parts)
         keys = {listed.key for listed in place.listing("")}
         assert keys == {part.key for part in parts} | {list_key(part.key) for part in parts}
-        assert copy_parts(parts, shelf, place, tmp_path, crawl=NEW).bytes == 0
+        assert copy_parts(parts, storage, place, tmp_path, crawl=NEW).bytes == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,5 +66,5 @@ def test_a_place_that_is_not_there_is_an_error(world: World, endpoint: str, tmp_
     workspace = workspace_of(world.bucket, world.home)
     parts = plan_copy(workspace.lake.read("records", {"crawl": NEW}), NEW)
     with Transport("s3://nobodys", s3_endpoint=endpoint) as place, pytest.raises(CcPipelineError):
-        copy_parts(parts, workspace.shelf, place, tmp_path, crawl=NEW)
+        copy_parts(parts, workspace.storage, place, tmp_path, crawl=NEW)
     assert list(tmp_path.iterdir()) == []

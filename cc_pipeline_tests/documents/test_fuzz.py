@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS

@@ -15,8 +15,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.locate import IndexSources, agree, locate, price
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
+from cc_pipeline.index.lookup import IndexSources, agree, look_up, price_lookup
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.minicrawl.generate import VALID_SEGMENTS_KEY, generate
@@ -97,27 +97,27 @@ def sources(world: World) -> Iterator[IndexSources]:
 
 def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: IndexSources) -> None:
     targets = [parse_target(domain) for domain in world.truth.domains(NEW)]
-    answers = [locate(NEW, ALL_SUBSETS, targets, sources, via=via) for via in ("auto", "parquet", "zipnum")]
+    answers = [look_up(NEW, ALL_SUBSETS, targets, sources, via=via) for via in ("auto", "parquet", "zipnum")]
     assert [answer.index for answer in answers] == ["parquet", "parquet", "zipnum"]
     assert [answer.notes[0] for answer in answers] == [f"index: {answer.why}" for answer in answers]
     assert all(agree(answers[0], answer).agrees for answer in answers)
-    fewer = locate(NEW, ALL_SUBSETS, targets[1:], sources)
+    fewer = look_up(NEW, ALL_SUBSETS, targets[1:], sources)
     difference = agree(answers[0], fewer)
     assert not difference.agrees
     assert difference.both == difference.right < difference.left
     assert difference.only_left and not difference.only_right
     for via in ("auto", "parquet", "zipnum"):
-        said = price(NEW, ALL_SUBSETS, targets, sources, via=via)
+        said = price_lookup(NEW, ALL_SUBSETS, targets, sources, via=via)
         assert said.index == ("zipnum" if via == "zipnum" else "parquet")
         assert said.why
         assert said.bytes > 0
     with pytest.raises(UserInputError, match="has no btree index"):
-        locate(NEW, ALL_SUBSETS, targets, sources, via="btree")
+        look_up(NEW, ALL_SUBSETS, targets, sources, via="btree")
 
 
 def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(OLD)[0])
-    answer = locate(OLD, ALL_SUBSETS, [target], sources)
+    answer = look_up(OLD, ALL_SUBSETS, [target], sources)
     assert (answer.index, answer.why) == ("zipnum", "zipnum, the only one")
     assert answer.notes[0] == "index: zipnum, the only one"
     assert len(places(answer)) == len(world.truth.of(OLD, domain=target.value))
@@ -125,17 +125,17 @@ def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sour
 
 def test_segments_that_were_never_completed_are_left_out(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(CRAWL_2012)[0])
-    whole = locate(CRAWL_2012, ["warc"], [target], sources)
+    whole = look_up(CRAWL_2012, ["warc"], [target], sources)
     assert whole.captures[target.slug].num_rows == len(world.truth.of(CRAWL_2012, domain=target.value))
     listed = world.root / VALID_SEGMENTS_KEY
     before = listed.read_bytes()
     try:
         listed.write_bytes(b"1\n")
-        none = locate(CRAWL_2012, ["warc"], [target], sources)
+        none = look_up(CRAWL_2012, ["warc"], [target], sources)
         assert none.captures[target.slug].num_rows == 0
         assert f"{whole.captures[target.slug].num_rows} captures of segments outside" in none.notes[-1]
         listed.unlink()
-        assert "captures of all segments are taken" in locate(CRAWL_2012, ["warc"], [target], sources).notes[-1]
+        assert "captures of all segments are taken" in look_up(CRAWL_2012, ["warc"], [target], sources).notes[-1]
     finally:
         listed.write_bytes(before)
 
@@ -144,7 +144,7 @@ def test_filters_that_an_index_cannot_answer_are_named(world: World, sources: In
     filters = Filters.parse(status="200", from_time="2012")
     for crawl, unanswered in ((NEW, ()), (CRAWL_2012, ("status", "time"))):
         target = parse_target(world.truth.domains(crawl)[0])
-        answer = locate(crawl, ALL_SUBSETS, [target], sources, filters=filters)
+        answer = look_up(crawl, ALL_SUBSETS, [target], sources, filters=filters)
         assert answer.unanswered == unanswered
         assert ("filters to apply after the fetch: status, time" in answer.notes) == bool(unanswered)
         captures = world.truth.of(crawl, domain=target.value)
@@ -194,7 +194,7 @@ def test_index_files_that_could_not_be_harvested_are_a_note(world: World, tmp_pa
 def test_times_are_aware_utc_whatever_the_index(world: World, sources: IndexSources) -> None:
     capture = world.truth.of(NEW)[0]
     for via in ("parquet", "zipnum"):
-        table = locate(NEW, ALL_SUBSETS, [parse_target(f"url:{capture.url}")], sources, via=via)
+        table = look_up(NEW, ALL_SUBSETS, [parse_target(f"url:{capture.url}")], sources, via=via)
         (rows,) = (found.to_pylist() for found in table.captures.values())
         assert capture.fetch_time in [row["fetch_time"] for row in rows]
         assert all(row["fetch_time"].astimezone(UTC) > datetime(2024, 1, 1, tzinfo=UTC) for row in rows)

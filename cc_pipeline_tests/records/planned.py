@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
@@ -69,7 +69,7 @@ def html_record(url: str, body: bytes, status: int = 200) -> bytes:
 
 
 @contextmanager
-def shelf_at(root: Path | str, *, spool: Path | None = None, s3_endpoint: str | None = None) -> Iterator[RecordShelf]:
-    """A shelf with a transport of its own to the lake at ``root``."""
+def shelf_at(root: Path | str, *, spool: Path | None = None, s3_endpoint: str | None = None) -> Iterator[RecordStorage]:
+    """A storage with a transport of its own to the lake at ``root``."""
     with Transport(str(root), s3_endpoint=s3_endpoint) as place:
-        yield RecordShelf(place, spool=spool)
+        yield RecordStorage(place, spool=spool)

@@ -93,18 +93,18 @@ def fetch(
     breaker = BreakerPolicy(threshold=100_000)
     with (
         Transport(url, retry=retry, timeouts=timeouts, breaker=breaker) as transport,
-        shelf_at(lake) as shelf,
+        shelf_at(lake) as storage,
     ):
         result = fetch_records(
             captures,
             transport,
-            shelf,
+            storage,
             crawl=CRAWL,
             commit=commit,
             held=held,
             options=RecordOptions(**chosen),  # type: ignore[arg-type]  # keyword arguments of a test
         )
-        settle(shelf, result)
+        settle(storage, result)
         return result
 
 
@@ -207,9 +207,9 @@ def test_quarantined_bytes_are_kept_as_they_came(bucket: tuple[Path, pa.Table], 
         result = fetch(server.url, captures, tmp_path, "c1")
         rows = [row for row in result.table.to_pylist() if row["outcome"] == "quarantined"]
         assert rows
-        with shelf_at(tmp_path) as shelf:
+        with shelf_at(tmp_path) as storage:
             for row in rows:
-                raw = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+                raw = storage.read(row["stored_file"], row["stored_offset"], row["stored_length"])
                 assert len(raw) == row["warc_record_length"]
         server.set_rules([])
         untouched = fetch(server.url, captures, tmp_path, "c2", held=result.table)

@@ -50,8 +50,8 @@ def make_bucket(folder: Path, count: int) -> pa.Table:
 
 
 def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> RecordsResult:
-    with Transport(url, concurrency=8) as transport, shelf_at(lake) as shelf:
-        return fetch_records(captures, transport, shelf, crawl=CRAWL, commit=commit, options=OPTIONS)
+    with Transport(url, concurrency=8) as transport, shelf_at(lake) as storage:
+        return fetch_records(captures, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
 
 
 def stored_ranges(lake: Path) -> set[int]:
@@ -102,16 +102,16 @@ def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> No
     assert result.table.drop_columns(varying) == wanted.drop_columns(varying)
     # what is fetched twice was under way when a run was killed: at most its window each time
     assert sum(times - 1 for times in hits.values()) <= kills * 2 * 8
-    with shelf_at(lake) as shelf, shelf_at(tmp_path / "other") as other:
+    with shelf_at(lake) as storage, shelf_at(tmp_path / "other") as other:
         for mine, theirs in zip(result.table.to_pylist(), wanted.to_pylist(), strict=True):
-            assert read_stored(shelf, mine) == read_stored(other, theirs)
-        settle(shelf, result)
-        assert list(adopt(shelf, CRAWL)) == []
-        for left in shelf.open_folder(CRAWL).iterdir():
+            assert read_stored(storage, mine) == read_stored(other, theirs)
+        settle(storage, result)
+        assert list(adopt(storage, CRAWL)) == []
+        for left in storage.open_folder(CRAWL).iterdir():
             assert (left.suffix, left.stat().st_size) == (".new", 0)
             os.utime(left, (1, 1))
-        assert list(adopt(shelf, CRAWL)) == []
-        assert list(shelf.open_folder(CRAWL).iterdir()) == []
+        assert list(adopt(storage, CRAWL)) == []
+        assert list(storage.open_folder(CRAWL).iterdir()) == []
 
 
 def _offset(asked: str | None) -> int:
@@ -122,39 +122,39 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
     captures = make_bucket(tmp_path, 40)
     lake = tmp_path / "lake"
     fetch(str(tmp_path), lake, captures, "killed")  # its table is never committed
-    with Transport(str(tmp_path)) as transport, shelf_at(lake) as shelf:
+    with Transport(str(tmp_path)) as transport, shelf_at(lake) as storage:
         for part, commit, requests in ((captures.slice(0, 15), "c1", 0), (captures.slice(15), "c2", 0)):
-            result = fetch_records(part, transport, shelf, crawl=CRAWL, commit=commit, options=OPTIONS)
+            result = fetch_records(part, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
             assert (result.requests, result.adopted) == (requests, part.num_rows)
-            settle(shelf, result)
-        assert len(shelf.journals(CRAWL)) <= 1  # the file that both targets share knows no better
+            settle(storage, result)
+        assert len(storage.journals(CRAWL)) <= 1  # the file that both targets share knows no better
         held = pa.concat_tables([result.table])
-        result = fetch_records(captures, transport, shelf, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
+        result = fetch_records(captures, transport, storage, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
         assert result.outcomes == {"fetched": 40}
-        settle(shelf, result)
-        assert shelf.journals(CRAWL) == []
+        settle(storage, result)
+        assert storage.journals(CRAWL) == []
 
 
 def test_a_half_written_record_is_dropped_and_one_in_use_is_left_alone(tmp_path: Path) -> None:
-    with shelf_at(tmp_path) as shelf:
-        writer = SegmentWriter(shelf, CRAWL, "c1", lambda kind, name: b"")
+    with shelf_at(tmp_path) as storage:
+        writer = SegmentWriter(storage, CRAWL, "c1", lambda kind, name: b"")
         members = [html_record(f"https://example.com/{n}", b"x" * 500) for n in range(3)]
         for number, member in enumerate(members):
             writer.add("warc", member, {"outcome": "fetched", "warc_filename": "a", "warc_record_offset": number})
-        assert list(adopt(shelf, CRAWL)) == []  # its writer is alive
+        assert list(adopt(storage, CRAWL)) == []  # its writer is alive
         segment: OpenSegment = writer._open["warc"]
         # the power goes: the last record is on disk in part only, the journal's last line too
-        path = shelf.open_folder(CRAWL) / segment.name
+        path = storage.open_folder(CRAWL) / segment.name
         os.truncate(path, path.stat().st_size - 7)
         journal = path.with_name(path.name + JOURNAL_SUFFIX)
         with open(journal, "ab") as out:
             out.write(b'{"outcome": "fet')
         os.close(segment._journal)
         os.close(segment._data)
-        rows = list(adopt(shelf, CRAWL))
+        rows = list(adopt(storage, CRAWL))
         assert [row["warc_record_offset"] for row in rows] == [0, 1]
-        assert [shelf.read(r["stored_file"], r["stored_offset"], r["stored_length"]) for r in rows] == members[:2]
-        assert list(adopt(shelf, CRAWL)) == rows
+        assert [storage.read(r["stored_file"], r["stored_offset"], r["stored_length"]) for r in rows] == members[:2]
+        assert list(adopt(storage, CRAWL)) == rows
 
 
 def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

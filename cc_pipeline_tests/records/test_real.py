@@ -26,8 +26,8 @@ BUCKET = CORPUS / "realcrawl" / "bucket"
 
 
 def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Table | None = None) -> RecordsResult:
-    with Transport(source) as transport, shelf_at(lake) as shelf:
-        return fetch_records(real_captures(CORPUS, crawl), transport, shelf, crawl=crawl, commit=commit, held=held)
+    with Transport(source) as transport, shelf_at(lake) as storage:
+        return fetch_records(real_captures(CORPUS, crawl), transport, storage, crawl=crawl, commit=commit, held=held)
 
 
 @needs_corpus
@@ -49,9 +49,9 @@ def test_every_capture_is_fetched_and_verified(crawl: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("crawl", CRAWLS)
 def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_path: Path) -> None:
     result = fetch(crawl, tmp_path, str(BUCKET))
-    with shelf_at(tmp_path) as shelf:
+    with shelf_at(tmp_path) as storage:
         for row in result.table.to_pylist():
-            stored = read_stored(shelf, row)
+            stored = read_stored(storage, row)
             with open(BUCKET / row["warc_filename"], "rb") as file:
                 file.seek(row["warc_record_offset"])
                 member = file.read(row["warc_record_length"])
@@ -60,7 +60,7 @@ def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_pat
                 assert arc.read_record(stored, "x", 0).payload_digest == row["content_digest"]
                 continue
             assert gzip.decompress(stored) == gzip.decompress(member)
-            kept = shelf.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+            kept = storage.read(row["stored_file"], row["stored_offset"], row["stored_length"])
             content, uri, offset, length = unwrap_content(gzip.decompress(kept))
             assert content == gzip.decompress(member)
             assert uri is not None and uri.endswith(row["warc_filename"])
@@ -113,7 +113,7 @@ def test_what_is_held_is_not_fetched_again(crawl: str, tmp_path: Path) -> None:
         adopted = fetch(crawl, tmp_path, server.url, commit="c3")
         assert (adopted.adopted, len(server.hits)) == (first.table.num_rows, asked)
         assert adopted.table == first.table
-        with shelf_at(tmp_path) as shelf:
-            settle(shelf, first)
+        with shelf_at(tmp_path) as storage:
+            settle(storage, first)
         fetch(crawl, tmp_path, server.url, commit="c4")
         assert len(server.hits) > asked

@@ -15,7 +15,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import fetch_records, read_stored, settle
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.run import RecordOptions
-from cc_pipeline.records.storage import RecordShelf
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport import Transport
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
@@ -51,29 +51,29 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
     options = RecordOptions(coalescing=Coalescing(gap=0), rotation=2_000)
     spool = tmp_path / "spool"
     with (
-        shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as shelf,
+        shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage,
         Transport(str(bucket)) as source,
     ):
-        first = fetch_records(captures, source, shelf, crawl=CRAWL, commit="c1", options=options)
+        first = fetch_records(captures, source, storage, crawl=CRAWL, commit="c1", options=options)
         assert first.outcomes == {"fetched": len(members)}
         assert len(first.files) > 2
         # everything is in the bucket, nothing is left on the disk
         assert [path for path in spool.rglob("*") if path.is_file()] == []
         for row, member in zip(first.table.to_pylist(), members, strict=True):
-            assert gzip.decompress(read_stored(shelf, row)) == gzip.decompress(member)
-        again = fetch_records(captures, source, shelf, crawl=CRAWL, commit="c2", options=options)
+            assert gzip.decompress(read_stored(storage, row)) == gzip.decompress(member)
+        again = fetch_records(captures, source, storage, crawl=CRAWL, commit="c2", options=options)
         assert (again.adopted, again.requests) == (len(members), 0)
         assert again.table == first.table
-        settle(shelf, again)
-        assert shelf.journals(CRAWL) == []
+        settle(storage, again)
+        assert storage.journals(CRAWL) == []
 
 
 def test_a_lake_in_a_bucket_needs_a_folder_for_open_files() -> None:
     with pytest.raises(UserInputError, match="local folder"):
-        RecordShelf(Transport("s3://lake/home"))
+        RecordStorage(Transport("s3://lake/home"))
 
 
 @pytest.mark.parametrize("crawl", ["../x", "", "a/b", ".", "a b"])
 def test_a_crawl_that_cannot_name_a_folder_is_refused(tmp_path: Path, crawl: str) -> None:
-    with shelf_at(tmp_path) as shelf, pytest.raises(UserInputError):
-        shelf.open_folder(crawl)
+    with shelf_at(tmp_path) as storage, pytest.raises(UserInputError):
+        storage.open_folder(crawl)

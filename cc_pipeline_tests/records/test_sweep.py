@@ -31,11 +31,11 @@ def test_the_sweep_takes_what_nobody_needs(tmp_path: Path) -> None:
         os.utime(folder / name, (1, 1))
     os.utime(folder / "young.warc.gz")
     named = {f"records/{CRAWL}/named.warc.gz"}
-    with shelf_at(tmp_path) as shelf:
+    with shelf_at(tmp_path) as storage:
         expected = [f"records/{CRAWL}/garbage{suffix}" for suffix in (".arc.gz", ".quarantine", ".warc.gz")]
-        assert unneeded_files(shelf, CRAWL, named) == [(key, 5) for key in expected]
-        assert sweep(shelf, CRAWL, named) == (3, 15)
-        assert sweep(shelf, CRAWL, named) == (0, 0)
-        assert len(unneeded_files(shelf, CRAWL, named, min_age_seconds=-1)) == 1
+        assert unneeded_files(storage, CRAWL, named) == [(key, 5) for key in expected]
+        assert sweep(storage, CRAWL, named) == (3, 15)
+        assert sweep(storage, CRAWL, named) == (0, 0)
+        assert len(unneeded_files(storage, CRAWL, named, min_age_seconds=-1)) == 1
     assert (folder / "named.warc.gz").exists()
     assert (folder / "open" / "writing.warc.gz").exists()

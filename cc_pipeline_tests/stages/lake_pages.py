@@ -8,7 +8,7 @@ from pathlib import Path
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.slice import PAGE_TABLES

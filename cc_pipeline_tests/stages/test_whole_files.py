@@ -13,7 +13,7 @@ import pytest
 
 from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
-from cc_pipeline.documents.page import PARSER_VERSION
+from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stages.export import ExportOptions, export_prefix, export_slices
 from cc_pipeline.stages.publish import interrupted_slices, publish_warehouse

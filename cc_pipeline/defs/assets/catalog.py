@@ -9,7 +9,7 @@ from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, 
 from cc_pipeline.defs.partitions import CRAWL
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
-from cc_pipeline.index.catalog.tables import ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
 from cc_pipeline.stages.crawls import commit_crawls
 from cc_pipeline.stages.harvest import (
     commit_manifest,

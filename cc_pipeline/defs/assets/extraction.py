@@ -11,8 +11,13 @@ import pyarrow as pa
 from cc_pipeline.defs.metadata import OWNERS, table_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.slices import BACKFILL, materialize_slices
-from cc_pipeline.documents.page import PARSER_VERSION
-from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
+from cc_pipeline.documents.schemas import (
+    FEED_ITEMS_SCHEMA,
+    PAGE_LINKS_SCHEMA,
+    PAGE_METADATA_SCHEMA,
+    PAGE_TEXT_SCHEMA,
+    PARSER_VERSION,
+)
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures

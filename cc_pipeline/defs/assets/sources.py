@@ -12,8 +12,13 @@ from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import SOURCE_FILE
 from cc_pipeline.defs.slices import logged_progress
-from cc_pipeline.documents.page import PARSER_VERSION
-from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
+from cc_pipeline.documents.schemas import (
+    FEED_ITEMS_SCHEMA,
+    PAGE_LINKS_SCHEMA,
+    PAGE_METADATA_SCHEMA,
+    PAGE_TEXT_SCHEMA,
+    PARSER_VERSION,
+)
 from cc_pipeline.stages.whole_files import read_sources, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA

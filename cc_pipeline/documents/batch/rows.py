@@ -11,7 +11,7 @@ import pyarrow as pa
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import DataFault
 
 Input = PageInput | ParsedPage

@@ -16,7 +16,8 @@ from cc_pipeline.documents.headers import (
     was_gzip,
 )
 from cc_pipeline.documents.html.urls import resolver
-from cc_pipeline.documents.page import PARSER, PARSER_VERSION, PageInput, ParsedPage
+from cc_pipeline.documents.page import PageInput, ParsedPage
+from cc_pipeline.documents.schemas import PARSER, PARSER_VERSION
 
 #: Reasons of ours, for what could not happen in 2012; the others are the 2012 crawler's own words.
 Failure = Literal["Missing", "Quarantined", "ParseFailed"]

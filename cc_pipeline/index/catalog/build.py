@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog.tables import (
+from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     INDEX_FILES_SCHEMA,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.build import FORMAT
-from cc_pipeline.index.catalog.tables import KEY_CHUNK_FIELDS, KEY_COLUMN, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import KEY_CHUNK_FIELDS, KEY_COLUMN, ROW_GROUPS_SCHEMA
 
 #: The columns of an answer, a part of ``ROW_GROUPS_SCHEMA``.
 ANSWER_SCHEMA: Final = pa.schema(

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 
 Severity = Literal["ok", "warn", "error"]
 

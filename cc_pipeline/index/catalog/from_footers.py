@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.catalog.tables import (
+from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     INDEX_FILES_SCHEMA,
@@ -233,7 +233,7 @@ _FILES_A_BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class CrawlTables:
-    """The four tables of one crawl, schemas in ``index.catalog_tables``."""
+    """The four tables of one crawl, schemas in ``index/catalog/schemas``."""
 
     index_files: pa.Table
     row_groups: pa.Table

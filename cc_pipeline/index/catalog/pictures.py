@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 #: Blue and orange stay apart for colour-blind eyes.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.catalog.tables import KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.locator import LookupPrice
 
 #: Rows in a page as Common Crawl's writer cuts them, and pages a small target touches.

@@ -17,7 +17,7 @@ from cc_pipeline.documents.html.text import main_content
 from cc_pipeline.documents.legacy2012.json import Compat, metadata_json
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.documents.tables import to_record_batches
+from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.gold import f1, gold_articles
 from cc_pipeline_tests.documents.pages import page

@@ -32,7 +32,7 @@ from cc_pipeline.index.catalog.checks import (
 )
 from cc_pipeline.index.catalog.pictures import plot_coverage, plot_key_ranges
 from cc_pipeline.index.catalog.price import plan_lookup
-from cc_pipeline.index.catalog.tables import (
+from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     INDEX_FILES_SCHEMA,

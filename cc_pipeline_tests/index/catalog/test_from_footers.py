@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.catalog.from_footers import FooterTableBuilder, crawl_tables
-from cc_pipeline.index.catalog.tables import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS, decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore

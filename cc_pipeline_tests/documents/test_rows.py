@@ -12,8 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.documents.tables import to_record_batches
 from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS
 from cc_pipeline_tests.documents.pages import page

@@ -41,7 +41,7 @@ class IndexSources:
     cache: Path | None = None
 
 
-def locate(
+def look_up(
     crawl: str,
     subsets: Sequence[str],
     targets: Sequence[Target],
@@ -56,7 +56,7 @@ def locate(
     and have to be applied again after the fetch; ``notes`` say all that, and what is not covered, to a person.
     Raises ``UserInputError`` for an index that is not there, ``DataFault`` and ``EnvironmentFault`` from reading it.
     """
-    with opened(crawl, sources) as available:
+    with open_locators(crawl, sources) as available:
         locator, why = choose(available, crawl, subsets, targets, via)
         result = locator.locate(crawl, subsets, targets)
         notes = (f"index: {why}", *result.notes)
@@ -75,18 +75,18 @@ def locate(
     return replace(result, captures=captures, notes=notes, index=locator.name, why=why, unanswered=unanswered)
 
 
-def price(
+def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
-    """What ``locate`` would read; ``index`` and ``why`` say of which index. Raises as ``locate`` does."""
-    with opened(crawl, sources) as available:
+    """What ``look_up`` would read; ``index`` and ``why`` say of which index. Raises as ``look_up`` does."""
+    with open_locators(crawl, sources) as available:
         locator, why = choose(available, crawl, subsets, targets, via)
         found = locator.price(crawl, subsets, targets)
     return replace(found, index=locator.name, why=why)
 
 
 @contextmanager
-def opened(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[], Locator]]]:
+def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[], Locator]]]:
     """The locators there are for ``crawl``, by name, made when called; what they hold open is closed at the end."""
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
