@@ -11,7 +11,7 @@ from typing import Final
 
 import cramjam
 
-from cc_pipeline.archive.damage import Damage
+from cc_pipeline.archive.writables import Damage
 from cc_pipeline.errors import DataKind
 
 _COMPRESS: Final = "org.apache.hadoop.io.compress."

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cc_pipeline.archive.damage import Damage, damage_fault
 from cc_pipeline.archive.hadoopcodecs import DEFAULT_CODEC, decompress
 from cc_pipeline.archive.members import DEFAULT_LIMIT, ByteSource, Window, open_window
-from cc_pipeline.archive.writables import Value, decode, decode_vint, encode_vint
+from cc_pipeline.archive.writables import Damage, Value, damage_fault, decode, decode_vint, encode_vint
 from cc_pipeline.errors import DataFault, DataKind
 
 Compression = Literal["none", "record", "block"]

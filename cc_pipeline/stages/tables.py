@@ -16,7 +16,7 @@ from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
+from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
 BY_CRAWL = ("crawl",)
 

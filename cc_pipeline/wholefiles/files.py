@@ -6,7 +6,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Final, Literal, get_args
+
+import pyarrow as pa
 
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.sequencefile import read_header
@@ -16,7 +18,31 @@ from cc_pipeline.commoncrawl.paths import current_key
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.wholefiles.download import is_local, read_head, size_and_tag
-from cc_pipeline.wholefiles.schema import FileKind
+
+FileKind = Literal["sequencefile", "wat", "wet"]
+FILE_KINDS: Final[tuple[FileKind, ...]] = get_args(FileKind)
+
+#: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
+SOURCE_FILES_SCHEMA = pa.schema(
+    [
+        pa.field("slug", pa.string(), nullable=False),
+        pa.field("source_kind", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("crawl", pa.string(), nullable=False),
+    ]
+)
+
+#: ``byte_offset`` is where in the file reading failed; null when the whole file is meant.
+SOURCE_FAULTS_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("source_kind", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("byte_offset", pa.int64()),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
 
 #: Header metadata under which exported SequenceFiles name their crawl.
 CRAWL_ENTRY = "cc_pipeline.crawl"

@@ -21,7 +21,7 @@ from cc_pipeline.documents.schemas import (
 )
 from cc_pipeline.stages.whole_files import read_sources, registered
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.schema import SOURCE_FAULTS_SCHEMA
+from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA
 
 #: Files take minutes each; more of them in one run save only the seconds a run costs.
 _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
