@@ -1,0 +1,38 @@
+"""docs/architecture.md against the tree: every module it names is there, and every room is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PACKAGE = ROOT / "cc_pipeline"
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_room_is_in_the_tree() -> None:
+    tree = section("Rooms")
+    rooms = [path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
+    modules = [path.name for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "definitions")]
+    assert [name for name in rooms if f"  {name}/" not in tree] == []
+    assert [name for name in modules if name not in tree] == []
+    inner = [path.name for room in ("index", "documents") for path in (PACKAGE / room).iterdir() if path.is_dir()]
+    assert [name for name in inner if not name.startswith("__") and f" {name}/" not in tree] == []
+
+
+def test_every_module_on_a_domains_way_is_there() -> None:
+    folder = PACKAGE
+    missing = []
+    for name in re.findall(r"`([a-z0-9_/]+)`", section("A domain's way")):
+        # a bare name is in the folder of the one before, or in the room above that, or at the top
+        paths = [place / f"{name}.py" for place in (PACKAGE, folder, folder.parent)]
+        found = [path for path in (paths if "/" in name else [*paths[1:], paths[0]]) if path.exists()]
+        if not found:
+            missing.append(name)
+        elif found[0].parent != PACKAGE:
+            folder = found[0].parent
+    assert missing == []
