@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ class Workspace:
     """One home, one source, one lake, for as long as a run lasts.
 
     Cheap to make: each thing is opened when it is first used and then stays the same, so that a run has one
-    connection to each place and one reading of the list of crawls. Whoever makes one closes it
+    transport to each place and one reading of the list of crawls. Whoever makes one closes it
     (:func:`open_workspace` does both).
     """
 
@@ -88,10 +88,11 @@ class Workspace:
 
     def close(self) -> None:
         """Ends what connections there are. A workspace that is used again opens them again."""
-        for name in ("transport", "place", "_list_transport"):
-            opened: Transport | None = self.__dict__.get(name)
-            if opened is not None:
-                opened.close()
+        with ExitStack() as closing:
+            for name in ("transport", "place", "_list_transport"):
+                opened: Transport | None = self.__dict__.get(name)
+                if opened is not None:
+                    closing.callback(opened.close)
 
     @property
     def scratch(self) -> Path:
