@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.lake import Lake
@@ -46,6 +47,11 @@ def workspace_in(home: Path) -> Workspace:
     return Workspace(load_settings({}, home=str(home)))
 
 
+def parsed_by(workspace: Workspace) -> set[str]:
+    """Versions of the parsers that made the home's pages: those of an older one are parsed again."""
+    return set(workspace.lake.read("page_metadata", columns=["parser_version"])["parser_version"].to_pylist())
+
+
 def test_there_is_a_home_of_every_layout_before_this_one() -> None:
     assert set(LAYOUTS) >= set(range(1, LAYOUT))
 
@@ -56,6 +62,7 @@ def test_each_layout_but_the_first_has_one_migration() -> None:
 
 def test_nothing_is_done_again_in_an_old_home(old_home: Path) -> None:
     workspace = workspace_in(old_home)
+    parsed_by_this = parsed_by(workspace) == {PARSER_VERSION}
     for crawl in CRAWLS:
         commit_manifest(workspace, crawl)
         if crawl != ARC:
@@ -63,7 +70,8 @@ def test_nothing_is_done_again_in_an_old_home(old_home: Path) -> None:
     assert [report.written for report in commit_row_groups(workspace, CRAWLS).values()] == [0, 0, 0]
     for crawl in CRAWLS:
         located, fetched, parsed = extract(workspace, SITE, f"host:www.{SITE}", crawl=crawl)
-        assert located.written == fetched.written == parsed.written == 0
+        assert located.written == fetched.written == 0
+        assert parsed.written == (0 if parsed_by_this else parsed.rows)
         assert fetched.requests == 0
         assert located.rows == fetched.rows == parsed.rows > 0
     note = read_note(old_home)
@@ -98,7 +106,7 @@ def test_a_home_can_be_moved(old_home: Path, tmp_path: Path) -> None:
     workspace = workspace_in(moved)
     publish(workspace)
     assert shown(moved) == before
-    assert [report.written for report in extract(workspace, SITE)] == [0, 0, 0]
+    assert [report.written for report in extract(workspace, SITE)][:2] == [0, 0]
 
 
 def test_a_source_within_the_home_moves_with_it(tmp_path: Path) -> None:
