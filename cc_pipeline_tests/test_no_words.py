@@ -23,7 +23,6 @@ ALLOWED = {
     ("errors.py", "disk_is_full"): "the Delta library has neither a number nor a class for it",
     ("archive/members.py", "damage_cause"): "decides nothing: takes igzip's own number out of its words",
     ("defs/launch.py", "what_was_said"): "decides nothing: takes the class, which is known, out of Python's own line",
-    ("transport/budget.py", "_write_ahead"): "SQLite's lock; sqlite_errorcode could tell it",
 }
 
 _FIELDS = frozenset({"reason", "failure_reason", "detail", "message", "what", "advice", "why", "note", "notes", "args"})

@@ -139,7 +139,9 @@ def _write_ahead(db: sqlite3.Connection) -> None:
         try:
             db.execute("pragma journal_mode = wal")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > until:
+            # the low byte is the kind of error, the rest says more about it
+            locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not locked or time.monotonic() > until:
                 raise
             time.sleep(0.01)
         else:
