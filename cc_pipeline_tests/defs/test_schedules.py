@@ -317,7 +317,7 @@ def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_throu
     elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere")
     harvest(elsewhere)
     figures = locate_captures(elsewhere, NEW, ["example-foo.com", "example.org"]).per_target
-    sizes = {domain: int(values["planned bytes"]) for domain, values in figures.items()}
+    sizes = {domain: int(values["fetch bytes"]) for domain, values in figures.items()}
     big = max(sizes, key=lambda domain: sizes[domain])
     monkeypatch.setenv("CC_PIPELINE_MAX_BYTES", str(max(sizes.values()) - 1))
     backfill.materialized("row_groups", NEW)
