@@ -52,7 +52,7 @@ def refuse_newer(home: Path, note: HomeNote) -> None:
     if note.layout > LAYOUT:
         raise EnvironmentFault(
             f"{home} has layout {note.layout}; this version of cc_pipeline knows layouts up to {LAYOUT}",
-            "Install the version that made it, or a newer one, or use another home. Nothing was changed.",
+            "Install the version that made the home or a newer one, or use another home. Nothing was changed.",
         )
 
 

@@ -168,7 +168,8 @@ def _checked(settings: Settings) -> Settings:
         odd = sorted(_NOT_IN_PATHS & set(place))
         if odd and "://" not in place:
             raise UserInputError(
-                f"{PREFIX}{name} is {place!r}; tables cannot be kept under a name with {' '.join(odd)}: choose another"
+                f"{PREFIX}{name} is {place!r}; tables cannot be stored under a path that has {' '.join(odd)} in it, "
+                "choose another"
             )
     return settings
 
@@ -212,7 +213,7 @@ def claim_home(settings: Settings) -> None:
         settings.dagster_home.mkdir(exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(
-            f"{settings.home} cannot be made a home: {error.strerror or error}",
+            f"{settings.home} cannot be used as a home: {error.strerror or error}",
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
     if note is None:

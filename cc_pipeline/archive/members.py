@@ -197,7 +197,7 @@ def open_window(source: ByteSource) -> Iterator[Window]:
             stream = source.open("rb", buffering=0)
         except OSError as error:
             raise EnvironmentFault(
-                f"cannot open {source}: {error.strerror}", "check the path and its rights"
+                f"cannot open {source}: {error.strerror}", "check the path and its permissions"
             ) from error
         with stream:
             yield Window(stream)

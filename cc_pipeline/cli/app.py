@@ -17,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Every page of a site out of Common Crawl, 2008 to today: found, fetched politely, parsed, in DuckDB.\n\n"
+    help="Get every page of a site out of Common Crawl, 2008 to today: find, fetch, parse, and query it in DuckDB.\n\n"
     "Settings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
 )
 
@@ -56,5 +56,5 @@ def main() -> None:
             console_err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
-        console_err.print("stopped; what was committed stays, run it again to go on")
+        console_err.print("stopped. What was committed stays; run the same command again to go on")
         sys.exit(130)

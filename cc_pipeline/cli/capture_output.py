@@ -37,7 +37,7 @@ def chosen_format(output: str | None, out: Path | None) -> str:
     if chosen not in FORMATS:
         raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(FORMATS)}")
     if chosen == "parquet" and out is None and sys.stdout.isatty():
-        raise UserInputError("Parquet is not for a terminal; add --out FILE.parquet or pipe it somewhere")
+        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
     return chosen
 
 
@@ -51,7 +51,7 @@ def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
     for name in names:
         if name not in SCHEMA.names:
             similar = get_close_matches(name, SCHEMA.names, 3, 0.4) or SCHEMA.names[:8]
-            raise UserInputError(f"{name!r} is no column of a capture; did you mean {', '.join(similar)}?")
+            raise UserInputError(f"{name!r} is not a column of a capture; did you mean {', '.join(similar)}?")
     return names
 
 
@@ -73,7 +73,7 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
         os.replace(beside, out)
     except OSError as error:
         raise EnvironmentFault(
-            f"{out} cannot be written: {error.strerror}", "Check the folder and its rights"
+            f"{out} cannot be written: {error.strerror}", "Check the folder and its permissions"
         ) from error
     finally:
         beside.unlink(missing_ok=True)
@@ -103,7 +103,7 @@ def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Wr
         yield keep
         _show(stream, columns, shown)
         if seen > len(shown):
-            notice(f"{seen - len(shown):,} more captures are not shown; all of them: --format jsonl")
+            notice(f"{seen - len(shown):,} more captures are not shown; --format jsonl shows all of them")
 
 
 def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -37,10 +37,10 @@ def athena_sql(
     row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
     """
     if subset not in SUBSETS:
-        raise UserInputError(f"{subset!r} is no subset; there are {', '.join(SUBSETS)}")
+        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
     for name in (column, *table.split(".")):
         if not name.isidentifier():
-            raise UserInputError(f"{name!r} cannot be a name in SQL")
+            raise UserInputError(f"{name!r} is not a valid name in SQL")
     if not crawls:
         raise UserInputError("name at least one crawl")
     listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
@@ -74,7 +74,7 @@ ORDER BY path, row_group;
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The row-group catalog (catalog.duckdb): what is in it, questions to it, and the same by Athena.",
+    help="The row-group catalog (catalog.duckdb): see what it covers, query it, or print a query for Athena.",
 )
 
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
@@ -89,7 +89,9 @@ def coverage(
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
-    """Show by crawl and subset how many index files there are, are harvested, failed, and lack statistics.
+    """Show, by crawl and subset, how many index files are expected, harvested, failed and missing.
+
+    It also shows how many row groups have no statistics; `cc-pipeline repair` computes them.
 
     [bold]Examples[/]
 
@@ -104,11 +106,11 @@ def coverage(
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(show_default=False, help="One query.")],
+    sql: Annotated[str, typer.Argument(show_default=False, help="One SQL query.")],
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
-    """Ask catalog.duckdb, read-only. Tables: row_groups, index_files, column_chunks, coverage.
+    """Run a query on catalog.duckdb, read-only. Tables: row_groups, index_files, column_chunks, coverage.
 
     [bold]Examples[/]
 
@@ -132,19 +134,20 @@ def sql_(
             "--crawl",
             "-c",
             show_default=False,
-            help="Crawls of the query, comma-separated or repeated (default: the 13 that have no statistics).",
+            help="Crawls to query, comma-separated or repeated (default: the 13 that have no statistics).",
         ),
     ] = None,
     subset: Annotated[str, typer.Option("--subset", help="warc, crawldiagnostics or robotstxt.")] = "warc",
     column: Annotated[str, typer.Option("--column", help="The column whose bounds to compute.")] = "url_surtkey",
     table: Annotated[
-        str, typer.Option("--table", help="The table of Common Crawl's set-up guide.")
+        str, typer.Option("--table", help="Name of the table; the default is that of Common Crawl's set-up guide.")
     ] = "ccindex.ccindex",
 ) -> None:
-    """Print a query for Athena (or Trino) that computes the key bounds of every index file. Nothing is run.
+    """Print a query for Athena (or Trino) that computes the key bounds of every index file.
 
-    For those who have Athena over Common Crawl's table: it scans the whole column, and Athena bills by the byte. What
-    `cc-pipeline repair` does needs neither account nor money, and knows row groups instead of files.
+    This command only prints the query. You can run it if you have Athena over Common Crawl's table. It scans the
+    whole column, and Athena bills by the byte. `cc-pipeline repair` needs no account and costs nothing, and it
+    computes bounds by row group instead of by file.
 
     [bold]Examples[/]
 

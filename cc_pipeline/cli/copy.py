@@ -28,7 +28,7 @@ def copy(
         typer.Argument(metavar="TARGET…", show_default=False, help="Domains or other targets, as for lookup."),
     ],
     crawl: options.Crawls,
-    to: Annotated[str, typer.Option("--to", show_default=False, help="Where to: s3://bucket/prefix, or a folder.")],
+    to: Annotated[str, typer.Option("--to", show_default=False, help="Destination: s3://bucket/prefix, or a folder.")],
     parallel: Annotated[
         int | None,
         typer.Option(
@@ -36,15 +36,15 @@ def copy(
             min=1,
             max=256,
             show_default=False,
-            help="Requests to the source, and files to the place, at a time (default: the source's own; 4 files).",
+            help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
         ),
     ] = None,
     convert: Annotated[
         str | None, typer.Option("--convert", show_default=False, help="warc: also write ARC records as WARC.")
     ] = None,
-    part_mb: Annotated[int, typer.Option("--part-mb", min=1, max=4000, help="Size of a file, in MB.")] = 128,
+    part_mb: Annotated[int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a file, in MB.")] = 128,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", show_default=False, help="S3 server of --to, where it is not AWS.")
+        str | None, typer.Option("--endpoint", show_default=False, help="S3 endpoint of --to, if it is not AWS.")
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,
@@ -53,9 +53,10 @@ def copy(
 ) -> None:
     """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
 
-    Records are found, fetched and verified as by `run` and kept in the lake, then written to the place in files of
-    --part-mb, each with a Parquet list of its captures beside it. Stop it at any time: the same command again fetches
-    only what the lake lacks and uploads only the files the place lacks. S3 credentials come from the usual AWS chain.
+    The command finds, fetches and verifies records as `run` does, and keeps them in the lake. Then it writes them to
+    the destination in files of at most --part-mb. Each file has a Parquet list of its captures beside it. You can stop
+    the command at any time: run again, it fetches only records that the lake lacks and uploads only files that the
+    destination lacks. S3 credentials come from the usual AWS chain.
 
     [bold]Examples[/]
 
@@ -127,6 +128,6 @@ def _say(crawl: str, report: CopyReport, lost: dict[str, int]) -> None:
     for fault in report.faults:
         notice(f"{crawl}: left out: {fault}")
     if report.left_out > len(report.faults):
-        notice(f"{crawl}: and {report.left_out - len(report.faults):,} more that have no WARC form")
+        notice(f"{crawl}: left out: {report.left_out - len(report.faults):,} more records that have no WARC form")
     for outcome, count in sorted(lost.items()):
-        notice(f"{crawl}: {count:,} captures are {outcome}; ask for them again: cc-pipeline replay --crawl {crawl} …")
+        notice(f"{crawl}: {count:,} captures are {outcome}; to try them again: cc-pipeline replay --crawl {crawl} …")

@@ -21,14 +21,17 @@ def doctor(
     reset: Annotated[
         str | None,
         typer.Option(
-            "--reset-breaker", metavar="HOST", show_default=False, help="Send to a host again that had refused."
+            "--reset-breaker",
+            metavar="HOST",
+            show_default=False,
+            help="Close the circuit breaker of a host, so that requests are sent to it again.",
         ),
     ] = None,
 ) -> None:
-    """Check settings, source, disk, request budget and tables, and say what to do about each.
+    """Check settings, source, disk, request budget and tables, and say what to do about each problem.
 
-    The request budget is what all processes of this machine share: a host that throttles slows everyone down, one that
-    keeps refusing is left alone for a while (its breaker is open).
+    All processes of this machine share the request budget. When a host throttles, all of them slow down. When a host
+    keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
 
     [bold]Examples[/]
 
@@ -41,7 +44,9 @@ def doctor(
 
     settings = load_settings(source=source, home=home)
     if reset is not None and not reset_breaker(settings.budget_path, reset):
-        raise UserInputError(f"{reset!r} was never asked from {settings.home}; cc-pipeline doctor names the hosts")
+        raise UserInputError(
+            f"no request was ever sent to {reset!r} from {settings.home}; cc-pipeline doctor lists the hosts it knows"
+        )
     findings = [*examine(settings), *budget_findings(settings)]
     marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
     for finding in findings:
@@ -54,13 +59,13 @@ def doctor(
 
 def migrate(
     home: options.Home = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; rewrite what has to be rewritten.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Rewrite tables without asking first.")] = False,
 ) -> None:
-    """Bring a home that an older version made to the layout of this one.
+    """Bring a home that an older version made to the layout of this version.
 
-    What is cheap happens by itself at the next run. What rewrites tables is done here alone, after its price was
-    shown: the bytes to rewrite, which must also be free on the disk until upkeep has run. A migration that was stopped
-    goes on where it was.
+    The next run does migrations that rewrite nothing by itself. Only this command does migrations that rewrite tables.
+    It first shows how many bytes it will rewrite. As many bytes must be free on the disk, because the old files stay
+    until upkeep deletes them. If a migration was stopped, this command goes on where it stopped.
 
     [bold]Examples[/]
 
@@ -83,7 +88,7 @@ def migrate(
     price = sum(step.price(lake) for step in steps)
     for step in steps:
         console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
-    if price and not yes and not typer.confirm(f"{price:,} bytes are rewritten and must be free. Go on?"):
+    if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
         raise typer.Exit(1)
     bring_up_to_date(settings.home, lake, MIGRATIONS, rewrite=True)
     console.print(f"{settings.home} has layout {LAYOUT} now", highlight=False)

@@ -15,7 +15,7 @@ from cc_pipeline.stages import watch_list
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The watch list (domains.txt in the home): what schedules and backfills keep up to date.",
+    help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
 )
 
 _Texts = Annotated[list[str], typer.Argument(help="Domains or other targets.", show_default=False)]
@@ -42,7 +42,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 
 @app.command()
 def remove(targets: _Texts, home: options.Home = None) -> None:
-    """Remove targets from the watch list; what is already extracted stays."""
+    """Remove targets from the watch list; pages already extracted stay."""
     settings = load_settings(home=home)
     gone = watch_list.remove(settings.watch_list_path, [parse_target(text) for text in targets])
     for target in gone:

@@ -1,4 +1,4 @@
-"""``harvest`` and ``repair``: the index of crawls, asked for by name, through Dagster."""
+"""``harvest`` and ``repair``: footers and key bounds of the crawls a person names, as Dagster runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def harvest(
         list[str] | None,
         typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every crawl of the source that has been published.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every published crawl of the source.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Fetch the footers of crawls' index files once, and put their row groups into the catalog.
+    """Fetch the footers of crawls' index files, and put their row groups into the catalog.
 
-    One request a file (900 a crawl today). What is kept already is not asked for again, so a stopped harvest goes on
-    where it was.
+    It sends one request per index file (900 per crawl today). It does not fetch footers again that the home already
+    has, so a stopped harvest goes on where it stopped.
 
     [bold]Examples[/]
 
@@ -47,7 +47,7 @@ def harvest(
 
     settings = load_settings(source=source, home=home)
     if every == bool(crawl):
-        raise UserInputError("name crawls with --crawl, or all of them with --all")
+        raise UserInputError("name crawls with --crawl, or take all of them with --all")
     claim_home(settings)
     with open_workspace(settings) as workspace:
         chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
@@ -70,10 +70,11 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
 
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
-    """Read key bounds of row groups that were published without any, so that look-ups can skip them.
+    """Compute key bounds of row groups that were published without any, so that look-ups can skip them.
 
-    Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have none at all, some later ones lack a few. This reads the key
-    column of each such row group once, about 23 MB apiece in the real index; a stopped repair goes on where it was.
+    Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have no bounds at all; some later crawls lack a few. The command reads
+    the key column of each such row group once: about 23 MB each in the real index. A stopped repair goes on where it
+    stopped.
 
     [bold]Examples[/]
 

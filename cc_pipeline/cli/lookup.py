@@ -43,17 +43,17 @@ def plan(
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
-        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of what it finds.")
+        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
     ] = False,
     harvest: _Harvest = False,
     output: _Format = "table",
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Say what a look-up and a fetch would cost, before anything of the index is read.
+    """Show what a look-up and a fetch would cost, before anything is read from the index.
 
-    Files, row groups, requests and bytes of the look-up, which index answers and why. The fetch is priced where the
-    captures are known: from an earlier run, or with --locate.
+    For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can price the
+    fetch only where the captures are known: from an earlier run, or with --locate.
 
     [bold]Examples[/]
 
@@ -76,7 +76,7 @@ def plan(
             notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(question, one, found))]
             fetch = _located(question, one) if locate else _known(question, one)
             if fetch is None:
-                notes.append(f"{one}: the fetch has no price before its captures are known; add --locate to find them")
+                notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
             else:
                 why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
                 rows.append((one, "fetch", fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes, why))
@@ -93,20 +93,22 @@ def lookup(
     output: Annotated[
         str | None,
         typer.Option(
-            "--format", show_default=False, help="table, jsonl, csv or parquet; by default what --out is named."
+            "--format", show_default=False, help="table, jsonl, csv or parquet (default: by the name of --out)."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help="A file instead of standard output.")
+        Path | None, typer.Option("--out", "-o", show_default=False, help="Write to this file, not to standard output.")
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option("--columns", show_default=False, help="Comma-separated columns; fewer are cheaper to read."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--from", show_default=False, help="Captured in or after 2018, 2018-05-01 …")
+        str | None, typer.Option("--from", show_default=False, help="Only captures from then on: 2018, 2018-05-01 …")
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", show_default=False, help="Captured before the end of …")] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", show_default=False, help="Only captures up to the end of 2018, 2018-05-01 …")
+    ] = None,
     status: Annotated[
         str | None, typer.Option("--status", show_default=False, help="HTTP statuses, e.g. 200 or 200,3xx.")
     ] = None,
@@ -122,9 +124,9 @@ def lookup(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Find the captures of targets in crawls, by the cheapest index or by the one named.
+    """Find the captures of targets in crawls, in the cheapest index or in the one that --via names.
 
-    Captures go to standard output (or --out), what was read and what has to be known about it to standard error.
+    Captures go to standard output (or --out). Notes about what was read, and about gaps, go to standard error.
 
     [bold]Examples[/]
 
@@ -169,10 +171,10 @@ def check(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Count the pages, archive files and bytes that crawls have of domains.
+    """Count the pages, archive files and bytes that crawls hold of targets.
 
-    [bold]pages[/] are distinct URLs, [bold]captures[/] their visits, [bold]bytes[/] the compressed records,
-    [bold]to read[/] what fetching them would take when near records are read together.
+    [bold]pages[/] counts distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
+    records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
 
     [bold]Examples[/]
 
@@ -202,7 +204,10 @@ def check(
 def _captures(
     question: Question, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
 ) -> list[pa.Table]:
-    """Captures by target, in their order, with a ``target`` column; says on standard error what it took."""
+    """A table of captures per target, in the targets' order, with a ``target`` column.
+
+    Writes what the look-up cost to standard error.
+    """
     from cc_pipeline.cli.capture_output import SCHEMA
     from cc_pipeline.index.lookup import look_up
 
@@ -259,7 +264,7 @@ def _located(question: Question, crawl: str) -> FetchPrice:
 
 
 def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
-    """A note where row groups are read only because nobody knows what they hold."""
+    """A note when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.target import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.price import plan_lookup, unbounded_note

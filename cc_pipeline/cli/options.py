@@ -29,5 +29,5 @@ Subsets = Annotated[
     typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.", show_default=False),
 ]
 Via = Annotated[
-    str | None, typer.Option("--via", help="How to look captures up: auto, parquet, btree, zipnum.", show_default=False)
+    str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.", show_default=False)
 ]

@@ -151,7 +151,7 @@ def answer_query(path: Path, query: str, output: str, *, advice: str) -> None:
     import duckdb
 
     if not path.exists():
-        raise EnvironmentFault(f"{path} is not there yet", advice)
+        raise EnvironmentFault(f"{path} does not exist yet", advice)
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")

@@ -1,4 +1,4 @@
-"""What look-up commands share: the workspace, the crawls and targets meant, and whether an index is at hand."""
+"""What look-up commands share: the workspace, the crawls and targets a person named, and the indexes there are."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def sources_for(
         elif via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
-                f"Harvest it once: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
+                f"Harvest it: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
             )
     sources = index_sources(workspace)
     with open_locators(crawl, sources) as available:
         none = not available or (via == "btree" and "btree" not in available)
     if none:
-        what = f"no {via} index of {crawl} is at hand" if available else f"no index of {crawl} is at hand"
+        what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
         way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
         raise EnvironmentFault(what, f"Make one: {way}")
     return replace(sources, columns=None if columns is None else tuple(columns))

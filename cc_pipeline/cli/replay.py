@@ -1,4 +1,4 @@
-"""``replay``: records that are not there, asked for again."""
+"""``replay``: fetches quarantined and missing records again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def replay(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Ask again for records that are quarantined or missing, then parse and publish what came.
+    """Fetch quarantined and missing records again, then parse and publish those that were fetched.
 
-    The ledger says why a record was put aside: cc-pipeline sql "SELECT reason, count(*) FROM quarantine GROUP BY ALL".
+    To see why records are in quarantine: cc-pipeline sql "SELECT reason, count(*) FROM quarantine GROUP BY ALL".
 
     [bold]Examples[/]
 
@@ -49,4 +49,4 @@ def replay(
     write_rows("what the replay changed", columns, rows)
     if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'"
-        notice(f'still put aside, and why: cc-pipeline sql "{query}"')
+        notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')

@@ -1,4 +1,4 @@
-"""``run`` and ``demo``: the graph, materialized through Dagster in this process, and what it found."""
+"""``run`` and ``demo``: materialize the graph through Dagster in this process, and print what it found."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _NAMED = 5
 
 
 def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
-    """Prints it for ``crawls`` × ``targets``. A target without captures and an index file that could not be read are
-    named, since both look like success otherwise."""
+    """Prints the rows of each table, the ledger, and the captures of ``crawls`` × ``targets``.
+
+    It names targets without captures and index files that could not be read: without that, both look like success.
+    """
     import duckdb
 
     with duckdb.connect(str(settings.published_path), read_only=True) as connection:
@@ -77,8 +79,8 @@ def _gaps(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[
         ).fetchall()
         named = "".join(f"\n      {path}: {reason}" for path, reason in failed)
         notes.append(
-            f"{lost:,} of {expected:,} index files of {crawl} {subset} could not be read, so captures they name are "
-            f"not found; run it again to try them once more{named}"
+            f"{lost:,} of {expected:,} index files of {crawl} {subset} could not be read, so the captures in them "
+            f"are not found; run the command again to retry them{named}"
         )
     return notes
 
@@ -98,7 +100,7 @@ def run(
     subset: options.Subsets = None,
     via: options.Via = None,
 ) -> None:
-    """Materialize domains of crawls, from the index to parsed pages, and publish cc.duckdb.
+    """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
     [bold]Examples[/]
 
@@ -151,7 +153,7 @@ def demo(
 
 
 def demo_targets(domains: Sequence[str]) -> list[str]:
-    """The largest domains each for itself, the others as one named set: a partition each costs time, a set does not."""
+    """The largest domains as a target each, all others as one named set: each partition costs time."""
     largest, others = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
     return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
 
@@ -181,7 +183,7 @@ def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Tar
 
 @contextmanager
 def room_in(home: Path) -> Iterator[None]:
-    """Turns what the disk under Dagster's own files says inside the block into an ``EnvironmentFault``."""
+    """Turns errors of the disk and of Dagster's databases inside the block into an ``EnvironmentFault``."""
     from sqlalchemy.exc import DBAPIError
 
     try:
@@ -190,7 +192,7 @@ def room_in(home: Path) -> Iterator[None]:
         what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
         raise EnvironmentFault(
             f"the state in {home} cannot be written: {what}",
-            "Free some space, or check the folder's permissions; then run it again. What was committed before stays.",
+            "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
         ) from error
 
 

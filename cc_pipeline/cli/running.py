@@ -1,4 +1,4 @@
-"""What commands that run things share: the crawls a person means, a harvest, and how one part of a command is told."""
+"""What commands that start runs share: the crawls a person named, a harvest, and timing a step of a command."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def step(name: str, work: Callable[[], object], screen: Console = console_err) -> None:
-    """Does one part of a command and says on ``screen`` how long it took.
+    """Calls ``work`` and writes to ``screen`` how many seconds it took.
 
-    Standard output is for what a command answers. Raises ``EnvironmentFault`` with what to do about a failed run.
+    The default is standard error, since standard output is for a command's answer. Raises ``EnvironmentFault`` with
+    the reason when a run fails.
     """
     from cc_pipeline.defs.launch import RunFailed
 
@@ -33,7 +34,7 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
 
 
 def all_runs(runs: Iterable[object]) -> None:
-    """Does runs that are made one by one as they are asked for."""
+    """Consumes a lazy iterator of runs, which starts each of them in turn."""
     for _ in runs:
         pass
 
@@ -59,7 +60,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
             if not is_published(workspace, found):
                 raise UserInputError(
                     f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
-                    "published, or take the newest that is: --crawl newest"
+                    "published, or take the newest published crawl: --crawl newest"
                 )
         chosen.append(found)
     return list(dict.fromkeys(chosen))

@@ -1,4 +1,4 @@
-"""``crawls``, ``sql`` and ``metadata-json``: looking at what there is."""
+"""``crawls``, ``sql`` and ``metadata-json``: commands that only read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sql(
     home: options.Home = None,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
 ) -> None:
-    """Ask cc.duckdb, read-only: one query, or a prompt.
+    """Query cc.duckdb, read-only: one query, or a prompt.
 
     [bold]Examples[/]
 
@@ -51,7 +51,7 @@ def sql(
     if query is not None:
         _answer(settings, query, output)
         return
-    console_err.print("One statement a line, ended by Enter. Tables: SHOW TABLES. Leave with Ctrl-D.")
+    console_err.print("Type one statement per line. SHOW TABLES lists the tables. Leave with Ctrl-D.")
     while True:
         try:
             line = input("cc> ").strip().rstrip(";")
@@ -72,16 +72,16 @@ def _answer(settings: Settings, query: str, output: str) -> None:
 
 
 _BATCH = 200
-#: What would end a line or a column of it; no valid URL has it unescaped.
+#: Characters that would end a line or a column; no valid URL has them unescaped.
 _ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 
 
 def metadata_json(
     where: Annotated[str, typer.Option(help="Which rows: a condition in SQL over page_metadata.")] = "true",
     compat: Annotated[
-        str | None, typer.Option(help="2012: with the bugs the writer had in 2012.", show_default=False)
+        str | None, typer.Option(help="2012: reproduce the bugs of the writer of 2012.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many; 0 for all.")] = 0,
+    limit: Annotated[int, typer.Option(help="At most this many rows; 0 for all.")] = 0,
     home: options.Home = None,
 ) -> None:
     """Print the 2012 metadata document of published pages, one a line: URL, tab, JSON.
@@ -97,11 +97,11 @@ def metadata_json(
     from cc_pipeline.documents.legacy2012.json import metadata_json as document_of
 
     if compat not in (None, "2012"):
-        raise UserInputError(f"--compat is {compat!r}; the only one there is: 2012")
+        raise UserInputError(f"--compat is {compat!r}; the only value is 2012")
     mode: Literal["2012"] | None = "2012" if compat else None
     path = load_settings(home=home).published_path
     if not path.exists():
-        raise EnvironmentFault(f"{path} is not there yet", "Publish it first: cc-pipeline run --crawl … --domain …")
+        raise EnvironmentFault(f"{path} does not exist yet", "Publish it first: cc-pipeline run --crawl … --domain …")
     order = "crawl, warc_filename, warc_record_offset, url"
     query = f"SELECT * FROM page_metadata WHERE ({where}) ORDER BY {order}" + (f" LIMIT {limit}" if limit else "")
     with duckdb.connect(str(path), read_only=True) as connection:

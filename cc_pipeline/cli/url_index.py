@@ -36,17 +36,17 @@ def build(
         typer.Option(
             "--arcs",
             show_default=False,
-            help="For crawls of the ARC years: a list of ARC files, one key a line (plain or gzip); remembered.",
+            help="For crawls of the ARC years: a list of ARC files, one key a line (plain or gzip). The home keeps it.",
         ),
     ] = None,
     subset: options.Subsets = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Build the URL index of a crawl in the home: from its columnar index, or by going over its ARC files.
+    """Build the URL index of a crawl in the home, from its columnar index or from its ARC files.
 
-    Reads four columns of the whole index (tens of gigabytes of a real crawl). Runs the asset url_index. An older index
-    of the crawl is replaced when the new one is whole.
+    The command materializes the asset url_index. It reads four columns of the whole columnar index (tens of gigabytes
+    of a real crawl), or all ARC files. It replaces an older index of the crawl when the new one is complete.
 
     [bold]Examples[/]
 
@@ -115,10 +115,10 @@ def verify(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Read a URL index built here from end to end, and some of the records it points to.
+    """Check a URL index built here: read all of it, and a sample of the records it points to.
 
-    Checks that every key is in order, that there are as many items as were written, that every pointer names a
-    listed file, and that a sample of pointers leads to records of the URLs they are listed under.
+    It checks that all keys are in order, that there are as many items as were written, that every pointer names a
+    listed file, and that the sampled records have the URLs they are listed under.
 
     [bold]Examples[/]
 
@@ -136,10 +136,10 @@ def verify(
         for fault in wrong[:20]:
             notice(str(fault))
         raise EnvironmentFault(
-            f"{len(wrong):,} things are wrong with the URL index of {name}",
+            f"the URL index of {name} has {len(wrong):,} faults",
             f"Build it again: cc-pipeline url-index build --crawl {name}",
         )
-    notice("all of it is right")
+    notice("no faults found")
 
 
 def _describe(settings: Settings, crawl: str) -> None:

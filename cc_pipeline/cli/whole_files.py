@@ -13,19 +13,19 @@ from cc_pipeline.settings import Settings, load_settings
 
 
 def add_source(
-    files: Annotated[list[str], typer.Argument(help="Files here, or keys of the source.", show_default=False)],
+    files: Annotated[list[str], typer.Argument(help="Local files, or keys in the source.", show_default=False)],
     kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat or wet.", show_default=False)],
     crawl: Annotated[
         str | None,
-        typer.Option("--crawl", "-c", help="Whose files they are, where they do not say so.", show_default=False),
+        typer.Option("--crawl", "-c", help="The crawl the files belong to, if they do not say so.", show_default=False),
     ] = None,
     register_only: Annotated[
-        bool, typer.Option("--register-only", help="Make them partitions; read them from the UI.")
+        bool, typer.Option("--register-only", help="Only make them partitions; read them later from the UI.")
     ] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Read 2012 SequenceFiles, WAT or WET files whole, and publish cc.duckdb with their pages.
+    """Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
 
     [bold]Examples[/]
 
@@ -60,7 +60,7 @@ def add_source(
     rows = [(_name(file.location), *_rows(settings, file.slug)) for file in found]
     show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
     if any(row[-1] for row in rows):
-        console.print('what could not be read: cc-pipeline sql "SELECT * FROM source_faults"', highlight=False)
+        console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"', highlight=False)
 
 
 def _name(location: str) -> str:

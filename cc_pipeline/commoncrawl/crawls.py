@@ -101,7 +101,9 @@ def validate_crawl_id(text: str) -> str:
     elif name[:3].lower() == "cc-":
         name = name.upper()
     if len(name) > _MAX_ID or not _ID.fullmatch(name):
-        raise UserInputError(f"{text[:80]!r} is no crawl id; they look like CC-MAIN-2024-22. All: cc-pipeline crawls")
+        raise UserInputError(
+            f"{text[:80]!r} is not a crawl id; they look like CC-MAIN-2024-22. To list all: cc-pipeline crawls"
+        )
     return name
 
 

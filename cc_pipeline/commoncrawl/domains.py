@@ -65,9 +65,9 @@ def read_host(raw: str, typed: str | None = None) -> str:
         raise UserInputError(f"{quoted} is {len(host)} characters long; host names have at most {_MAX_HOST}")
     for label in host.split("."):
         if not label:
-            raise UserInputError(f"{quoted} is no host name: it has an empty part between dots")
+            raise UserInputError(f"{quoted} is not a host name: it has an empty part between dots")
         if not _LABEL.fullmatch(label):
-            raise UserInputError(f"{quoted} is no host name: {_label_reason(label)}")
+            raise UserInputError(f"{quoted} is not a host name: {_label_reason(label)}")
     if host.rsplit(".", 1)[-1].isdigit() and not _is_ipv4(host):
         raise UserInputError(f"{quoted} is neither a name nor a complete IP address; write 1.2.3.4 with four numbers")
     return host
@@ -98,7 +98,7 @@ def _to_ascii(host: str, quoted: str) -> str:
         try:
             return host.encode("idna").decode("ascii").lower()
         except UnicodeError:
-            raise UserInputError(f"{quoted} is no valid international domain name: {refused}") from refused
+            raise UserInputError(f"{quoted} is not a valid international domain name: {refused}") from refused
 
 
 def _label_reason(label: str) -> str:

@@ -64,7 +64,7 @@ class Filters:
             ),
         )
         if filters.from_time and filters.to_time and filters.from_time >= filters.to_time:
-            raise UserInputError(f"nothing is both from {from_time} on and up to {to_time}")
+            raise UserInputError(f"the first time, {from_time}, is after the last, {to_time}, so nothing can match")
         return filters
 
     def apply(self, table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
@@ -175,4 +175,4 @@ def _period(text: str) -> tuple[datetime, datetime]:
         units = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1))
         return begin, begin + units[len(given) - 3]
     except (ValueError, OverflowError) as fault:
-        raise UserInputError(f"{text[:80]!r} is no time; write 2018, 2018-05-01 or 2018-05-01T12:30") from fault
+        raise UserInputError(f"{text[:80]!r} is not a time; write 2018, 2018-05-01 or 2018-05-01T12:30") from fault

@@ -84,7 +84,7 @@ def parse_target(text: str) -> Target:
             return _domain(text)
         raise UserInputError(f"{shown(text)} has the unknown kind {kind!r}; kinds are {', '.join(_READERS)}")
     if not value:
-        raise UserInputError(f"{shown(text)} says nothing after {kind}:")
+        raise UserInputError(f"{shown(text)} has nothing after {kind}:")
     return reader(value)
 
 
@@ -134,7 +134,7 @@ def _bare_name(text: str) -> str:
     name, tail = (web[2], web[3]) if web else (text, "")
     if not web:
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|https?:", text):
-            raise UserInputError(f"{shown(text)} is no http:// or https:// address; Common Crawl has no others")
+            raise UserInputError(f"{shown(text)} is not an http:// or https:// address; Common Crawl has no others")
         cut = re.search(r"[/?#]", text)
         name, tail = (text[: cut.start()], text[cut.start() :]) if cut else (text, "")
     if tail not in ("", "/", "/*"):
@@ -155,7 +155,7 @@ def _host(value: str) -> Target:
 def _tld(value: str) -> Target:
     name = read_host(value.removeprefix("*").removeprefix("."))
     if "." in name or ":" in name or name.isdigit():
-        raise UserInputError(f"{shown(value)} is no top-level domain; write suffix:{name} for what is under a suffix")
+        raise UserInputError(f"{shown(value)} is not a top-level domain; write suffix:{name} for all under a suffix")
     place = Place(name)
     return Target("tld", name, place_slug("tld", place), domain_ranges(place), place=place)
 
@@ -185,10 +185,10 @@ def _read_url(value: str) -> str:
         raise UserInputError(f"{shown(value)} is {len(value)} characters long; the longest URL accepted is {_MAX_URL}")
     match = _WEB_URL.fullmatch(value if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value) else f"http://{value}")
     if match is None:
-        raise UserInputError(f"{shown(value)} is no http:// or https:// address; Common Crawl has no others")
+        raise UserInputError(f"{shown(value)} is not an http:// or https:// address; Common Crawl has no others")
     scheme, authority, tail = match.groups()
     if "@" in authority:
-        raise UserInputError(f"{shown(value)} has a user name in it; keys have none, so leave it out")
+        raise UserInputError(f"{shown(value)} has a user name in it; the index has none, so leave it out")
     place = read_place(authority)
     tail = tail.strip().replace(" ", "%20")
     return f"{scheme.lower()}://{place}{tail if tail.startswith('/') else '/' + tail}"
@@ -197,7 +197,7 @@ def _read_url(value: str) -> str:
 def _rev(value: str) -> Target:
     members = _distinct(tuple(_one_rev(part.strip()) for part in value.split(",") if part.strip()))
     if not members:
-        raise UserInputError(f"{shown('rev:' + value)} says nothing after rev:")
+        raise UserInputError(f"{shown('rev:' + value)} has nothing after rev:")
     if len(members) == 1:
         return members[0]
     listed = ", ".join(member.value for member in members)
@@ -208,7 +208,7 @@ def _one_rev(value: str) -> Target:
     host, slash, path = value.partition("/")
     name = host.lower()
     if not _REVERSED.fullmatch(name + slash + path):
-        raise UserInputError(f"{shown(value)} is no reversed host; write it like rev:com.nytimes.blogs")
+        raise UserInputError(f"{shown(value)} is not a reversed host; write it like rev:com.nytimes.blogs")
     # A path behind it makes the host a whole one; the path is compared as written, which keys say nothing about.
     ranges = host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
     text = name + slash + path

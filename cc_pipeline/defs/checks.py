@@ -28,12 +28,12 @@ def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.Asset
 
 
 _INDEX_CHECKS = {
-    "coverage": "Files harvested = files in the path list.",
-    "row_counts": "The rows of a file's row groups are those the file claims.",
-    "plausible_rows": "The rows of a whole crawl are in the range of all published ones.",
-    "statistics": "Row groups have key bounds.",
-    "sortedness": "Row groups of a file follow each other without overlapping.",
-    "schema_drift": "Columns are those of the crawl before, changes named one by one.",
+    "coverage": "All index files of the path list are harvested.",
+    "row_counts": "The row groups of a file have as many rows together as its footer says.",
+    "plausible_rows": "A whole crawl has a number of rows like the other published crawls.",
+    "statistics": "Every row group has key bounds.",
+    "sortedness": "The key ranges of a file's row groups do not overlap.",
+    "schema_drift": "Index files have the columns of the crawl before; every change is named.",
 }
 
 
@@ -49,13 +49,13 @@ def index_checks(
         yield _result(name, "row_groups", [verdict for verdict in verdicts if verdict.name == name])
 
 
-@dg.asset_check(asset="records", description="Planned = fetched + quarantined + missing, for every partition.")
+@dg.asset_check(asset="records", description="In every partition: planned captures = fetched + quarantined + missing.")
 def ledger_balances(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Counts captures and records of every slice."""
     return _result("ledger_balances", "records", [ledger_verdict(workspace)])
 
 
-@dg.asset_check(asset="captures", description="A second index names the same captures (a sample of partitions).")
+@dg.asset_check(asset="captures", description="A second index has the same captures in a sample of partitions.")
 def locators_agree(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Looks a few located partitions up again through another index."""
     return _result("locators_agree", "captures", [locators_verdict(workspace)])

@@ -11,63 +11,63 @@ from cc_pipeline.stages.workspace import Workspace
 harvest_crawl = dg.define_asset_job(
     "harvest_crawl",
     selection=dg.AssetSelection.assets("index_manifest", "index_footers", "row_groups"),
-    description="A crawl's path list, its footers and its row groups in the catalog.",
+    description="Reads a crawl's path list, fetches its footers, and puts its row groups into the catalog.",
 )
 
 extract_domain = dg.define_asset_job(
     "extract_domain",
     selection=dg.AssetSelection.assets("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"),
-    description="A domain's captures in a crawl: found, fetched, parsed.",
+    description="Finds, fetches and parses a domain's captures in a crawl.",
 )
 
 repair_statistics = dg.define_asset_job(
     "repair_statistics",
     selection=dg.AssetSelection.assets("repaired_statistics"),
-    description="Key bounds of a crawl's row groups that were published without; reads their key column.",
+    description="Computes key bounds of a crawl's row groups that have none; reads their whole key column.",
 )
 
 build_url_index = dg.define_asset_job(
     "build_url_index",
     selection=dg.AssetSelection.assets("url_index"),
-    description="A prefixed B-tree over a crawl's URLs; reads four columns of its whole index, or its ARC files.",
+    description="Builds a prefixed B-tree of a crawl's URLs; reads four columns of its whole index, or its ARC files.",
 )
 
 fetch_domain = dg.define_asset_job(
     "fetch_domain",
     selection=dg.AssetSelection.assets("captures", "records"),
-    description="A domain's captures in a crawl, found and fetched but not parsed.",
+    description="Finds and fetches a domain's captures in a crawl, without parsing them.",
 )
 
 parse_domain = dg.define_asset_job(
     "parse_domain",
     selection=dg.AssetSelection.assets("page_metadata", "page_text", "page_links", "feed_items"),
-    description="A domain's stored records, parsed.",
+    description="Parses a domain's stored records of a crawl.",
 )
 
 list_crawls = dg.define_asset_job(
-    "list_crawls", selection=dg.AssetSelection.assets("crawls"), description="The list of crawls, read again."
+    "list_crawls", selection=dg.AssetSelection.assets("crawls"), description="Reads the list of crawls again."
 )
 
 publish = dg.define_asset_job(
-    "publish", selection=dg.AssetSelection.assets("warehouse"), description="A new snapshot of cc.duckdb."
+    "publish", selection=dg.AssetSelection.assets("warehouse"), description="Publishes a new snapshot of cc.duckdb."
 )
 
 read_source_files = dg.define_asset_job(
     "read_source_files",
     selection=dg.AssetSelection.groups("sources"),
-    description="Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
+    description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
 )
 
 export_domain = dg.define_asset_job(
     "export_domain",
     selection=dg.AssetSelection.groups("exports"),
-    description="A domain's parsed pages in a crawl as Hadoop SequenceFiles, text and metadata.",
+    description="Writes a domain's parsed pages of a crawl as Hadoop SequenceFiles: text and metadata.",
 )
 
 
 @dg.op(pool="warehouse")
 def tidy_tables(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]) -> None:
-    """Merges small files, publishes what results, and deletes files no reader can still need."""
+    """Merges small files, publishes the merged tables, and deletes files that were superseded a week ago or before."""
     report = keep_up(workspace)
     context.add_output_metadata(
         {
@@ -78,7 +78,7 @@ def tidy_tables(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Work
     )
 
 
-@dg.job(description="Merges small files of the tables, publishes, and deletes superseded files after a week.")
+@dg.job(description="Merges small files of the tables, publishes, and deletes files superseded for a week.")
 def upkeep() -> None:
     """One op: the order of its steps matters."""
     tidy_tables()

@@ -183,7 +183,7 @@ def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFail
             raised = error.cause or error
             words = what_was_said(raised.message, raised.cls_name)
             return RunFailed(job, result.run_id, shown, words, raised.cls_name)
-    return RunFailed(job, result.run_id, shown, "no step said why; see the run in the UI")
+    return RunFailed(job, result.run_id, shown, "no step gave a reason; see the run in the UI")
 
 
 def what_was_said(logged: str, error_class: str | None) -> str:

@@ -16,7 +16,7 @@ _CONFIG = {
 }
 
 
-@dg.resource(config_schema=_CONFIG, description="Where the pages come from and where they go, open for one run.")
+@dg.resource(config_schema=_CONFIG, description="The source and the home, open for one run.")
 def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace]:
     """The workspace of a run (or a tick) that the UI's processes start, closed after it.
 

@@ -75,7 +75,7 @@ _IN_FLIGHT = [
     job=extract_domain,
     cron_schedule="*/30 * * * *",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Extracts watched domains from harvested crawls where they are missing, a bounded number per tick.",
+    description="Extracts watched domains from harvested crawls where they are missing, a limited number per tick.",
 )
 def backfill_missing(
     context: dg.ScheduleEvaluationContext, workspace: dg.ResourceParam[Workspace]
@@ -86,7 +86,7 @@ def backfill_missing(
     end_runs_of_dead_processes(instance)
     running = instance.get_runs(dg.RunsFilter(job_name="extract_domain", statuses=_IN_FLIGHT), limit=1)
     if running:
-        return dg.SkipReason(f"run {running[0].run_id} is still at it")
+        return dg.SkipReason(f"run {running[0].run_id} has not ended yet")
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
     watched = watch_list_file.read(workspace.settings.watch_list_path)
     decision = decide_backfill(
@@ -140,6 +140,6 @@ def _left(decision: BackfillDecision) -> str:
     named = ", ".join(partition_key(*pair) for pair in decision.left[:_NAMED])
     more = f" and {len(decision.left) - _NAMED} more" if len(decision.left) > _NAMED else ""
     return (
-        f"{len(decision.left)} partitions failed {_MOST_FAILURES} times in {_REMEMBERED.days} days and are left alone: "
-        f"{named}{more}. See why in their runs, then run them by hand or wait until the week has passed"
+        f"{len(decision.left)} partitions failed {_MOST_FAILURES} times in {_REMEMBERED.days} days and are not tried "
+        f"again: {named}{more}. See why in their runs, then run them by hand or wait until the week has passed"
     )

@@ -45,9 +45,9 @@ def new_crawls(
         new_keys_per_tick=_NEW_KEYS_PER_TICK,
     )
     if not decision.register and not decision.run:
-        waiting = f"; waiting for {', '.join(decision.waiting)}" if decision.waiting else ""
+        waiting = f"; not published yet: {', '.join(decision.waiting)}" if decision.waiting else ""
         left = [crawl for crawl in requested if failures.get(crawl, 0) >= _MOST_FAILURES]
-        given_up = f"; failed {_MOST_FAILURES} times and waits for a person: {', '.join(left)}" if left else ""
+        given_up = f"; failed {_MOST_FAILURES} times, so launch by hand: {', '.join(left)}" if left else ""
         return dg.SkipReason(f"no new crawl{waiting}{given_up}")
     cursor["requested"] = [*requested, *decision.run]
     return dg.SensorResult(
@@ -82,7 +82,7 @@ def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
 @dg.sensor(
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Makes the targets of domains.txt partitions. Their backfill is the schedule's.",
+    description="Makes the targets of domains.txt partitions. The schedule backfill_missing extracts them.",
 )
 def watch_list(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
@@ -98,7 +98,7 @@ def watch_list(
     crawls = len(context.instance.get_dynamic_partitions("crawl"))
     if (len(known) + len(new)) * crawls > MAX_PARTITIONS:
         return dg.SkipReason(
-            f"{crawls:,} crawls × {len(known) + len(new):,} targets would pass {MAX_PARTITIONS:,} partitions; "
+            f"{crawls:,} crawls × {len(known) + len(new):,} targets would be more than {MAX_PARTITIONS:,} partitions; "
             "put domains that belong together into a set (docs/targets.md)"
         )
     return dg.SensorResult(dynamic_partitions_requests=[DOMAIN.build_add_request(new)])

@@ -107,10 +107,12 @@ def choose(
             raise UserInputError(f"{crawl} has no {via} index here; it has: {', '.join(there) or 'none'}")
         return available[via](), f"{via}, as asked"
     if not there:
-        raise UserInputError(f"no index of {crawl} is at hand; harvest the crawl or build a URL index for it")
+        raise UserInputError(f"there is no index of {crawl} here; harvest the crawl or build a URL index for it")
     first = available[there[0]]()
     if there[:2] != ["parquet", "zipnum"]:
-        return first, f"{first.name}, the only one" if len(there) == 1 else f"{first.name}, which says more"
+        return first, f"{first.name}, the only one" if len(
+            there
+        ) == 1 else f"{first.name}, which tells more of a capture"
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
         return first, f"parquet, at about {_size(weight(price))}"

@@ -38,14 +38,14 @@ def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
     differing = [field.name for field in fields if stored.get(field.name, field.type) != field.type]
     if differing:
         raise EnvironmentFault(
-            f"the table {table} has {', '.join(differing)} in another type than this version writes",
+            f"the table {table} has {', '.join(differing)} in another type than the one this version writes",
             "Bring the home up to date with: cc-pipeline migrate",
         )
     unknown = sorted(stored.keys() - set(wanted.names))
     if unknown:
         raise EnvironmentFault(
             f"the table {table} has columns this version does not know: {', '.join(unknown)}",
-            "A newer version of cc_pipeline has written it. Install that one, or use another home.",
+            "A newer version of cc_pipeline wrote the table. Install that version, or use another home.",
         )
     return [Field(field.name, field.type, nullable=True) for field in fields if field.name not in stored]
 
@@ -125,7 +125,7 @@ def migrate(
         if price and not rewrite:
             raise EnvironmentFault(
                 f"{home} has an older layout, and bringing it to layout {LAYOUT} rewrites {_gigabytes(price)}",
-                "See what is done and do it: cc-pipeline migrate",
+                "This command shows the steps, then asks before it rewrites: cc-pipeline migrate",
             )
         _check_room(lake, price)
         for step in steps:

@@ -77,7 +77,11 @@ def locators_verdict(workspace: Workspace) -> CheckResult:
     wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
     if wrong:
         return CheckResult("locators_agree", "error", "; ".join(wrong))
-    message = f"{len(compared)} partitions look the same through a second index" if compared else "no crawl has two"
+    message = (
+        f"a second index has the same captures in {len(compared)} partitions"
+        if compared
+        else "no crawl has two indexes"
+    )
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 

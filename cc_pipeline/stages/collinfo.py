@@ -43,7 +43,7 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
             age = (time.time() - copy.stat().st_mtime) / _DAY_SECONDS
         except (OSError, DataFault):
             raise fault from None
-        return CrawlList(crawls, fault, f"{fault.what}; the copy of {age:.0f} days ago is used")
+        return CrawlList(crawls, fault, f"{fault.what}; the copy from {age:.0f} days ago is used instead")
 
 
 def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) -> tuple[Crawl, ...]:
@@ -52,7 +52,7 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
         crawls = parse_collinfo(data, settings.collinfo)
     except RangeFault as fault:
         raise EnvironmentFault(
-            f"the list of crawls at {settings.collinfo} cannot be had ({fault})",
+            f"the list of crawls at {settings.collinfo} could not be read ({fault})",
             "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network.",
         ) from fault
     except DataFault as fault:

@@ -118,7 +118,7 @@ def _answered(workspace: Workspace, result: RecordsResult, crawl: str) -> None:
     raise EnvironmentFault(
         f"none of {result.unreached:,} captures in {crawl} could be read from {workspace.settings.source} "
         f"({reason}: {detail})",
-        "Check the source and the network (cc-pipeline doctor), then run it again; what is held already stays.",
+        "Check the source and the network (cc-pipeline doctor), then run it again. Records stored before stay.",
     )
 
 
@@ -131,7 +131,7 @@ def _notes(result: RecordsResult | None) -> tuple[str, ...]:
     if result.adopted:
         notes.append(f"{result.adopted:,} records were taken over from a run that had been stopped")
     if result.unreached:
-        notes.append(f"{result.unreached:,} captures could not be reached; materialize again to retry them")
+        notes.append(f"{result.unreached:,} captures could not be reached; materialize records again to retry them")
     return tuple(notes)
 
 

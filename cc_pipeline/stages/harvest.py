@@ -83,7 +83,7 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{crawl} has no path list at {key} ({fault.kind.value})",
-            "It may not be published yet, or the source is another place than you think: cc-pipeline doctor.",
+            "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
     return [IndexFile.from_path(path) for path in parse_path_list(data, key)], 1, len(data)
 
@@ -145,7 +145,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups remain without bounds"),
+        notes=(*notes, f"{report.remaining:,} row groups still have no bounds"),
     )
 
 

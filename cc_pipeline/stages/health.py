@@ -73,14 +73,14 @@ def _layout(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "layout", f"{note.layout}, the newest")
         return
     what = "; ".join(step.what for step in steps)
-    advice = "Do it: cc-pipeline migrate." if price else "The next run does it; it rewrites nothing."
+    advice = "Run: cc-pipeline migrate." if price else "Nothing to do: the next run does this, and rewrites nothing."
     yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
 
 
 def _contact(settings: Settings) -> Iterator[Finding]:
     if settings.is_public and not settings.contact:
         advice = (
-            f"Set {PREFIX}CONTACT to an address or page of yours: the people who run the bucket can then reach you."
+            f"Set {PREFIX}CONTACT to an address or page of yours, so that the people who run the bucket can reach you."
         )
         yield Finding("note", "contact", "requests carry no contact", advice)
     elif settings.contact:
@@ -127,21 +127,23 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
     else:
-        yield Finding("note", "cc.duckdb", "nothing published yet", "Run something, or materialize `warehouse`.")
+        yield Finding(
+            "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
+        )
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
-    """A finding per host ever asked from this home, or one that says nothing was asked yet."""
+    """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
     states = budget_state(settings.budget_path)
     if not states:
-        yield Finding("ok", "budget", f"no shared budget in use; limits: {_limits(settings)}")
+        yield Finding("ok", "budget", f"no request was sent from this home yet; limits: {_limits(settings)}")
     for state in states:
         yield _finding(state)
 
 
 def _finding(state: HostState) -> Finding:
     allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
-    text = f"{state.host}: {allowed}, {state.concurrency} under way at most, {state.processes} processes now"
+    text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
     refused = ""
     if state.last_refusal is not None and state.last_refusal_at is not None:
         refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
@@ -149,8 +151,9 @@ def _finding(state: HostState) -> Finding:
         return Finding(
             "bad",
             "breaker",
-            f"{state.host} refuses: nothing is sent until {_moment(state.breaker_open_until)}{refused}",
-            f"Wait; runs go on where they stopped. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
+            f"{state.host} refuses: no request is sent until {_moment(state.breaker_open_until)}{refused}",
+            "Wait until then and run again: runs go on where they stopped. To try at once: "
+            f"cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
         return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
@@ -161,7 +164,7 @@ def _finding(state: HostState) -> Finding:
 
 def _limits(settings: Settings) -> str:
     rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
-    at_once = "" if settings.concurrency is None else f", {settings.concurrency} under way"
+    at_once = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
     return rate + at_once
 
 

@@ -61,7 +61,7 @@ def index_version(workspace: Workspace, crawl: str) -> str:
     if crawl not in ARC_CRAWLS and parts["row_groups"] is None:
         raise EnvironmentFault(
             f"the index of {crawl} has not been harvested",
-            "Materialize row_groups for it (the harvest_crawl job) first.",
+            "First materialize row_groups of the crawl (the harvest_crawl job).",
         )
     return input_digest(parts)
 

@@ -71,8 +71,8 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
         listed = arc_list_path(workspace, crawl)
         if not listed.exists():
             raise EnvironmentFault(
-                f"{crawl} has no columnar index, and which ARC files it has is not known here",
-                f"List them, one key a line: cc-pipeline url-index build --crawl {crawl} --arcs LIST",
+                f"{crawl} has no columnar index, and this home has no list of its ARC files",
+                f"Give a list with one key a line: cc-pipeline url-index build --crawl {crawl} --arcs LIST",
             )
         keys = parse_path_list(listed.read_bytes(), str(listed))
         return build_from_arcs(crawl, keys, workspace.transport, root)

@@ -71,7 +71,7 @@ def _parsed(path: Path, text: str) -> tuple[Target, ...]:
     try:
         return parse_target_lines(text)
     except UserInputError as error:
-        raise UserInputError(f"{path}, {error}. Correct or delete what is wrong; nothing was changed") from None
+        raise UserInputError(f"{path}, {error}. Correct or delete the wrong lines; nothing was changed") from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -81,7 +81,7 @@ def _write(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         raise EnvironmentFault(
-            f"{path} cannot be written: {error.strerror}", "Check the disk and its permissions; the list is as before."
+            f"{path} cannot be written: {error.strerror}", "Check the disk and its permissions. The list is as before."
         ) from error
     finally:
         temporary.unlink(missing_ok=True)

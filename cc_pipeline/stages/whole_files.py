@@ -121,7 +121,9 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
 
 def _digest(file: SourceFile, found: tuple[int, str] | None) -> str:
     if found is None:
-        raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
+        raise EnvironmentFault(
+            f"{file.location} is not there any more", "Put the file back, or do not materialize its partition."
+        )
     about = [file.kind, file.location, file.crawl, *found]
     return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=about)
 
@@ -167,7 +169,9 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
         for writer in writers.values():
             writer.close()
     if tally.faults:
-        tally.shown.insert(0, f"{file.location}: {tally.faults:,} stretches could not be read; the rest was")
+        tally.shown.insert(
+            0, f"{file.location}: {tally.faults:,} stretches could not be read; everything else was read"
+        )
     return tally
 
 

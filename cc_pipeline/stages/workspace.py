@@ -174,7 +174,7 @@ def _target_of(slug: str, definition: str | None) -> Target:
     target = parse_target(definition if definition is not None else slug)
     if target.slug != slug:
         raise UserInputError(
-            f"the partition key {slug!r} was not made by cc-pipeline; the key of what it seems to mean is "
-            f"{target.slug!r}. Add it with: cc-pipeline domains add {target.definition}"
+            f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
+            f"{target.slug!r}; add it with: cc-pipeline domains add {target.definition}"
         )
     return target

@@ -126,7 +126,8 @@ class Bucket:
             raise needs_credentials(f"s3://{self._name}") from error
         if isinstance(error, BotoCoreError):
             raise EnvironmentFault(
-                f"s3://{self._name} cannot be asked: {error}", "Check the bucket's name, the region and the AWS profile"
+                f"no request can be sent to s3://{self._name}: {error}",
+                "Check the bucket's name, the region and the AWS profile",
             ) from error
 
 

@@ -48,7 +48,9 @@ def open_store(
         return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
     if scheme in ("http", "https"):
         if parts.query or parts.fragment:
-            raise UserInputError(f"{root!r} has a query or fragment; give the address keys can be appended to")
+            raise UserInputError(
+                f"{root!r} has a query or fragment; give the address without it, so that keys can be appended"
+            )
         return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)))
     raise UserInputError(f"{root!r} is not a folder, file://, http(s):// or s3:// address")
 
@@ -59,7 +61,7 @@ def _with_endpoint(options: S3Options) -> S3Options:
         return options
     parts = urlsplit(options.endpoint)
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise UserInputError(f"{options.endpoint!r} is no S3 endpoint; write http://host:port or https://host")
+        raise UserInputError(f"{options.endpoint!r} is not an S3 endpoint; write http://host:port or https://host")
     return replace(options, endpoint=as_sent(options.endpoint).rstrip("/"))
 
 

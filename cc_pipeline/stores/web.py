@@ -162,7 +162,7 @@ class HttpStore:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
-        raise EnvironmentFault(f"{self._base} cannot be listed", "Its *.paths.gz lists say what it has")
+        raise EnvironmentFault(f"{self._base} cannot be listed", "Read its *.paths.gz lists instead")
 
     async def close(self) -> None:
         await self._client.close()

@@ -157,7 +157,7 @@ class Transport:
         if isinstance(found, Finding):
             raise EnvironmentFault(
                 f"{self.store.url(prefix)} cannot be listed: {found.kind.value} ({found.detail})",
-                advice(found.kind, "Check the bucket and its rights"),
+                advice(found.kind, "Check the bucket and its permissions"),
             )
         return listed
 

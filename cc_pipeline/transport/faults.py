@@ -64,19 +64,19 @@ PERMANENT_KINDS: Final = frozenset(
 SLOW_DOWN_KINDS: Final = frozenset({FaultKind.THROTTLED, FaultKind.FORBIDDEN})
 
 _ADVICE: Final = {
-    FaultKind.FORBIDDEN: "The source refuses us: wait, lower the request rate, and check access rights",
+    FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the request rate, and check access rights",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
-    FaultKind.SERVER_ERROR: "The source has trouble: run again later",
+    FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
     FaultKind.REDIRECTED: "Set the source to the address it redirects to",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
-    FaultKind.BREAKER_OPEN: "The source refused repeatedly; nothing is sent until the time given has passed",
+    FaultKind.BREAKER_OPEN: "The source refused repeatedly: run again after the time given",
 }
 
 
 def advice(kind: FaultKind, otherwise: str) -> str:
-    """What a person can do about a fault of this kind; ``otherwise`` where it says nothing about the place."""
+    """What a person can do about a fault of this kind; ``otherwise`` for a kind that is not the source's fault."""
     return _ADVICE.get(kind, otherwise)
 
 

@@ -208,7 +208,7 @@ class Gate:
         except (sqlite3.Error, OSError) as error:
             raise EnvironmentFault(
                 f"the request budget cannot be used: {error}",
-                "Check that the home can be written to; if its budget.sqlite is damaged, delete it",
+                "Check that the home can be written to. If its budget.sqlite is damaged, delete that file",
             ) from error
 
 

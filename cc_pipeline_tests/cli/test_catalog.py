@@ -61,7 +61,9 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
     settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
     assert [finding.level for finding in budget_findings(settings)] == ["ok"]
     Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), None).close()
-    assert "10 requests/s, 8 under way" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
+    assert (
+        "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
+    )
     with sqlite3.connect(settings.budget_path) as db:
         db.execute("update hosts set open_until = ?, last_refusal = 'forbidden', last_refusal_at = ?",
                    (time.time() + 600, time.time()))  # fmt: skip

@@ -99,7 +99,7 @@ def test_one_capture_after_the_fetch() -> None:
     [
         ({"from_time": "yesterday"}, "2018-05-01"),
         ({"to_time": "2018-13"}, "2018-05-01"),
-        ({"from_time": "2019", "to_time": "2018"}, "nothing is both"),
+        ({"from_time": "2019", "to_time": "2018"}, "so nothing can match"),
         ({"status": "OK"}, "3xx"),
         ({"status": "20"}, "3xx"),
         ({"mime": "html"}, "text/html"),

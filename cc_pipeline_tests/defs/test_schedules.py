@@ -119,7 +119,7 @@ def test_a_run_whose_process_was_killed_holds_nothing_up(backfill: Backfill) -> 
     tags = {PROCESS_TAG: this_process(), "dagster/partition": f"{NEW}|{DOMAINS[0]}"}
     alive = dg.DagsterRun(job_name="extract_domain", tags=tags, status=started)
     backfill.instance.add_run(alive)
-    assert reason(backfill.tick()) == f"run {alive.run_id} is still at it"
+    assert reason(backfill.tick()) == f"run {alive.run_id} has not ended yet"
     backfill.instance.delete_run(alive.run_id)
     backfill.instance.add_run(
         dg.DagsterRun(job_name="extract_domain", tags=tags | {PROCESS_TAG: "999999999-1"}, status=started)
@@ -168,7 +168,7 @@ def test_nothing_is_asked_for_while_a_run_is_at_it(backfill: Backfill, status: s
     run = backfill.instance.add_run(
         dg.DagsterRun(job_name="extract_domain", status=dg.DagsterRunStatus[status], tags={})
     )
-    assert reason(backfill.tick()) == f"run {run.run_id} is still at it"
+    assert reason(backfill.tick()) == f"run {run.run_id} has not ended yet"
 
 
 def test_targets_that_left_the_watch_list_or_are_no_partition_yet_are_not_asked_for(backfill: Backfill) -> None:
@@ -197,7 +197,7 @@ def test_what_failed_in_company_is_tried_alone_few_at_a_time_and_then_left(backf
         backfill.failed(answer[0])
     for _ in range(2):
         said = reason(backfill.tick())
-        assert said.startswith(f"1 partitions failed 3 times in 7 days and are left alone: {NEW}|{DOMAINS[0]}.")
+        assert said.startswith(f"1 partitions failed 3 times in 7 days and are not tried again: {NEW}|{DOMAINS[0]}.")
         assert "by hand" in said
     # a person who ran it by hand settles it
     backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[0]}")
@@ -332,7 +332,7 @@ def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_throu
     assert asked[0] == [(f"{NEW}|example-foo.com", f"{NEW}|no-such.example")]
     assert len(asked) == 3
     assert asked[2] == [(f"{NEW}|{big}",) * 2]
-    assert f"left alone: {NEW}|{big}" in reason(answer)
+    assert f"not tried again: {NEW}|{big}" in reason(answer)
     done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
     assert done == {f"{NEW}|{slug}" for slug in ("example-foo.com", "example.org", "no-such.example") if slug != big}
 

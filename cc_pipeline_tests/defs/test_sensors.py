@@ -98,7 +98,7 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
         keys += [request.run_key for request in answer.run_requests or ()]
         ran(instance, NEW, status)
     assert len(set(keys)) == 3, "a key that was used is not run again"
-    assert reason(ticks.tick()) == f"no new crawl; failed 3 times and waits for a person: {NEW}"
+    assert reason(ticks.tick()) == f"no new crawl; failed 3 times, so launch by hand: {NEW}"
     ran(instance, NEW, dg.DagsterRunStatus.SUCCESS)
     assert reason(ticks.tick()) == "no new crawl"
 
@@ -137,7 +137,7 @@ def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
     announce(root)
     assert asked(ticks.tick()) == []
     assert instance.get_dynamic_partitions("crawl")[-1] == ANNOUNCED
-    assert reason(ticks.tick()) == f"no new crawl; waiting for {ANNOUNCED}"
+    assert reason(ticks.tick()) == f"no new crawl; not published yet: {ANNOUNCED}"
     published = root / "crawl-data" / ANNOUNCED / "cc-index-table.paths.gz"
     published.parent.mkdir(parents=True)
     published.write_bytes(b"\x1f\x8b")
@@ -169,7 +169,7 @@ def test_a_list_that_does_not_come_fails_the_tick_and_leaves_the_cursor(
         cursor, keys = ticks.cursor, instance.get_dynamic_partitions("crawl")
         server.set_rules([Rule(kind, key="collinfo.json", times=None)])
         asked_before = len(server.hits)
-        with pytest.raises(EnvironmentFault, match=r"the list of crawls .* cannot be had"):
+        with pytest.raises(EnvironmentFault, match=r"the list of crawls .* could not be read"):
             ticks.tick()
         assert len(server.hits) - asked_before <= RetryPolicy().attempts, "polite also when refused"
         assert (ticks.cursor, instance.get_dynamic_partitions("crawl")) == (cursor, keys)
@@ -264,7 +264,7 @@ class TestWatchList:
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
         ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would pass 5 partitions" in reason(ticks.tick())
+        assert "3 crawls × 2 targets would be more than 5 partitions" in reason(ticks.tick())
         assert "into a set" in reason(ticks.tick())
         assert instance.get_dynamic_partitions("domain") == []
 

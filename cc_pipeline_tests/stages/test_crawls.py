@@ -45,7 +45,7 @@ def test_an_unknown_crawl_is_refused_naming_the_newest(bucket: Bucket, tmp_path:
 
 @pytest.mark.parametrize("typed", ["", "../x", "a|b", "CC-MAIN-2024-22/..", "x" * 300, "CC MAIN", "münchen"])
 def test_what_cannot_be_a_crawl_id_is_refused_before_anything_is_asked(tmp_path: Path, typed: str) -> None:
-    with pytest.raises(UserInputError, match="no crawl id"):
+    with pytest.raises(UserInputError, match="not a crawl id"):
         find_crawl(workspace_of(closed_port(), tmp_path), typed)
     assert list(tmp_path.iterdir()) == []
 
@@ -100,7 +100,7 @@ def test_the_last_copy_serves_while_the_list_is_broken_and_says_so(bucket: Bucke
     report = commit_crawls(workspace)
     assert (report.rows, report.written, report.notes) == (3, 0, (note,))
     assert "is not JSON" in note
-    assert "copy of 0 days ago" in note
+    assert "copy from 0 days ago" in note
 
 
 def test_one_bad_entry_does_not_hide_the_others(bucket: Bucket, tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_a_host_of_the_list_that_always_refuses_is_asked_a_bounded_number_of_tim
     bucket: Bucket, tmp_path: Path, kind: str, asked: int
 ) -> None:
     with FaultServer(bucket[0], rules=[Rule(kind, times=None)]) as server:
-        with pytest.raises(EnvironmentFault, match=f"cannot be had.*{kind}"):
+        with pytest.raises(EnvironmentFault, match=f"could not be read.*{kind}"):
             list_crawls(workspace_of(bucket[0], tmp_path, collinfo=f"{server.url}/collinfo.json"))
         assert len(server.hits) == asked

@@ -32,7 +32,7 @@ from cc_pipeline.stages.workspace import Workspace
     metadata=table_metadata("crawls", CRAWLS_SCHEMA),
 )
 def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
-    """One row per crawl in collinfo.json, the three of the ARC years included."""
+    """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
     table = workspace.lake.read("crawls").sort_by([("crawl", "descending")])
     return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)})
@@ -55,7 +55,7 @@ _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 def index_manifest(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult[None]:
-    """One row per file of the columnar index, as the crawl's path list names them; none for the ARC years."""
+    """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
     for crawl, report in reports.items():
         table = workspace.lake.read("index_manifest", {"crawl": crawl})
@@ -75,7 +75,7 @@ def index_manifest(
 def index_footers(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult[None]:
-    """The raw footer of every index file, fetched once with one suffix request each and kept."""
+    """The raw footer of every index file: fetched once, with one request each, and kept in the home."""
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = harvest_footers(workspace, crawl)
@@ -127,8 +127,8 @@ def repaired_statistics(
 ) -> dg.MaterializeResult[None]:
     """Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones).
 
-    Reads the key column of each such row group once, about 23 MB apiece in the real index, so no job includes it.
-    Until it has run such row groups are read by every look-up that might concern them.
+    Reads the key column of each such row group once: about 23 MB each in the real index. Only the job
+    repair_statistics includes this asset. Until it has run, every look-up reads these row groups.
     """
     with logged_progress(context.log):
         for crawl in context.partition_keys:
@@ -151,8 +151,8 @@ def repaired_statistics(
 def url_index(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.
 
-    Reads four columns of the crawl's whole columnar index (tens of gigabytes of the real one), or all its ARC files
-    in crawls without one, so no job of the main graph includes it.
+    Reads four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a crawl without one
+    it reads all ARC files. Only the job build_url_index includes this asset.
     """
     with logged_progress(context.log):
         for crawl in context.partition_keys:

@@ -26,7 +26,7 @@ class SequenceFileConfig(dg.Config):
     compression: str = Field(default="block", description="none, record or block.")
     codec: str = Field(default="gzip", description="gzip (GzipCodec) or default (DefaultCodec, zlib).")
     records_per_file: int = Field(default=10_000, description="Records in each file but the last.")
-    compat: str = Field(default="", description="2012: the metadata JSON with the bugs its writer had in 2012.")
+    compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
 
     def options(self) -> ExportOptions:
         """As the stage takes them. Raises ``UserInputError`` for values nobody knows."""
@@ -67,7 +67,7 @@ class SequenceFileConfig(dg.Config):
 def export_sequencefiles(
     context: dg.AssetExecutionContext, config: SequenceFileConfig, workspace: dg.ResourceParam[Workspace]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Writes the same records in the same order under the same numbers, as text and as metadata."""
+    """Writes records as text and as metadata: both have the same records, in the same order and files."""
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     kinds = [kind for asset, kind in _KINDS.items() if asset in selected]
     with logged_progress(context.log):

@@ -48,7 +48,7 @@ _CAPTURE_PREVIEW = ["url", "fetch_time", "fetch_status", "content_mime_type", "w
 def locate(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Looks the targets up by the cheapest index that serves the crawl, and prices their fetch."""
+    """Looks the targets up in the cheapest index the crawl has, and prices the fetch of their captures."""
     yield from materialize_slices(context, workspace, locate_captures, {"captures": _CAPTURE_PREVIEW})
 
 
@@ -75,7 +75,7 @@ _RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length",
 def fetch(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Reads near records together within the request budget, verifies and keeps every record."""
+    """Fetches records within the request budget (near ones in one request), verifies each, and stores it."""
     yield from materialize_slices(context, workspace, fetch_captures, {"records": _RECORD_PREVIEW})
 
 

@@ -57,7 +57,11 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
         _spec("source_text", PAGE_TEXT_SCHEMA, "Rows of page_text from SequenceFiles of 2012 and WET files."),
         _spec("source_links", PAGE_LINKS_SCHEMA, "Rows of page_links from SequenceFiles of 2012 and WAT files."),
         _spec("source_feed_items", FEED_ITEMS_SCHEMA, "Rows of feed_items from SequenceFiles of 2012."),
-        _spec("source_faults", SOURCE_FAULTS_SCHEMA, "What in a file could not be read, with place and reason."),
+        _spec(
+            "source_faults",
+            SOURCE_FAULTS_SCHEMA,
+            "One row per stretch of a file that could not be read, with place and reason.",
+        ),
     ],
     partitions_def=SOURCE_FILE,
     backfill_policy=_BACKFILL,
@@ -65,7 +69,7 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
 def read_files(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Reads each file once, from begin to end, into the tables of parsed pages."""
+    """Reads each file once, from its beginning to its end, into the tables of parsed pages."""
     with logged_progress(context.log):
         for slug in context.partition_keys:
             _read_one(context, workspace, slug)

@@ -36,7 +36,10 @@ from cc_pipeline.stages.workspace import Workspace
     & ~dg.AutomationCondition.any_deps_in_progress(),
 )
 def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
-    """``cc.duckdb``: every table as a view over pinned files, each capture once. Open it read-only at any time."""
+    """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
+
+    Open the file read-only at any time, also while it is published again.
+    """
     publication = publish_warehouse(workspace)
     lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
     context.log.info(f"published {publication.path}")

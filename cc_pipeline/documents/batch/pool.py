@@ -126,7 +126,7 @@ class _Pool:
             if task.fruitless >= _FRUITLESS_STARTS:
                 raise EnvironmentFault(
                     f"parser processes end before they parse anything ({cause})",
-                    "Check the memory left for them and the limits",
+                    "Check how much memory is free, and the limits given to the parser",
                 )
         fresh = Worker(self._options, self._read)
         self._workers[self._workers.index(worker)] = fresh

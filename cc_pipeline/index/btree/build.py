@@ -351,7 +351,10 @@ class _Stream:
             if self._total is None:
                 found = self._transport.head(self._key)
                 if found is None or found.size is None:
-                    raise EnvironmentFault(f"{self._key} is not there, or its size is not known", "Check the source")
+                    raise EnvironmentFault(
+                        f"{self._key} is not in the source, or its size is not known",
+                        "Check the list of ARC files and the source",
+                    )
                 self._total = found.size
             length = min(_WINDOW, self._total - self._offset)
             self._buffer = self._transport.read(self._key, self._offset, length).data if length else b""

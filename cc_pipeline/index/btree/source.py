@@ -66,7 +66,9 @@ class LocalRanges:
                 file.seek(offset)
                 return LocalRange(file.read(max(0, min(length, total - offset))), total)
         except OSError as error:
-            raise EnvironmentFault(f"cannot read {path}: {error.strerror}", "Check the path and its rights") from error
+            raise EnvironmentFault(
+                f"cannot read {path}: {error.strerror}", "Check the path and its permissions"
+            ) from error
 
 
 class BlockSource:
@@ -150,7 +152,9 @@ class BlockSource:
     def _open(self) -> Layout:
         data, total = self._read_top(HEADER.size + FIRST_BLOCKS * BLOCK_SIZE)
         if total is None:
-            raise EnvironmentFault(f"the size of {self.key} is not known", "Use a server that answers with sizes")
+            raise EnvironmentFault(
+                f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+            )
         layout = read_header(data, total, self.key)
         whole = min(layout.blocks, (len(data) - HEADER.size) // layout.block_size)
         for number in range(whole):

@@ -290,11 +290,15 @@ def open_catalog(path: Path, *, threads: int | None = None) -> Catalog:
         con.execute(f"ATTACH '{quoted}' AS catalog (READ_ONLY)")
         row = con.execute("SELECT format FROM catalog.catalog_info").fetchone()
         if row is None or row[0] != FORMAT:
-            raise EnvironmentFault(f"{path} was built by another version", "Build the catalog again.")
+            raise EnvironmentFault(
+                f"another version of cc_pipeline built {path}", "Build the catalog again: materialize row_groups."
+            )
         return Catalog(path, con)
     except duckdb.Error as error:
         con.close()
-        raise EnvironmentFault(f"{path} cannot be opened as a catalog: {error}", "Build the catalog again.") from error
+        raise EnvironmentFault(
+            f"{path} cannot be opened as a catalog: {error}", "Build the catalog again: materialize row_groups."
+        ) from error
     except EnvironmentFault:
         con.close()
         raise

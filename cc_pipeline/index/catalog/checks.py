@@ -57,7 +57,10 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
             wrong.append(row["path"])
     if wrong:
         return CheckResult(
-            "row_counts", "error", f"row groups and file disagree in {_some(wrong)}", {"files": len(wrong)}
+            "row_counts",
+            "error",
+            f"the row groups' rows are not as many as the file says in {_some(wrong)}",
+            {"files": len(wrong)},
         )
     return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
 
@@ -67,7 +70,7 @@ def check_plausible_rows(coverage: pa.Table, bounds: tuple[int, int] = PLAUSIBLE
     rows = {row["subset"]: row for row in coverage.to_pylist()}
     found = rows.get("warc")
     if found is None or found["expected"] < WHOLE_CRAWL_FILES:
-        return CheckResult("plausible_rows", "ok", "not a whole crawl: any number of rows is plausible")
+        return CheckResult("plausible_rows", "ok", "this is not a whole crawl, so any number of rows is plausible")
     figures = {"rows": found["rows"], "least": bounds[0], "most": bounds[1]}
     if not bounds[0] <= found["rows"] <= bounds[1]:
         return CheckResult("plausible_rows", "warn", f"{found['rows']:,} captures are unusual for a crawl", figures)

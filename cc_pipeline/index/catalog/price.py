@@ -54,15 +54,15 @@ def plan_lookup(
 
 
 def unbounded_note(row_groups: int) -> str:
-    """What to tell a person of row groups that are read because nothing is known of their keys."""
-    return f"{row_groups} of the row groups have no key statistics and may match: repair them once"
+    """A note for a person about row groups that must be read because the catalog has no bounds of their keys."""
+    return f"{row_groups} row groups have no key statistics, so they may match and are read. Repair them once"
 
 
 def _notes(catalog: Catalog, crawl: str, subsets: Sequence[str], unbounded: int) -> tuple[str, ...]:
     notes = []
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     if not rows:
-        notes.append(f"the catalog knows nothing of {crawl} {', '.join(subsets)}")
+        notes.append(f"the catalog knows nothing about {crawl} {', '.join(subsets)}")
     for row in rows:
         if row["reason"]:
             notes.append(f"{crawl} {row['subset']}: {row['reason']}")

@@ -169,13 +169,15 @@ class FooterWriter(CrawlFooters):
             self._lock = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise EnvironmentFault(
-                f"{folder} cannot be written: {error}", "Check the home's disk and rights."
+                f"{folder} cannot be written: {error}", "Check the home's disk and permissions."
             ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
-            raise EnvironmentFault(f"another process harvests {folder.name}", "Let it finish.") from error
+            raise EnvironmentFault(
+                f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
+            ) from error
         super().__init__(folder)
         self._number, self._end = self._choose_segment()
         self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
@@ -232,7 +234,7 @@ class FooterWriter(CrawlFooters):
         except OSError as error:
             os.ftruncate(self._file, self._end)
             raise EnvironmentFault(
-                f"a footer could not be stored: {error}", "Free space on the home's disk."
+                f"a footer could not be stored: {error}", "Check the home's disk, and that it has free space."
             ) from error
         self._remember(entry, _Place(self._number, self._end, len(note), len(stored)))
         self._end += len(data)

@@ -201,13 +201,13 @@ class CatalogFinder:
         return found
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
-        """A sentence for each subset of which files are missing from the catalog: their captures are in no answer."""
+        """A sentence for each subset that has files missing from the catalog. Answers lack the captures in them."""
         notes = []
         for row in self._catalog.coverage(crawl).to_pylist():
             if row["subset"] in subsets and (row["failed"] or row["missing"]):
                 lost = row["failed"] + row["missing"]
                 what = f"{lost} of {row['expected']} index files of {crawl} {row['subset']}"
-                notes.append(f"{what} are not in the catalog: their captures are not in this answer")
+                notes.append(f"{what} are not in the catalog, so their captures are not in this answer")
         return tuple(notes)
 
     def _check(self, crawl: str, subsets: Sequence[str]) -> None:

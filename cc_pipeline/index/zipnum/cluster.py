@@ -129,7 +129,9 @@ class Cluster:
                 answer = self._reader.read(self.key, 0, 1)
                 self.reads, self.bytes_read = self.reads + 1, self.bytes_read + len(answer.data)
                 if answer.total is None:
-                    raise EnvironmentFault(f"the size of {self.key} is not known", "Use a server that tells sizes")
+                    raise EnvironmentFault(
+                        f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+                    )
                 self._size = answer.total
             return self._size
 
