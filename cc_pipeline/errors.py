@@ -114,6 +114,6 @@ def disk_trouble(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         advice = f"Check that {path.parent} can be written to"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _NO_ROOM:
             advice = "Free some space; what is complete is kept and the next run goes on from there"
         raise EnvironmentFault(f"{path} cannot be written: {error.strerror or error}", advice) from error

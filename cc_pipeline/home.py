@@ -1,23 +1,32 @@
-"""The home's own note, ``home.json``: whose tables it holds, and in which layout.
+"""The home's own note, ``home.json``: whose tables it holds, and in which layout; and locks of this host.
 
 A source inside the home is noted by its path within it, so that a home can be moved or restored elsewhere.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
 
+#: What a home has before any migration. A note begins with it, also of a new home, whose migrations find no tables;
+#: so a home whose note was lost is migrated like an old one.
+FIRST_LAYOUT: Final = 1
+
 #: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
 #: a column that is only added needs none.
 LAYOUT: Final = 2
 _NOTE = "home.json"
+#: Seconds between two looks at a lock.
+_LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +41,10 @@ def read_note(home: Path) -> HomeNote | None:
     """The note of ``home``; ``None`` where it is no home yet, or its note cannot be read."""
     try:
         noted = json.loads((home / _NOTE).read_text("utf-8"))
-        source, layout = str(noted["source"]), int(noted.get("layout", 1))
+        source, layout = str(noted["source"]), int(noted.get("layout", FIRST_LAYOUT))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return HomeNote(source if _is_address(source) else str(home / source), layout)
+    return HomeNote(source if _is_address(source) else str((home / source).resolve()), layout)
 
 
 def write_note(home: Path, note: HomeNote) -> None:
@@ -63,9 +72,35 @@ def _is_address(source: str) -> bool:
 def _replace(path: Path, values: Mapping[str, object]) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(values, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
         raise EnvironmentFault(
             f"{path} cannot be written: {error.strerror or error}", "Check the disk and its permissions."
         ) from error
+
+
+@contextmanager
+def locked(path: Path, patience: float | None = None) -> Iterator[None]:
+    """Holds a lock of this host on ``path`` while the block runs; waits for it, at most ``patience`` seconds.
+
+    Raises ``EnvironmentFault`` when another process still has it then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until = None if patience is None else time.monotonic() + patience
+    with path.open("w") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if until is not None else 0))
+                break
+            except BlockingIOError:
+                if until is not None and time.monotonic() > until:
+                    raise EnvironmentFault(
+                        f"another process has held {path} for more than {patience:.0f} seconds",
+                        "Wait until it is done, then run this again.",
+                    ) from None
+                time.sleep(_LOOK_AGAIN)
+        yield

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from cc_pipeline import SOFTWARE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import LAYOUT, HomeNote, read_note, refuse_newer, write_note
+from cc_pipeline.home import FIRST_LAYOUT, HomeNote, read_note, refuse_newer, write_note
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
@@ -217,7 +217,7 @@ def claim_home(settings: Settings) -> None:
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
     if note is None:
-        write_note(settings.home, HomeNote(settings.source, LAYOUT))
+        write_note(settings.home, HomeNote(settings.source, FIRST_LAYOUT))
 
 
 def _default_collinfo(source: str) -> str:

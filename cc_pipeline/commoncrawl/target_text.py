@@ -20,7 +20,6 @@ from cc_pipeline.commoncrawl.target import (
 )
 from cc_pipeline.errors import UserInputError
 
-MAX_SLUG = 120
 _SPEAKING = 80
 _AS_IT_IS = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
 _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")

@@ -6,10 +6,8 @@ and readers of bare Parquet files have to be told (``lake/snapshot.py``).
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,20 +16,23 @@ import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import LAYOUT, read_note, refuse_newer, write_note
+from cc_pipeline.home import LAYOUT, locked, read_note, refuse_newer, write_note
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
 
 #: Set on a table whose older files lack columns.
 COLUMNS_ADDED: Final = "cc_pipeline.columnsAdded"
+#: Seconds to wait for another process that migrates: long for what only changes the log, short for a rewriting.
+_PATIENCE: Final = 60.0
 
 
 def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
     """Columns of ``wanted`` that the table with the schema ``here`` lacks, as they can be added (nullable).
 
     Raises ``EnvironmentFault`` where the table has columns of another type, or columns that ``wanted`` does not know:
-    it was written by another version.
+    it was written by another version. Raises ``ValueError`` for a missing column that may not be null: rows of before
+    have no value for it, so it takes a migration.
     """
     stored = {field.name: field.type for field in here.fields}
     fields = Schema.from_arrow(wanted).fields
@@ -47,7 +48,11 @@ def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
             f"the table {table} has columns this version does not know: {', '.join(unknown)}",
             "A newer version of cc_pipeline wrote the table. Install that version, or use another home.",
         )
-    return [Field(field.name, field.type, nullable=True) for field in fields if field.name not in stored]
+    lacking = [field for field in fields if field.name not in stored]
+    required = [field.name for field in lacking if not field.nullable]
+    if required:
+        raise ValueError(f"{table}: an added column must be nullable, and {', '.join(required)} is not")
+    return lacking
 
 
 def is_as_wanted(here: Schema, wanted: pa.Schema) -> bool:
@@ -118,7 +123,7 @@ def migrate(
     """
     if not pending(home, migrations):
         return 0
-    with _lock(home / "migrate.lock"):
+    with locked(home / "migrate.lock", _PATIENCE):
         # another process may have done it while this one waited
         steps = pending(home, migrations)
         price = sum(step.price(lake) for step in steps)
@@ -150,10 +155,3 @@ def _check_room(lake: Lake, price: int) -> None:
 
 def _gigabytes(size: int) -> str:
     return f"{size / 1e9:,.2f} GB"
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

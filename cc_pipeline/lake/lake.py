@@ -238,6 +238,7 @@ class Lake:
 
         ``change`` gets batches as they are stored (partition column included) and gives them in the new schema.
         Digests stay. A table that is in the new schema already is left alone, so a killed rewriting can run again.
+        Raises ``EnvironmentFault`` where another process commits meanwhile; nothing is lost then.
         """
         spec = self.specs[table]
         handle = self._open(spec)
@@ -248,15 +249,21 @@ class Lake:
             # a fragment ahead at most: a row group may be all the pages of a slice
             batches = stored.to_batches(batch_size=1_000, batch_readahead=1, fragment_readahead=1)
             changed = (change(batch).cast(spec.schema) for batch in batches)
+            # the version that was read, and no second try: rows that another process commits meanwhile must not go
             write_deltalake(
-                self.address(table),
+                handle,
                 pa.RecordBatchReader.from_batches(spec.schema, changed),
                 mode="overwrite",
                 schema_mode="overwrite",
                 partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
-                storage_options=self._options,
                 writer_properties=_WRITER,
+                commit_properties=CommitProperties(max_commit_retries=0),
             )
+        except CommitFailedError as error:
+            raise EnvironmentFault(
+                f"{table} was written by another process while it was being rewritten",
+                "End all runs on this home, then run it again. Nothing was changed.",
+            ) from error
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not rewrite {self.address(table)}", error) from error
 

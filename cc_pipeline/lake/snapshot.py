@@ -7,7 +7,7 @@ explicit Parquet files at pinned table versions (docs/architecture.md, decision 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -104,14 +104,21 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
     hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
     # opens every file's footer, so only where files differ
     union = ", union_by_name = true" if pinned.uneven else ""
-    names = ", ".join(_selected(name, kind, pinned) for name, kind in columns)
-    return f"SELECT {names} FROM read_parquet([{files}], hive_partitioning = {hive}{union})"
+    source = f"read_parquet([{files}], hive_partitioning = {hive}{union})"
+    # a column that was added may be in no file yet
+    here = _described(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
+    names = ", ".join(_selected(name, kind, here) for name, kind in columns)
+    return f"SELECT {names} FROM {source}"
 
 
-def _selected(name: str, kind: str, pinned: PinnedTable) -> str:
-    if name.strip('"') not in pinned.columns:
+def _selected(name: str, kind: str, here: Collection[str]) -> str:
+    if name.strip('"') not in here:
         return f"NULL::{kind} AS {name}"
     return f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name
+
+
+def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+    return {row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()}
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> list[tuple[str, str]]:

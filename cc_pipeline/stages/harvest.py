@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,16 +14,17 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.home import locked
 from cc_pipeline.index.catalog.build import FORMAT, build_catalog
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
-from cc_pipeline.index.catalog.pictures import plot_coverage, plot_key_ranges
+from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.crawls import find_crawl
-from cc_pipeline.stages.slice import HARVEST, LIST, Slice, StageReport
+from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 
@@ -39,7 +38,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
-    if HARVEST.made_from(workspace.lake, [Slice(crawl)])[Slice(crawl)] is not None:
+    if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
     return workspace.transport.exists(path_list_key(crawl, "cc-index-table"))
 
@@ -156,7 +155,7 @@ def rebuild_catalog(workspace: Workspace) -> bool:
     """
     lake, path = workspace.lake, workspace.settings.catalog_path
     built_from = path.with_suffix(".versions.json")
-    with _host_lock(workspace):
+    with locked(workspace.settings.home / "catalog.lock"):
         tables = {name: lake.pin(name).version for name in ("index_files", "row_groups", "column_chunks", "coverage")}
         tables["format"] = FORMAT
         if path.exists() and built_from.exists() and json.loads(built_from.read_text("utf-8")) == tables:
@@ -181,15 +180,18 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     here = HARVEST.made_from(lake, [slice_])[slice_]
     files = lake.read("index_files", slice_.where, ["path", "etag"])
     etags = dict(zip(files["path"].to_pylist(), files["etag"].to_pylist(), strict=True))
+    # a home of layout 1 keeps its digest, since slices are located by it; what it means is kept beside
+    same = digest in (here, lake.digest("index_files", _FOOTERS.digest_name(slice_)))
     written = 0
-    if here != digest or _other_etags(store.read(crawl), etags):
+    if not same or _other_etags(store.read(crawl), etags):
         tables = crawl_tables(crawl, paths, store, reason=reason)
-        if here not in (digest, _digest_of_before(tables, etags)):
+        if not same and here != _digest_of_before(tables, etags):
             rows = {table: getattr(tables, table) for table in HARVEST.tables}
             written = max(1, HARVEST.commit(lake, {slice_: digest}, rows))
         else:
-            # the same files under other ETags (a mirror, a copied bucket): reads must ask for these from now on
-            lake.commit("index_files", tables.index_files, [slice_.where], {HARVEST.digest_name(slice_): str(here)})
+            # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
+            kept = {HARVEST.digest_name(slice_): str(here), _FOOTERS.digest_name(slice_): digest}
+            lake.commit("index_files", tables.index_files, [slice_.where], kept)
     coverage = lake.read("coverage", slice_.where, ["row_groups"])
     return StageReport(
         HARVEST.label,
@@ -198,6 +200,10 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         seconds=time.monotonic() - started,
         notes=(reason,) if reason else (),
     )
+
+
+#: The name under which ``index_files`` keeps the digest of footers that a digest of layout 1 stands for.
+_FOOTERS = Stage("footers", ("index_files",), "footers:{crawl}")
 
 
 def _other_etags(footers: CrawlFooters, known: Mapping[str, str | None]) -> bool:
@@ -236,13 +242,6 @@ def _why_empty(workspace: Workspace, crawl: str) -> str:
     return ARC_REASON if find_crawl(workspace, crawl).era == "arc" else "its path list is empty"
 
 
-@contextmanager
-def _host_lock(workspace: Workspace) -> Iterator[None]:
-    with (workspace.settings.home / "catalog.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
     """Files expected, harvested and failed, and row groups without statistics, over all subsets of ``crawl``."""
     rows = workspace.lake.read("coverage", {"crawl": crawl})
@@ -258,12 +257,6 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
     if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
         return None
     return _image("key ranges", plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}"))
-
-
-def coverage_picture(workspace: Workspace) -> str | None:
-    """Files harvested, failed and missing of every crawl; ``None`` before the first harvest."""
-    rows = workspace.lake.read("coverage")
-    return _image("coverage", plot_coverage(rows)) if rows.num_rows else None
 
 
 def _image(name: str, png: bytes) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 
+from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.snapshot import Publication, publish
@@ -19,7 +17,7 @@ from cc_pipeline.stages.workspace import Workspace
 
 def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host."""
-    with _host_lock(workspace.settings.home / "publish.lock"):
+    with locked(workspace.settings.home / "publish.lock"):
         pinned = [workspace.lake.pin(spec.name) for spec in TABLES]
         # a stage may commit while tables are pinned one by one: what counts is what was pinned
         held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
@@ -62,11 +60,3 @@ def _s3_setup(workspace: Workspace) -> tuple[str, ...]:
         place = f", ENDPOINT '{host}', URL_STYLE 'path', USE_SSL {secure}"
     secret = f"CREATE SECRET lake (TYPE s3, PROVIDER credential_chain, REGION '{settings.s3_region}'{place})"
     return ("INSTALL httpfs", "LOAD httpfs", secret)
-
-
-@contextmanager
-def _host_lock(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

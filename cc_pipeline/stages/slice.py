@@ -108,16 +108,28 @@ class Stage:
         here = self.made_from(lake, wanted.keys())
         return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
 
-    def commit(self, lake: Lake, made_from: Mapping[Slice, str], rows: Mapping[str, Rows]) -> int:
+    def is_made(self, lake: Lake, slice_: Slice) -> bool:
+        """Whether the slice was ever made, from whatever: one look at the main table's log."""
+        return lake.digest(self.main_table, self.digest_name(slice_)) is not None
+
+    def commit(
+        self,
+        lake: Lake,
+        made_from: Mapping[Slice, str],
+        rows: Mapping[str, Rows],
+        beside: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> int:
         """Replaces the slices in every table by ``rows``; gives the rows written to the last table.
 
         A table that has these digests already is passed over: a run killed between two tables goes on there.
+        ``beside`` are further digests to keep with a table's rows, by table and name.
         Raises ``EnvironmentFault`` when the lake cannot be written.
         """
-        digests = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
+        named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
         where = [slice_.where for slice_ in made_from]
         written = 0
         for table in self.tables:
+            digests = {**named, **(beside or {}).get(table, {})}
             if len(self.tables) > 1 and lake.holds(table, digests):
                 written = 0
                 continue

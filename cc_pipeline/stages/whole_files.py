@@ -6,6 +6,7 @@ stage; one digest in all tables says that a file is here.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +25,9 @@ from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, StageReport
+from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.download import content_digest, local_copy, size_and_tag
+from cc_pipeline.wholefiles.download import local_copy, size_and_tag
 from cc_pipeline.wholefiles.files import SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, sequencefile_pages
 from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
@@ -66,10 +67,8 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     for slug in slugs:
         file = files[slug]
         slice_ = Slice(file.crawl, slug)
-        here = READ_FILES.made_from(workspace.lake, [slice_])[slice_]
-        wanted = _digest(file, content_digest(workspace.transport, file.location))
-        if here != wanted and not _as_before(workspace, file, here):
-            tally = _read(workspace, file, {slice_: wanted})
+        tally = _brought_up_to_date(workspace, file)
+        if tally is not None:
             fresh.append(slice_)
             total.bytes += tally.bytes
             total.requests += tally.requests
@@ -119,29 +118,65 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
     return {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
 
 
-def _digest(file: SourceFile, found: tuple[int, str] | None) -> str:
+def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None:
+    """Reads ``file`` if its content is not what its rows are from; ``None`` where they are.
+
+    The digest of its rows names its content, so a copy, a mirror or a restored file is the same file. To know that
+    without reading it all each time, its content and its tag (length and ETag, or length and time) are kept beside
+    the digest: while the tag is the same, so is the content.
+    """
+    lake, slice_ = workspace.lake, Slice(file.crawl, file.slug)
+    found = size_and_tag(workspace.transport, file.location)
     if found is None:
-        raise EnvironmentFault(
-            f"{file.location} is not there any more", "Put the file back, or do not materialize its partition."
-        )
-    about = [file.kind, file.location, file.crawl, *found]
+        raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
+    here = READ_FILES.made_from(lake, [slice_])[slice_]
+    # what layout 1 committed: the tag in place of the content
+    if here is not None and here == _digest(file, *found):
+        return None
+    tag = input_digest({"tag": [*found]})
+    kept = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
+    if kept[_TAG.digest_name(slice_)] == tag and here == _digest(file, kept[_CONTENT.digest_name(slice_)]):
+        return None
+    with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
+        content = _content(copy.path)
+        wanted = _digest(file, content)
+        beside = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
+        if here == wanted:
+            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], beside)
+            return None
+        tally = _read(workspace, file, copy.path, {slice_: wanted}, beside)
+    tally.bytes, tally.requests = copy.bytes, copy.requests
+    return tally
+
+
+#: Names under which a file's tag and content are kept in the log of ``source_faults``.
+_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
+_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
+
+
+def _digest(file: SourceFile, *content: object) -> str:
+    about = [file.kind, file.location, file.crawl, *content]
     return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=about)
 
 
-def _as_before(workspace: Workspace, file: SourceFile, here: str | None) -> bool:
-    """Whether ``here`` is the digest that layout 1 had of the file as it is: of its length and ETag."""
-    return here is not None and here == _digest(file, size_and_tag(workspace.transport, file.location))
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        return input_digest({"sha256": hashlib.file_digest(file, "sha256").hexdigest()})
 
 
-def _read(workspace: Workspace, file: SourceFile, made_from: Mapping[Slice, str]) -> _Tally:
+def _read(
+    workspace: Workspace,
+    file: SourceFile,
+    path: Path,
+    made_from: Mapping[Slice, str],
+    beside: Mapping[str, str],
+) -> _Tally:
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()
     try:
-        with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
-            tally = _spill(workspace, file, copy.path, folder)
-        tally.bytes, tally.requests = copy.bytes, copy.requests
+        tally = _spill(workspace, file, path, folder)
         spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-        READ_FILES.commit(workspace.lake, made_from, spilled)
+        READ_FILES.commit(workspace.lake, made_from, spilled, beside={FAULTS: beside})
         return tally
     finally:
         rmtree(folder, ignore_errors=True)

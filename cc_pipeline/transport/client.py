@@ -81,8 +81,10 @@ class Transport:
     def close(self) -> None:
         """Ends connections and the thread. The transport can be used again afterwards."""
         if self._thread.started:
-            self._thread.run(self._close())
-            self._thread.stop()
+            try:
+                self._thread.run(self._close())
+            finally:
+                self._thread.stop()
 
     def read(self, key: str, offset: int, length: int, etag: str | None = None) -> RangeBytes:
         """``length`` bytes from ``offset``. Raises ``RangeFault``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,35 +50,6 @@ def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
         return found.st_size, f"{found.st_mtime_ns:x}"
     info = _asked(transport, location)
     return None if info is None else (info[0], info[1] or str(info[0]))
-
-
-def content_digest(transport: Transport, location: str) -> tuple[int, str] | None:
-    """Size in bytes and a digest of the content, ``None`` where there is no such file.
-
-    A file of this machine is hashed whole. Of one at the source its first and last 64 KiB are: a changed archive has
-    another length, or another checksum at its end. Copies, mirrors and restored files give the same. Raises
-    ``EnvironmentFault`` when the file cannot be read.
-    """
-    if is_local(location):
-        try:
-            with Path(location).open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                return file.tell(), digest
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unreadable(location, error.strerror or str(error)) from error
-    info = _asked(transport, location)
-    if info is None:
-        return None
-    size = info[0]
-    last = max(0, size - _HEAD)
-    ends = [(0, min(_HEAD, size)), (last, size - last)] if size else []
-    try:
-        parts = [transport.read(location, start, length).data for start, length in ends]
-    except RangeFault as fault:
-        raise _unreadable(location, str(fault)) from fault
-    return size, hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def read_head(transport: Transport, location: str) -> bytes:

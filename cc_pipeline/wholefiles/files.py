@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -20,7 +20,6 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.wholefiles.download import is_local, read_head, size_and_tag
 
 FileKind = Literal["sequencefile", "wat", "wet"]
-FILE_KINDS: Final[tuple[FileKind, ...]] = get_args(FileKind)
 
 #: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
 SOURCE_FILES_SCHEMA = pa.schema(

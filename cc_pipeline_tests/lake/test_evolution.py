@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake.table import TableAlterer
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import HomeNote, read_note, write_note
@@ -130,13 +133,69 @@ def test_killed_between_and_within_steps_it_goes_on_there(home: Path, monkeypatc
 
 def test_two_at_a_time_do_it_once(home: Path) -> None:
     ran: list[int] = []
-    step = Migration(2, "counted", lambda _: ran.append(1))
+
+    def slow(_: Lake) -> None:
+        ran.append(1)
+        time.sleep(0.5)
+
+    step = Migration(2, "counted", slow)
     threads = [threading.Thread(target=migrate, args=(home, new_lake(home), [step])) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert ran == [1]
+
+
+def test_rows_committed_during_a_rewriting_are_not_lost(home: Path) -> None:
+    other = Lake(str(home / "lake"), [spec(OLD)])
+    once = iter([True])
+
+    def change(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if next(once, False):
+            rows = pa.Table.from_pylist([{"crawl": "c", "n": 7, "name": "meanwhile"}], schema=OLD)
+            arguments = ("things", rows, [{"crawl": "c"}], {"made:c": "abc"})
+            meanwhile = threading.Thread(target=other.commit, args=arguments)
+            meanwhile.start()
+            meanwhile.join()
+        return rename(batch)
+
+    step = Migration(2, "rewritten", lambda lake: lake.rewrite("things", change), ("things",))
+    with pytest.raises(EnvironmentFault, match="another process"):
+        migrate(home, new_lake(home), [step], rewrite=True)
+    assert layout_of(home) == 1
+    assert migrate(home, new_lake(home), [step], rewrite=True) == 1
+    assert sorted(new_lake(home).read("things")["crawl"].to_pylist()) == [*"aaaaabbbbbc"]
+
+
+def test_a_kill_between_announcing_and_adding_columns_leaves_nothing_unsaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wider = pa.schema([*OLD, pa.field("extra", pa.string())])
+    root = str(tmp_path / "lake")
+    row = {"crawl": "a", "n": 1, "name": "x"}
+    narrow = Lake(root, [spec(OLD)])
+    narrow.commit("things", pa.Table.from_pylist([row], schema=OLD), [{"crawl": "a"}], {})
+    # whatever of the two is done first, a table that has the column says that files of before lack it
+    commits = []
+    for name in ("set_table_properties", "add_columns"):
+        real = getattr(TableAlterer, name)
+
+        def counted(*given: object, real: Callable[..., None] = real, **named: object) -> None:
+            real(*given, **named)
+            pinned = Lake(root, [spec(wider)]).pin("things")
+            commits.append(("extra" in pinned.columns, pinned.uneven))
+
+        monkeypatch.setattr(TableAlterer, name, counted)
+    rows = pa.Table.from_pylist([row | {"crawl": "b", "extra": "y"}], schema=wider)
+    Lake(root, [spec(wider)]).commit("things", rows, [{"crawl": "b"}], {})
+    assert commits == [(False, True), (True, True)]
+
+
+def test_an_added_column_that_may_not_be_null_is_a_mistake_of_ours(home: Path) -> None:
+    wider = pa.schema([*OLD, pa.field("extra", pa.string(), nullable=False)])
+    with pytest.raises(ValueError, match="extra"):
+        Lake(str(home / "lake"), [spec(wider)]).commit("things", wider.empty_table(), [{"crawl": "a"}], {})
 
 
 def test_columns_added_by_two_processes_at_once_are_added_once(tmp_path: Path) -> None:

@@ -71,6 +71,20 @@ def test_offsets_beyond_32_bits_stay_whole() -> None:
     assert planned.offset == 20_000_000_000
 
 
+_KEYS = st.sampled_from(["a", "b", "c/../d", "", None])
+_OFFSETS = st.one_of(st.none(), st.integers(-5, 3_000), st.integers(2**62, 2**63 - 1))
+_LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.just(MAX_RECORD_BYTES + 1))
+
+
+@given(st.lists(st.tuples(_KEYS, _OFFSETS, _LENGTHS), max_size=40), st.integers(0, 300), st.integers(1, 2_000))
+def test_the_price_is_that_of_the_plan(
+    places: list[tuple[str | None, int | None, int | None]], gap: int, span: int
+) -> None:
+    table = captures_table([row(*place) for place in places], CRAWL)
+    bounds = Coalescing(gap, span)
+    assert price_of(table, bounds) == price_ranges(plan_ranges(table, bounds), table)
+
+
 def test_the_price_counts_each_capture_once_and_what_lies_between() -> None:
     rows = [row("a", 0, 10), row("a", 20, 10), row("a", 20, 10), row("b", 5, 7)]
     price = price_of(captures_table(rows, CRAWL), Coalescing(gap=10))

@@ -236,15 +236,26 @@ def test_wet_becomes_texts(workspace: Workspace, tmp_path: Path) -> None:
 @pytest.mark.parametrize("at_source", [False, True])
 def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, at_source: bool) -> None:
     folder = Path(workspace.settings.source) if at_source else tmp_path
-    path = sequencefile(folder / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
+    pairs = [(f"http://a.com/{number}", json.dumps(DOCUMENT)) for number in range(2_000)]
+    path = sequencefile(folder / "metadata-00000", pairs)
     file = read(workspace, path.name if at_source else path, "sequencefile")
     data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(data)
-    os.utime(path, (1, 1))
+
+    def again(content: bytes, at: int) -> int:
+        path.unlink()
+        path.write_bytes(content)
+        os.utime(path, (at, at))
+        return read_sources(workspace, [file.slug]).fresh_slices
+
+    assert again(data, 1) == 0
+    version = workspace.lake.pin("source_faults").version
     assert read_sources(workspace, [file.slug]).fresh_slices == 0
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert read_sources(workspace, [file.slug]).fresh_slices == 1
+    assert workspace.lake.pin("source_faults").version == version, "the new tag is kept"
+    middle = len(data) // 2
+    assert again(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], 2) == 1
+    assert rows(workspace, "source_faults", file)
+    assert again(data, 3) == 1
+    assert not rows(workspace, "source_faults", file)
 
 
 def test_a_file_read_by_the_first_layout_is_not_read_again(workspace: Workspace, tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -
     """A digest of what ``crawl_tables`` would be made from, without decoding anything.
 
     It is of content alone: each file's path, length and footer (or why there is none), and the key bounds that a
-    repair has read. Two mirrors give the same one.
+    repair has read. Two mirrors give the same one, where nothing was repaired: bounds belong to an ETag.
     """
     footers = store.read(crawl)
     repaired = RepairLog(footers.folder).read()
