@@ -1,4 +1,4 @@
-"""Damage found by code that knows neither the file nor the offset: its caller makes a fault of it."""
+"""Damage found by code that knows neither the file nor the offset. Its caller turns it into a ``DataFault``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class Damage(ValueError):
 
 
 def damage_fault(error: ValueError, source: str, offset: int | None, where: str = "") -> DataFault:
-    """The fault that ``error`` is at ``offset`` (bytes) of ``source``; ``where`` is set before its words."""
+    """``error`` as the ``DataFault`` at ``offset`` (bytes) of ``source``; ``where`` is put in front of the reason."""
     kind = error.kind if isinstance(error, Damage) else DataKind.MALFORMED
     return DataFault(kind, source, offset, f"{where}{error}")

@@ -1,4 +1,4 @@
-"""Records one after another in uncompressed bytes: where each ends, and where to go on when that is a lie."""
+"""Records one after another in uncompressed bytes: where each ends, and where to go on when its length is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
 _HEAD: Final = 1 << 12
-#: Bytes of records with lying lengths that may be hashed to see whether their digest vouches for them.
+#: Bytes of records with doubtful lengths that may be hashed to see whether their digest confirms the length.
 _VAIN_WORK: Final = 1 << 30
 
 

@@ -1,7 +1,7 @@
 """Conditions on captures besides the target: time, status, MIME type, language.
 
-What an index does not say is not held against a capture: such rows stay, and the filter's name is reported so that
-it can be applied again once the record is there (``Filters.accepts``).
+An index may lack a value that a filter needs. Such rows stay, and the filter's name is reported, so that it can be
+applied again once the record is there (``Filters.accepts``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LANGUAGE = re.compile(r"[a-z]{3}")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions that must all hold; an empty one asks for nothing.
+    """Conditions that must all hold. An empty condition accepts every capture.
 
     ``from_time`` is inclusive and ``to_time`` exclusive, both aware UTC. ``mimes`` may end in ``/*``. ``languages``
     are ISO 639-3 codes, one of which must be among those of a page.

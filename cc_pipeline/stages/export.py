@@ -26,6 +26,7 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.wholefiles.files import CRAWL_ENTRY
 
 Codec = Literal["gzip", "default"]
+#: Bytes of a file hashed at a time.
 _CHUNK = 1 << 20
 
 

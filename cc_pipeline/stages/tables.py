@@ -72,7 +72,7 @@ TABLES: tuple[TableSpec, ...] = (
 #: Tables of earlier layouts. They are empty; upkeep deletes what is left of their files.
 RETIRED: tuple[str, ...] = ("fetch_plan",)
 
-#: From layout to layout. Adding a column needs none; renaming, retyping and ending a table do.
+#: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "the fetch plan is no longer stored", lambda lake: lake.retire("fetch_plan")),
 )

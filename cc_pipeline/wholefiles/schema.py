@@ -1,4 +1,4 @@
-"""Tables about files read whole: which ones there are, and what in them could not be read."""
+"""Tables about files read whole: the registered files, and the stretches of them that could not be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds captures in the columnar index: row groups from a finder, of them only the pages that matter.
+"""Finds captures in the columnar index: a finder gives the row groups, and only the pages that can match are read.
 
 Rows of every era become capture rows: types widened, missing columns null, unknown ones kept as text.
 """
