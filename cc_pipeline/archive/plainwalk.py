@@ -162,8 +162,8 @@ class PlainWalk(Generic[HeaderT]):
         return self._unfit(position, header, end, tail, short)
 
     def _unfit(self, position: int, header: HeaderT, end: int, tail: bytes, short: bool) -> _Step:
-        """A record behind whose declared end no other begins. A payload whose digest is right vouches for the
-        length; else a record that begins before the end disproves it."""
+        """A record behind whose declared end no other begins. A payload with the right digest confirms the
+        length. Otherwise a record that begins before the declared end shows that the length is wrong."""
         window = self._window
         body = end - header.block_length
         block = window.slice(body, header.block_length)

@@ -189,7 +189,7 @@ def check(
     checked_format(output)
     rows: list[Sequence[object]] = []
     with open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as found:
-        # a list of reversed names is one target; whoever lists names wants to see each
+        # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
         question = Question(found.workspace, found.crawls, single)
         for one in question.crawls:

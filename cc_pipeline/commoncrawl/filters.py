@@ -127,10 +127,10 @@ class Filters:
 
 
 def _says_languages(table: pa.Table) -> bool:
-    """Whether a missing language means "none found" and not "nobody looked".
+    """Whether a missing language means that the crawler found none, and not that languages are unknown.
 
-    Newer crawls detect languages, but a B-tree of one does not tell them and a reader may have left the column out:
-    only a table that names some is believed about the others.
+    Newer crawls detect languages, but a B-tree does not have them, and a reader may have left the column out. So a
+    missing language counts as "none found" only in a table that names a language for some rows.
     """
     crawl = table["crawl"][0].as_py() if table.num_rows else ""
     return has(crawl, "content_languages") is not False and table["content_languages"].null_count < table.num_rows

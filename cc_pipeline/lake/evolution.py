@@ -1,7 +1,7 @@
 """How tables change between releases: columns are added in place, every other change is a numbered migration.
 
-An added column is null in older rows. Older files lack the column. A property of the table says so, because whoever
-reads the bare Parquet files needs to know (``lake/snapshot.py``).
+An added column is null in older rows. Older files lack the column. A property of the table says so, for readers of
+the bare Parquet files (``lake/snapshot.py``).
 """
 
 from __future__ import annotations

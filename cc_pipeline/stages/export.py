@@ -35,7 +35,7 @@ class ExportOptions:
     """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
     alike; ``compat="2012"`` writes the JSON with the 2012 writer's bugs.
 
-    Raises ``UserInputError`` for a value nobody knows.
+    Raises ``UserInputError`` for an unknown value.
     """
 
     compression: Compression = "block"

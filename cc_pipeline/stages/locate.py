@@ -73,8 +73,8 @@ VERSION = "1"
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Finds the captures of ``slugs`` in ``crawl``; targets whose inputs are unchanged stay.
 
-    Raises ``UserInputError`` for keys nobody defined and for a fetch above the budget gate, ``EnvironmentFault``
-    when the index cannot be read.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and for a fetch that would cost
+    more than the settings allow; ``EnvironmentFault`` when the index cannot be read.
     """
     started = time.monotonic()
     targets = workspace.targets(slugs)

@@ -105,7 +105,7 @@ def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFi
 
 
 def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
-    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key nobody registered."""
+    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key that is not registered."""
     where = None if slugs is None else {"slug": list(slugs)}
     rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
     found = {row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"]) for row in rows}

@@ -47,8 +47,8 @@ class SourceFile:
 def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:
     """The file a person means by a path of this machine or a key (or address) of the source behind ``transport``.
 
-    Without ``crawl`` it is read off the key, the file's ``warcinfo`` (``isPartOf``) or, for SequenceFiles, their
-    header; SequenceFiles that say nothing are taken for those of 2012. Raises ``UserInputError`` for an unknown
+    Without ``crawl`` the crawl comes from the key, the file's ``warcinfo`` (``isPartOf``) or the header of a
+    SequenceFile. A SequenceFile that names no crawl counts as one of 2012. Raises ``UserInputError`` for an unknown
     kind, a file that is not there, and a crawl that cannot be told.
     """
     if kind not in get_args(FileKind):

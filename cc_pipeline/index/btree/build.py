@@ -280,7 +280,7 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
 
 
 def _segment_and_date(file: str) -> tuple[int, int]:
-    """For people and old readers: the segment's digits before its point, and when the file was begun in ms."""
+    """For people and old readers: the segment's digits before its point, and when the file was begun, in ms."""
     try:
         warc = WarcFile.from_path(file)
     except DataFault:

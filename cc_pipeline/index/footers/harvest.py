@@ -102,7 +102,7 @@ class HarvestPolicy:
 class HarvestReport:
     """What a harvest did. Every file of the path list is in exactly one of ``fetched``, ``kept`` and ``failed``.
 
-    ``requests`` are those asked of the transport (its own retries not counted), ``bytes`` what they brought.
+    ``requests`` were made through the transport (its retries are not counted), and brought ``bytes``.
     """
 
     crawl: str

@@ -40,7 +40,7 @@ class RowGroupFinder(Protocol):
     """Gives the row groups that may hold keys of ``ranges``, with the places of the columns asked for.
 
     ``columns`` of ``None`` means all columns the file has. A row group without statistics may hold any key.
-    ``cost`` is what it had to read itself; ``gaps`` says in words what of the index it knows nothing about.
+    ``cost`` is what it had to read itself. ``gaps`` says in words which parts of the index it does not know.
     """
 
     @property
