@@ -1,8 +1,8 @@
 """The two families of failure, importable by every room.
 
-A *data fault* is about bytes somebody else wrote: it names the file, the offset and the reason, is recorded
-beside the good rows and never stops a run. An *environment fault* is about here and now (network, disk,
-settings): it stops the run after what is complete has been committed, and says what to do.
+A *data fault* is about bytes that somebody else wrote. It names the file, the offset and the reason. It is recorded
+beside the good rows and never stops a run. An *environment fault* is about this machine at this moment (network,
+disk, settings). It stops the run after complete work has been committed, and it says what to do.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class CcPipelineError(Exception):
 
 
 class Kind(StrEnum):
-    """What the closed lists of kinds of fault are made of: ``DataKind`` here, ``FaultKind`` of the transport.
+    """Base of the two closed lists of kinds of fault: ``DataKind`` here, ``FaultKind`` in the transport.
 
-    Code decides by kinds. The words beside them are for people and may change at any time.
+    Code decides by the kind. The message beside it is for people and may change at any time.
     """
 
 
@@ -46,7 +46,7 @@ class DataKind(Kind):
 
 
 class DataFault(CcPipelineError):
-    """Bytes that do not keep their format's promise.
+    """Bytes that break their format.
 
     ``kind`` says what is wrong, for code: a ``DataKind``, or the ``FaultKind`` of a range that could not be had.
     ``source`` is the key or path of the object, ``offset`` the byte at which reading failed (``None`` when
@@ -69,7 +69,7 @@ class DataFault(CcPipelineError):
 
 
 class EnvironmentFault(CcPipelineError):
-    """Something here and now keeps the work from going on; ``advice`` says what a person can do."""
+    """Something on this machine or its network stops the work. ``what`` says what, ``advice`` what a person can do."""
 
     def __init__(self, what: str, advice: str) -> None:
         self.what = what
@@ -92,9 +92,9 @@ _NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Whether ``error``, or what a library wrapped in it (``__cause__`` or ``orig``), is a disk without room.
+    """Whether ``error``, or the error wrapped in it (``__cause__`` or ``orig``), says that a disk is full.
 
-    The only place that decides by an error's words, and only for errors that have nothing else to tell by.
+    This is the only place that decides by an error's message, and only for errors that carry no number or class.
     """
     inner = getattr(error, "orig", None) or error.__cause__
     if isinstance(inner, BaseException) and disk_is_full(inner):
@@ -109,7 +109,7 @@ def disk_is_full(error: BaseException) -> bool:
 
 @contextmanager
 def disk_trouble(path: Path) -> Iterator[None]:
-    """Turns what the local disk refuses into an ``EnvironmentFault`` that says what to do."""
+    """Turns an ``OSError`` inside the block into an ``EnvironmentFault`` about ``path`` that says what to do."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The home's own note, ``home.json``: whose tables it holds, and in which layout; and locks of this host.
+"""``home.json``: the source whose tables a home holds, and the layout they have; and locks of this host.
 
-A source inside the home is noted by its path within it, so that a home can be moved or restored elsewhere.
+The path of a source inside the home is stored relative to the home, so that the home can be moved.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LOOK_AGAIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class HomeNote:
-    """What a home says of itself: the address or absolute folder of its source, and its layout."""
+    """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout."""
 
     source: str
     layout: int
 
 
 def read_note(home: Path) -> HomeNote | None:
-    """The note of ``home``; ``None`` where it is no home yet, or its note cannot be read."""
+    """The note of ``home``; ``None`` where there is no note yet, or it cannot be read."""
     try:
         noted = json.loads((home / _NOTE).read_text("utf-8"))
         source, layout = str(noted["source"]), int(noted.get("layout", FIRST_LAYOUT))

@@ -1,4 +1,4 @@
-"""What names a capture, and the columns that tables about captures repeat: one list each, for every room."""
+"""The columns that name a capture, and the columns that tables about captures repeat: one list each for all rooms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLICE: Final[tuple[str, ...]] = ("crawl", "target")
 #: How rows of such a table are ordered within a file: a slice together, then by place.
 CAPTURE_ORDER: Final[tuple[str, ...]] = ("target", "warc_filename", "warc_record_offset")
 
-#: What the page tables repeat of a capture. Pages read from whole files may have no place in an archive.
+#: Columns of a capture that the page tables repeat. Pages read from whole files may have no place in an archive.
 KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
     pa.field("crawl", pa.string(), nullable=False),
     pa.field("subset", pa.string(), nullable=False),
@@ -38,7 +38,7 @@ KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
 )
 KEY_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in KEY_FIELDS)
 
-#: What ``records`` repeats of a capture: the same with its place required, its media type and its archive format.
+#: Columns of a capture that ``records`` repeats: the same, the place never null, plus media type and archive format.
 RECORD_KEY_FIELDS: Final[tuple[pa.Field, ...]] = (
     *KEY_FIELDS[:8],
     pa.field("content_mime_type", pa.string()),

@@ -1,4 +1,4 @@
-"""Progress of long work: stages report, whoever is at the screen shows."""
+"""Progress of long work: stages report it, and the command line or Dagster's log shows it."""
 
 from __future__ import annotations
 

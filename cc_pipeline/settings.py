@@ -1,4 +1,4 @@
-"""One frozen settings object, built at the front doors (definitions, command line) and passed in.
+"""The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
 
 No other room reads the environment. Every setting is an environment variable ``CC_PIPELINE_<NAME>`` and, where it
 makes sense, a flag of the command line.
@@ -24,21 +24,21 @@ DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "quality")
 PREFIX = "CC_PIPELINE_"
-#: Patterns to DuckDB, or refused by the Delta library, even in quotes.
+#: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
 _PUBLIC_SOURCES = ("https://data.commoncrawl.org", "s3://commoncrawl")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a run can be told.
+    """All settings of a run.
 
     ``source`` is the root of a Common Crawl bucket (absolute folder, ``http(s)://`` or ``s3://``), ``home`` the
     absolute folder of all local state, ``lake`` the root of the tables and stored records (``home/lake`` or an
     ``s3://`` address), ``collinfo`` an address or path. ``rate`` is requests per second and ``concurrency``
     requests in flight, both per host and machine; ``None`` means the source's own default. ``max_bytes`` and
-    ``max_requests`` are the budget gate of one partition. ``crawls`` is what the sensor runs: ``newest``,
-    ``all``, or crawl ids; ``backfill_per_tick`` is how many partitions the schedule asks for at once.
+    ``max_requests`` are the most that fetching one partition may cost. ``crawls`` is what the sensor harvests:
+    ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule runs.
     """
 
     source: str

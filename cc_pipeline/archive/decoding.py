@@ -24,7 +24,10 @@ def dechunked(payload: bytes) -> bytes | None:
 
 
 def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
-    """(what can be dechunked, is that all of it?); (``None``, ``False``) where the first chunk already is none."""
+    """The chunks that can be decoded, and whether that was the whole payload.
+
+    (``None``, ``False``) where the payload does not even begin with a chunk.
+    """
     parts: list[bytes] = []
     position = 0
     while True:

@@ -39,7 +39,7 @@ def declared(value: str | None) -> str | None:
 
 
 def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
-    """Whether a ``declared`` digest is the payload's; ``None`` where nobody can tell."""
+    """Whether a ``declared`` digest is the payload's; ``None`` where the two cannot be compared."""
     if value == computed_sha1:
         return True
     algorithm, raw = _parse(value)

@@ -35,7 +35,7 @@ def decompress(codec: str, data: bytes, limit: int) -> bytes:
 
 
 def compress(codec: str, data: bytes) -> bytes:
-    """Deflate with ``DEFAULT_CODEC`` or ``GZIP_CODEC``. The same bytes always give the same bytes."""
+    """Deflate with ``DEFAULT_CODEC`` or ``GZIP_CODEC``. The same input always gives the same output."""
     if codec == DEFAULT_CODEC:
         return zlib.compress(data)
     if codec == GZIP_CODEC:

@@ -132,7 +132,7 @@ class Window:
     def search(
         self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, within: int | None = None
     ) -> int:
-        """The first place at or behind ``offset`` that ``find`` finds, -1 if there is none.
+        """The lowest offset, at or behind ``offset``, that ``find`` reports; -1 if there is none.
 
         ``find`` gets pieces of the source, each but the first with one byte of the piece before, and gives positions
         in them, ascending; it may need up to ``longest`` bytes behind a position to know it. What was passed over is
@@ -261,7 +261,7 @@ def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadM
 
 
 def salvage(window: Window, offset: int, limit: int) -> bytes:
-    """What of a bad member can be inflated before the damage, without its checksum. Up to ``limit`` bytes."""
+    """The bytes of a bad member that can be inflated before the damage, at most ``limit``. No checksum is checked."""
     position = offset + _header_length(window.slice(offset, 1 << 17))
     engine = isal_zlib.decompressobj(_RAW)
     parts: list[bytes] = []

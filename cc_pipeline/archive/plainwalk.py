@@ -1,4 +1,4 @@
-"""Records one after another in uncompressed bytes: where each ends, and where to go on when that is a lie."""
+"""Records one after another in uncompressed bytes: where each ends, and where to go on when its length is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
 _HEAD: Final = 1 << 12
-#: Bytes of records with lying lengths that may be hashed to see whether their digest vouches for them.
+#: Bytes of records with doubtful lengths that may be hashed to see whether their digest confirms the length.
 _VAIN_WORK: Final = 1 << 30
 
 
@@ -162,8 +162,8 @@ class PlainWalk(Generic[HeaderT]):
         return self._unfit(position, header, end, tail, short)
 
     def _unfit(self, position: int, header: HeaderT, end: int, tail: bytes, short: bool) -> _Step:
-        """A record behind whose declared end no other begins. A payload whose digest is right vouches for the
-        length; else a record that begins before the end disproves it."""
+        """A record behind whose declared end no other begins. A payload with the right digest confirms the
+        length. Otherwise a record that begins before the declared end shows that the length is wrong."""
         window = self._window
         body = end - header.block_length
         block = window.slice(body, header.block_length)

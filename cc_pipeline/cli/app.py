@@ -1,4 +1,4 @@
-"""The command tree, and how errors reach a person: one line of what, one of what to do."""
+"""The command tree, and how errors are shown: one line says what is wrong, one says what to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ app.add_typer(url_index.app, name="url-index")
 
 
 def main() -> None:
-    """Runs the command line. Exit status 1 for errors that are ours to explain, 2 for wrong usage."""
+    """Runs the command line. Exit status: 1 for an error that we explain, 2 for wrong usage, 130 for Ctrl-C."""
     try:
         app()
     except CcPipelineError as error:

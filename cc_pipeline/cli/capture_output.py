@@ -1,4 +1,4 @@
-"""Captures on their way out: a table for a person, JSON lines, CSV or Parquet for programs, to a file or a pipe."""
+"""Writes captures to a file or a pipe: as a table for a person, as JSON lines, CSV or Parquet for programs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
-#: Columns of a table for a person; the other formats have all unless ``--columns`` says otherwise.
+#: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
 SHOWN = ("url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset",
          "warc_record_length")  # fmt: skip
 SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
-#: Rows a table shows; more are for programs.
+#: Rows that a table shows. Whoever wants more of them uses a format for programs.
 _MOST_SHOWN = 1_000
+#: Rows that are Python objects at a time: bounds memory, however many captures there are.
 _BATCH_ROWS = 5_000
 _SUFFIXES = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
@@ -32,7 +33,10 @@ Write = Callable[[pa.Table], None]
 
 
 def chosen_format(output: str | None, out: Path | None) -> str:
-    """The format asked for, else that of the file's name, else a table. Raises ``UserInputError``."""
+    """``output`` if it is given, else the format that the name of ``out`` says, else a table.
+
+    Raises ``UserInputError`` for an unknown format, and for Parquet on a terminal.
+    """
     chosen = output or (_SUFFIXES.get(out.suffix, "jsonl") if out is not None else "table")
     if chosen not in FORMATS:
         raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(FORMATS)}")
@@ -57,10 +61,10 @@ def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
 
 @contextmanager
 def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Iterator[Write]:
-    """A function that takes tables of ``SCHEMA`` and writes their ``columns``; complete when the block ends.
+    """Gives a function that writes the ``columns`` of tables of ``SCHEMA``. All is written when the block ends.
 
-    A file is written beside its place and renamed at the end, so that a look-up that fails leaves none. Raises
-    ``EnvironmentFault`` where the disk refuses.
+    A file is written under another name and renamed at the end, so that a look-up that fails leaves no file. Raises
+    ``EnvironmentFault`` when the disk refuses.
     """
     if out is None:
         with _writer(output, columns, sys.stdout) as write:

@@ -1,4 +1,4 @@
-"""``catalog``: the row-group catalog asked directly, and the same bounds by SQL on Athena."""
+"""``catalog``: coverage of the row-group catalog, queries to it, and SQL that computes the same bounds on Athena."""
 
 from __future__ import annotations
 

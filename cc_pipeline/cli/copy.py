@@ -1,4 +1,4 @@
-"""``copy``: the records of domains to a bucket or folder of one's own."""
+"""``copy``: copies the records of domains to a bucket or folder of the user's own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cc_pipeline.records.copying import CopyReport
     from cc_pipeline.transport.client import Transport
 
+#: Uploads at the same time, unless ``--parallel`` says otherwise.
 _UPLOADS = 4
 
 

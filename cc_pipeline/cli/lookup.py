@@ -1,4 +1,4 @@
-"""``plan``, ``lookup`` and ``check``: what a question costs, its captures, and how much there is of them."""
+"""``plan``, ``lookup`` and ``check``: the price of a look-up, its captures, and how many pages and bytes they are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Texts = Annotated[
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 _Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Columns that every look-up needs: what tells whether a capture is meant, and where it lies.
+#: Columns that every look-up needs, to tell whether a capture belongs to the target, and where its record lies.
 _PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 _FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
@@ -189,7 +189,7 @@ def check(
     checked_format(output)
     rows: list[Sequence[object]] = []
     with open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as found:
-        # a list of reversed names is one target; whoever lists names wants to see each
+        # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
         question = Question(found.workspace, found.crawls, single)
         for one in question.crawls:

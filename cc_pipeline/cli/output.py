@@ -75,7 +75,7 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-#: What commands that print figures can write.
+#: Formats of commands that print figures.
 ROW_FORMATS = ("table", "csv", "jsonl")
 
 
@@ -112,7 +112,7 @@ def as_text(value: object) -> str:
 
 
 def notice(text: str) -> None:
-    """A line for the person at the screen, beside what goes to standard output."""
+    """Writes a line to standard error, for the person at the screen."""
     console_err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -144,9 +144,10 @@ def _jsonable(value: object) -> object:
 
 
 def answer_query(path: Path, query: str, output: str, *, advice: str) -> None:
-    """Runs ``query`` on the file ``path`` and writes what comes back; ``advice`` is for when there is no file.
+    """Runs ``query`` on the DuckDB file ``path``, read-only, and writes its rows to standard output.
 
-    Raises ``EnvironmentFault`` without a file, ``UserInputError`` with DuckDB's own words for a query it refuses.
+    Raises ``EnvironmentFault`` with ``advice`` when there is no such file, and ``UserInputError`` with DuckDB's own
+    message for a query that it refuses.
     """
     import duckdb
 

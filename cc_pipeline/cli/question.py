@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a look-up is about. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
+    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
@@ -43,10 +43,10 @@ def open_question(
     via: str | None = None,
     concurrency: int | None = None,
 ) -> Iterator[Question]:
-    """What a person typed, with a workspace that is open for the block.
+    """Parses the targets and crawls a person typed, and opens a workspace for the block.
 
-    Raises ``UserInputError`` for what is no target, crawl or setting, and for a home of another source. The home is
-    claimed: its catalog must never answer for another source.
+    Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
+    is not a target, crawl or setting, and for a home of another source.
     """
     from cc_pipeline.stages.workspace import open_workspace
 
@@ -63,7 +63,7 @@ def sources_for(
 ) -> IndexSources:
     """The indexes of a workspace for one crawl. ``harvest`` first reads the footers of a crawl that needs it.
 
-    Raises ``EnvironmentFault`` naming the command to run when there is no index to ask.
+    Raises ``EnvironmentFault`` when the home has no index of the crawl; it names the command that makes one.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.index.lookup import open_locators

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Beyond this many (crawl, target) pairs only those without captures are named.
 _SHOWN_PAIRS = 40
+#: Pairs or files that one note names.
 _NAMED = 5
 
 
@@ -89,6 +90,7 @@ def _note(text: str) -> None:
     console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
 
 
+#: Domains of the demo that become a target of their own; all others share one set.
 _DEMO_DOMAINS = 5
 
 

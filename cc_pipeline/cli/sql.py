@@ -71,6 +71,7 @@ def _answer(settings: Settings, query: str, output: str) -> None:
     answer_query(settings.published_path, query, output, advice=advice)
 
 
+#: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
 _BATCH = 200
 #: Characters that would end a line or a column; no valid URL has them unescaped.
 _ESCAPED = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}

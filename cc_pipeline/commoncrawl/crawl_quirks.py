@@ -55,7 +55,7 @@ class Quirks:
 
 
 def quirks_of(crawl_id: str) -> Quirks:
-    """What is known about ``crawl_id``; for a crawl nobody looked at, that nothing is."""
+    """What is known about ``crawl_id``. An unknown crawl has no quirks."""
     notes: list[str] = []
     statistics: Literal["none", "gaps", "all", "unknown"] = "unknown"
     if crawl_id in WITHOUT_KEY_STATISTICS:

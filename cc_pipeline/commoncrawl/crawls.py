@@ -53,9 +53,9 @@ class CrawlList:
 
 
 def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, ...]:
-    """The crawls of a ``collinfo.json``, newest first. Unknown fields and unknown families of ids are no matter.
+    """The crawls of a ``collinfo.json``, newest first. Unknown fields and unknown families of ids are accepted.
 
-    Raises ``DataFault`` when it is no JSON list, or when no entry of it can be used.
+    Raises ``DataFault`` when the file is not a JSON list, or when none of its entries can be used.
     """
     read = read_collinfo(data, source)
     if read.faults and not read.crawls:

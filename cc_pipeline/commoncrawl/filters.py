@@ -1,7 +1,7 @@
 """Conditions on captures besides the target: time, status, MIME type, language.
 
-What an index does not say is not held against a capture: such rows stay, and the filter's name is reported so that
-it can be applied again once the record is there (``Filters.accepts``).
+An index may lack a value that a filter needs. Such rows stay, and the filter's name is reported, so that it can be
+applied again once the record is there (``Filters.accepts``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LANGUAGE = re.compile(r"[a-z]{3}")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions that must all hold; an empty one asks for nothing.
+    """Conditions that must all hold. An empty condition accepts every capture.
 
     ``from_time`` is inclusive and ``to_time`` exclusive, both aware UTC. ``mimes`` may end in ``/*``. ``languages``
     are ISO 639-3 codes, one of which must be among those of a page.
@@ -127,10 +127,10 @@ class Filters:
 
 
 def _says_languages(table: pa.Table) -> bool:
-    """Whether a missing language means "none found" and not "nobody looked".
+    """Whether a missing language means that the crawler found none, and not that languages are unknown.
 
-    Newer crawls detect languages, but a B-tree of one does not tell them and a reader may have left the column out:
-    only a table that names some is believed about the others.
+    Newer crawls detect languages, but a B-tree does not have them, and a reader may have left the column out. So a
+    missing language counts as "none found" only in a table that names a language for some rows.
     """
     crawl = table["crawl"][0].as_py() if table.num_rows else ""
     return has(crawl, "content_languages") is not False and table["content_languages"].null_count < table.num_rows

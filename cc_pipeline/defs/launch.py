@@ -20,6 +20,7 @@ from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+#: Partition keys that one call to Dagster adds.
 _ADD_AT_ONCE = 1_000
 
 
@@ -33,8 +34,11 @@ class LaunchedRun:
 
 
 class RunFailed(Exception):
-    """A run ended in failure. ``error_class`` names the class of what its step raised, ``reason`` is what that said;
-    for a class that is not ours the reason begins with its name. ``error_class`` is ``None`` where no step failed."""
+    """A run ended in failure.
+
+    ``error_class`` is the class name of the error that a step raised, ``None`` where no step failed. ``reason`` is
+    that error's message. The name of a class that is not ours stands in front of it.
+    """
 
     def __init__(self, job: str, run_id: str, partitions: str, reason: str, error_class: str | None = None) -> None:
         self.job = job
@@ -47,7 +51,7 @@ class RunFailed(Exception):
 class Launcher:
     """Runs jobs one after the other. A context manager: it holds the instance open.
 
-    Every run works with ``workspace``, its settings and its connections; it stays its opener's to close.
+    Every run works with ``workspace``: its settings and its connections. Whoever opened the workspace closes it.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -96,7 +100,7 @@ class Launcher:
                 )
 
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
-        """Materializes what files read whole hold; ``slugs`` are keys of registered files."""
+        """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
         self.add_source_files(slugs)
         ordered = self._instance.get_dynamic_partitions("source_file")
         return [self._run_range("read_source_files", *pair) for pair in contiguous_ranges(ordered, slugs)]
@@ -187,9 +191,9 @@ def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFail
 
 
 def what_was_said(logged: str, error_class: str | None) -> str:
-    """The words of an error as the event log has it, behind the name of its class unless that is one of ours.
+    """The message of an error in the event log. The name of a class that is not ours stands in front of it.
 
-    ``logged`` is the line that Python prints of an error: its module and class, a colon, the words.
+    ``logged`` is the line that Python prints for an error: its module and class, a colon, its message.
     """
     _, found, words = logged.strip().partition(f"{error_class}: ")
     if not found or error_class is None:

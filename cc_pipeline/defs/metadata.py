@@ -1,4 +1,4 @@
-"""Figures of a stage as metadata a person wants to read in the UI.
+"""Figures of a stage as metadata for people who read them in the UI.
 
 Belongs here: turning reports, tables and schemas into Dagster metadata. Not here: computing figures.
 """
@@ -15,6 +15,7 @@ from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.tables import COLUMN_NOTES
 
 OWNERS = ["team:cc-pipeline"]
+#: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 _PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 80
 
@@ -35,7 +36,7 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
 
 
 def table_metadata(name: str, schema: pa.Schema) -> dict[str, Any]:
-    """What is known of a table before it is materialized."""
+    """The name and columns of a table: metadata that is known before it is materialized."""
     return {"dagster/column_schema": column_schema(schema), "dagster/table_name": name}
 
 

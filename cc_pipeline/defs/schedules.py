@@ -18,7 +18,7 @@ from cc_pipeline.stages.automation import BackfillDecision, decide_backfill, gro
 from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.workspace import Workspace
 
-#: Newest runs looked at; a tick asks for far fewer.
+#: How many of the newest failed runs are looked at. A tick starts far fewer.
 _MOST_RUNS = 2_000
 
 
@@ -56,11 +56,13 @@ def _between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
         return ()  # keys deleted since
 
 
-#: A partition that failed this often in ``_REMEMBERED`` is left alone until a person runs it or a week has passed.
+#: The schedule does not try a partition again that failed this often in ``_REMEMBERED``, until the failures are older
+#: than that. A person can run it at any time.
 _MOST_FAILURES = 3
 _REMEMBERED = timedelta(days=7)
-#: Of what failed before, a tick tries few: when the source is down, everything fails.
+#: Partitions that failed before and that one tick tries again. Few, because when the source is down all of them fail.
 _RETRIES_PER_TICK = 5
+#: Partitions that a message names.
 _NAMED = 5
 _IN_FLIGHT = [
     dg.DagsterRunStatus.QUEUED,

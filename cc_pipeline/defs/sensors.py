@@ -1,4 +1,4 @@
-"""Sensors: new crawls, the watch list, failed runs. All ship stopped.
+"""Sensors: new crawls and the watch list. Both ship stopped.
 
 Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (stages/automation).
 """
@@ -15,10 +15,12 @@ from cc_pipeline.stages.crawls import list_crawls
 from cc_pipeline.stages.harvest import is_published
 from cc_pipeline.stages.workspace import Workspace
 
+#: Partition keys that one tick adds at most; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
 _SIX_HOURS = 6 * 3600
 #: Harvests of a crawl that may fail in a row before a person has to look.
 _MOST_FAILURES = 3
+#: How many of the sensor's newest runs are read to count a crawl's failures.
 _RUNS_LOOKED_AT = 500
 
 
@@ -66,7 +68,7 @@ def _attempt(failures: int) -> str:
 
 
 def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
-    """How often the harvest of a crawl failed since it last did anything else; only crawls where it did."""
+    """How often the harvest of each crawl failed since its last run that did not fail. Other crawls are left out."""
     ours = dg.RunsFilter(job_name=harvest_crawl.name, tags={"dagster/sensor_name": "new_crawls"})
     failures: dict[str, int] = {}
     settled: set[str] = set()
@@ -87,7 +89,7 @@ def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
 def watch_list(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.SensorResult | dg.SkipReason:
-    """One tick: targets of the list that are no partition yet become one."""
+    """One tick: makes a partition of each target of the list that is not one yet."""
     targets = watch_list_file.read(workspace.settings.watch_list_path)
     # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
     workspace.register_targets(targets)

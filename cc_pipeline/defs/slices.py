@@ -18,6 +18,7 @@ from cc_pipeline.defs.partitions import by_crawl, partition_key
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
+#: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
 
 
@@ -40,10 +41,10 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
         yield
 
 
-#: A run costs seconds before it does anything, a partition inside it milliseconds.
+#: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
 
-#: Previews are read back from the lake; beyond this many partitions a run they cost more than they tell.
+#: A run over more partitions than this makes no previews, because each is read back from the lake.
 _PREVIEWED_PARTITIONS = 10
 
 Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
@@ -54,7 +55,7 @@ def materialize_slices(
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Runs ``stage`` for every (crawl, targets) of the run and gives one result per asset.
 
-    ``shown`` maps each table (= asset) to the columns of its preview; none means all.
+    ``shown`` maps each table (= asset) to the columns of its preview; an empty list means all columns.
     """
     keys = list(context.partition_keys)
     selected = {key.to_user_string() for key in context.selected_asset_keys}

@@ -131,7 +131,9 @@ def encoding_for_label(label: str) -> str | None:
     return _NAMES.get(label.strip(" \t\r\n\f\"'").lower())
 
 
+#: Bytes of a document that detection looks at.
 _SAMPLE_BYTES = 256 * 1024
+#: Bytes in which zero bytes are counted, and the share of them that tells UTF-16 or UTF-32 from other charsets.
 _NUL_SAMPLE = 4096
 _NUL_SHARE = 0.3
 _ASCII = bytes(range(128))
@@ -145,6 +147,7 @@ _SCRIPTS = (
     ("Big5", re.compile("[\u4e00-\u9fff]")),
     ("GBK", re.compile("[\u4e00-\u9fff]")),
 )
+#: Share of the non-ASCII characters that must be of the script for its charset to be taken.
 _SCRIPT_SHARE = 0.5
 #: An ISO charset has no letters where windows charsets have quotes and dashes.
 _WINDOWS_TWIN = {
@@ -164,7 +167,7 @@ class Detected(NamedTuple):
 
 
 def detect(payload: bytes) -> Detected | None:
-    """The charset of unlabelled bytes, ``None`` where nothing speaks for any."""
+    """The charset of unlabelled bytes, ``None`` where no charset can be told."""
     sample = payload[:_SAMPLE_BYTES]
     if not sample:
         return None

@@ -14,12 +14,12 @@ from cc_pipeline.errors import UserInputError
 
 @dataclass(frozen=True, slots=True)
 class LookupPrice:
-    """What a look-up will read, said before the look-up. ``bytes`` and ``requests`` are upper bounds.
+    """What a look-up will read, known before the look-up. ``bytes`` and ``requests`` are upper bounds.
 
-    ``likely_bytes`` is what it will probably come to for a small target, where the bound is far above that.
-    ``index`` is the index that was chosen, ``why`` says why in words for a person; both are ``None`` in what a
-    locator says itself, which was not chosen yet. ``unbounded_row_groups`` of the row groups are read only because
-    nobody knows what keys they hold; ``cc-pipeline repair`` finds out. ``notes`` are sentences for a person.
+    ``likely_bytes`` is an estimate for a small target, given where the bound is far above it. ``index`` is the index
+    that was chosen, and ``why`` the reason in words for a person. Both are ``None`` when a locator gives its own price,
+    because none has been chosen yet. ``unbounded_row_groups`` counts row groups that are read only because their key
+    bounds are unknown; ``cc-pipeline repair`` computes them. ``notes`` are sentences for a person.
     """
 
     files: int
@@ -35,11 +35,11 @@ class LookupPrice:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """Captures per target slug (``CAPTURE_SCHEMA``; every asked slug is present), and what it cost.
+    """Captures per target slug (``CAPTURE_SCHEMA``; every slug asked for is present), and what the look-up cost.
 
-    ``requests`` and ``bytes`` are those of the look-up, ``seconds`` its time. ``index`` answered, chosen for the
-    reason that ``why`` gives in words; both are ``None`` in a locator's own answer. ``unanswered`` are the filters
-    that the index could not answer. ``notes`` are sentences for a person.
+    ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
+    for choosing it, in words; both are ``None`` in a locator's own answer. ``unanswered`` are the filters that the
+    index could not apply. ``notes`` are sentences for a person.
     """
 
     captures: Mapping[str, pa.Table]
@@ -72,10 +72,10 @@ VIAS = ("auto", "parquet", "btree", "zipnum")
 #: Bytes that cost about as much time as one request at a polite pace.
 REQUEST_BYTES = 256 << 10
 
-#: A price below this is not worth comparing: to ask another index for its price costs about as much.
+#: A price in bytes below which no other index is asked: asking it for its price costs about as much.
 CHEAP = 64 << 20
 
-#: Indexes in the order of what they tell of a capture; a B-tree has nothing but the place.
+#: Indexes, the one that tells most of a capture first. A B-tree knows only the URL and the place.
 _ORDER = ("parquet", "zipnum", "btree")
 
 
@@ -92,12 +92,12 @@ def choose(
     targets: Sequence[Target],
     via: str = "auto",
 ) -> tuple[Locator, str]:
-    """The locator to ask, and why in words.
+    """The locator to use, and the reason in words.
 
-    ``available`` makes the locators there are for this crawl, by name. ``via`` takes that one. ``auto`` takes the
-    columnar index unless it is dear (old crawls have no page index: whole columns are read) and ZipNum is cheaper;
-    a B-tree only where there is nothing else, because it has neither time nor status. Raises ``UserInputError``
-    for an index that this crawl does not have.
+    ``available`` maps the name of each index of this crawl to a function that opens its locator. ``via`` names the
+    index to use. ``auto`` takes the columnar index, or ZipNum where the columnar index is dear and ZipNum is cheaper
+    (old crawls have no page index, so whole columns are read). It takes a B-tree only where there is nothing else,
+    because a B-tree has neither time nor status. Raises ``UserInputError`` for an index that this crawl does not have.
     """
     if via not in VIAS:
         raise UserInputError(f"via is {via!r}; choose one of {', '.join(VIAS)}")

@@ -1,4 +1,4 @@
-"""Looking targets up in a crawl by whatever index is there and cheapest, and comparing two answers."""
+"""Looks targets up in a crawl, in the cheapest index there is, and compares the answers of two indexes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ from cc_pipeline.transport.client import Transport
 
 @dataclass(frozen=True, slots=True)
 class IndexSources:
-    """Where indexes are: the bucket behind ``transport``, the row-group catalog, the folder of URL indexes built
-    here, the folder of harvested footers, a folder for page indexes that were read. ``columns`` limits what is read of
-    the columnar index (``None``: everything)."""
+    """Where the indexes are. ``None`` for what there is not.
+
+    ``transport`` leads to the bucket, ``catalog`` is the row-group catalog, ``url_indexes`` the folder of the URL
+    indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
+    ``columns`` are the columns to read of the columnar index (``None``: all).
+    """
 
     transport: Transport
     catalog: Path | None = None
@@ -50,11 +53,12 @@ def look_up(
     via: str = "auto",
     filters: Filters | None = None,
 ) -> LookupResult:
-    """The captures of every target in ``crawl``, complete or an error.
+    """The captures of every target in ``crawl``: complete, or an error is raised.
 
-    ``index`` and ``why`` of the result say which index answered, ``unanswered`` which ``filters`` it could not apply
-    and have to be applied again after the fetch; ``notes`` say all that, and what is not covered, to a person.
-    Raises ``UserInputError`` for an index that is not there, ``DataFault`` and ``EnvironmentFault`` from reading it.
+    In the result, ``index`` and ``why`` say which index answered. ``unanswered`` names the ``filters`` that the index
+    could not apply; they have to be applied again after the fetch. ``notes`` say the same to a person, and what the
+    index does not cover. Raises ``UserInputError`` when the crawl does not have the index ``via``, ``DataFault`` and
+    ``EnvironmentFault`` from reading the index.
     """
     with open_locators(crawl, sources) as available:
         locator, why = choose(available, crawl, subsets, targets, via)
@@ -87,7 +91,7 @@ def price_lookup(
 
 @contextmanager
 def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[], Locator]]]:
-    """The locators there are for ``crawl``, by name, made when called; what they hold open is closed at the end."""
+    """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends."""
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
     with ExitStack() as stack:
@@ -112,7 +116,7 @@ def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Calla
 def _of_valid_segments(
     captures: dict[str, pa.Table], transport: Transport
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Without captures of segments that the crawl's own list does not name: their files were never completed."""
+    """Drops captures of segments that the crawl's own list does not name: their files were never completed."""
     key = segments_key(CRAWL_2012)
     if not transport.exists(key):
         return captures, (f"there is no {key}: captures of all segments are taken",)

@@ -1,4 +1,4 @@
-"""Key bounds of row groups that were published without: read from the key column, kept in a log."""
+"""Computes key bounds of row groups that were published without any: reads the key column, keeps them in a log."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 #: No page of the index is larger when inflated (the writer cuts them at 1 MB, dictionaries too).
 MAX_PAGE_BYTES: Final = 64 * 2**20
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+#: Values decoded at a time, because a whole decoded column would be too large for memory.
 _BATCH_ROWS: Final = 65_536
 
 
@@ -175,7 +176,7 @@ def _number(value: Value) -> int:
     return value if isinstance(value, int) else -1
 
 
-#: This many requests lost to the place, not to a file, end a repair.
+#: A repair ends when this many requests failed because of the source, and not because of a file.
 _SICK: int = 10
 
 
@@ -193,7 +194,7 @@ class RowGroupWithout:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would read: ``row_groups``, their ``bytes``; ``hopeless`` cannot be repaired, with reasons."""
+    """What a repair would read: ``row_groups`` and their ``bytes``. ``hopeless`` ones cannot be repaired: reasons."""
 
     row_groups: tuple[RowGroupWithout, ...]
     bytes: int
@@ -288,8 +289,8 @@ def repair_row_groups(
 ) -> RepairReport:
     """Reads the key column of every row group without bounds (at most ``most`` of them) and keeps the bounds.
 
-    One request a row group. A row group that cannot be read is reported and left as it is. Raises
-    ``EnvironmentFault`` when the place is sick; what was read is kept, and the next call goes on from there.
+    Sends one request per row group. A row group that cannot be read is reported and left as it is. Raises
+    ``EnvironmentFault`` when the source fails. Bounds read until then stay, and the next call goes on from there.
     """
     started = time.monotonic()
     plan = plan_repair(crawl, index_files, store)

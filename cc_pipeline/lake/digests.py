@@ -1,4 +1,4 @@
-"""Input digests: what a commit was made from, small enough to ride inside the commit."""
+"""Input digests: a hash of what a slice was made from, small enough to be stored inside the commit of its rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tables that outlive a release: columns are added in place, everything else is a numbered migration.
+"""How tables change between releases: columns are added in place, every other change is a numbered migration.
 
-An added column is null in rows of before. It is announced in the table's properties, because files of before lack it
-and readers of bare Parquet files have to be told (``lake/snapshot.py``).
+An added column is null in older rows. Older files lack the column. A property of the table says so, for readers of
+the bare Parquet files (``lake/snapshot.py``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PATIENCE: Final = 60.0
 
 
 def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
-    """Columns of ``wanted`` that the table with the schema ``here`` lacks, as they can be added (nullable).
+    """The columns of ``wanted`` that the table with the schema ``here`` lacks, made nullable so that they can be added.
 
     Raises ``EnvironmentFault`` where the table has columns of another type, or columns that ``wanted`` does not know:
-    it was written by another version. Raises ``ValueError`` for a missing column that may not be null: rows of before
-    have no value for it, so it takes a migration.
+    then another version wrote it. Raises ``ValueError`` for a missing column that may not be null: rows of before have
+    no value for it, so it takes a migration.
     """
     stored = {field.name: field.type for field in here.fields}
     fields = Schema.from_arrow(wanted).fields
@@ -62,7 +62,7 @@ def is_as_wanted(here: Schema, wanted: pa.Schema) -> bool:
 
 
 def add_columns(handle: DeltaTable, columns: Sequence[Field]) -> None:
-    """Adds nullable columns to a table. The announcement goes first: a kill in between leaves nothing unsaid."""
+    """Adds nullable columns to a table. It sets the table's property first, so that a kill in between does no harm."""
     known = handle.metadata().configuration.get(COLUMNS_ADDED, "")
     names = ",".join(filter(None, [known, *(column.name for column in columns)]))
     handle.alter.set_table_properties({COLUMNS_ADDED: names}, raise_if_not_exists=False)
@@ -84,8 +84,8 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 class Migration:
     """A step from one layout to the next. ``layout`` is the one after it, ``what`` a clause for people.
 
-    ``rewrites`` names the tables whose files it writes anew: its price. ``apply`` may be killed at any moment and
-    run again. It goes through Delta commits, so whoever reads a version of before still can until upkeep deletes it.
+    ``rewrites`` names the tables whose files it writes anew; their bytes are its price. ``apply`` may be killed at any
+    moment and run again. It makes Delta commits, so older versions can be read until upkeep deletes them.
     """
 
     layout: int
@@ -94,7 +94,7 @@ class Migration:
     rewrites: tuple[str, ...] = ()
 
     def price(self, lake: Lake) -> int:
-        """Bytes it reads and writes anew. As many have to be free, and stay in use until upkeep has run."""
+        """Bytes that the step rewrites. As many must be free, and stay in use until upkeep deletes the old files."""
         return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
 
 
@@ -117,9 +117,8 @@ def migrate(
 ) -> int:
     """Brings ``home`` to ``LAYOUT``, one process at a time; gives how many migrations ran.
 
-    Those that only change the log run by themselves. Those that rewrite tables run when ``rewrite`` is set; their
-    price and the free disk are told to ``say`` first. Raises ``EnvironmentFault`` where they are not allowed, the
-    disk is too full, or the home is newer than this version.
+    ``say`` gets a line before each step. Raises ``EnvironmentFault``, and runs no migration, when one of them rewrites
+    tables and ``rewrite`` is not set, when the disk has too little room, and when the home is newer than this version.
     """
     if not pending(home, migrations):
         return 0

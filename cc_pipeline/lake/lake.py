@@ -1,7 +1,7 @@
 """Delta tables with one idea on top: a commit overwrites exactly the slices it names and carries their input digests.
 
-The digest of a slice travels as a Delta application transaction, in the same atomic commit as the rows, so
-"these inputs are already here" can never disagree with the rows (docs/architecture.md, decision 1).
+The digest of a slice is stored as a Delta application transaction, in the same atomic commit as the rows. So the
+answer to "are these inputs already here?" never disagrees with the rows (docs/decisions/0001).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
 
+#: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
@@ -158,12 +159,12 @@ class Lake:
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
-        """The digest last committed under each name to all of ``tables``, ``None`` where they differ."""
+        """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
         found = [self.digests(table, names) for table in tables]
         return {name: found[0][name] if len({one[name] for one in found}) == 1 else None for name in names}
 
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
-        """Whether all of ``digests`` are the ones last committed: a run killed between two tables goes on there."""
+        """Whether the table has all of ``digests``. A run that was killed between two tables then skips this one."""
         return self.digests(table, list(digests)) == dict(digests)
 
     def read(
@@ -236,8 +237,8 @@ class Lake:
     def rewrite(self, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         """Writes every row of a table anew, in the schema of its spec, in one commit; for migrations.
 
-        ``change`` gets batches as they are stored (partition column included) and gives them in the new schema.
-        Digests stay. A table that is in the new schema already is left alone, so a killed rewriting can run again.
+        ``change`` takes batches as they are stored (with the partition column) and returns them in the new schema.
+        Digests stay. A table that already has the new schema is left as it is, so a killed rewrite can run again.
         Raises ``EnvironmentFault`` where another process commits meanwhile; nothing is lost then.
         """
         spec = self.specs[table]

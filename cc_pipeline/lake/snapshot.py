@@ -1,7 +1,7 @@
 """The published DuckDB file: a snapshot that readers open read-only and writers never open again.
 
-It is built under another name and swapped in by rename, so an open reader keeps its whole old file. Views name
-explicit Parquet files at pinned table versions (docs/architecture.md, decision 3).
+It is built under another name and renamed over the old file, so a reader that has the old file open can read all of
+it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3).
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake
 
+#: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
+#: Bytes of a column chunk that are read at a time.
 _BUFFER = 1 << 16
 
 

@@ -77,7 +77,7 @@ class CrawlSpec:
 class MiniCrawlSpec:
     """A whole bucket. ``pages`` counts distinct page URLs over all ``sites``; crawls are listed newest first.
 
-    ``truncate_bytes`` is where long bodies are cut (1 MiB in Common Crawl; small here to stay small). HTML pages have
+    ``truncate_bytes`` is where long bodies are cut: 1 MiB in Common Crawl, less here. HTML pages have
     2 to 14 paragraphs times ``text_scale``: some 3 KB at 1, and at 12 some 30 KB, nearer to the real web.
     """
 

@@ -39,7 +39,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The verdict. ``reason`` is ``None`` when the bytes are good; then ``member`` are the exact bytes of the
+    """The verdict on some bytes. ``reason`` is ``None`` when they are good; then ``member`` are the exact bytes of the
     record and ``content`` what they inflate to. ``detail`` may note something odd about good bytes too."""
 
     reason: str | None

@@ -1,7 +1,7 @@
-"""Copying fetched records to a place of one's own: standard WARC and ARC files of a bounded size, uploaded whole.
+"""Copies fetched records to a bucket or folder of the user: standard WARC and ARC files (parts) of a bounded size.
 
-A part's name follows from the records in it, and its data goes up after the list of its captures. So a part that is
-there is complete, and copying again after a kill sends only what is missing.
+The name of a part depends on its records alone, and its data is uploaded after the list of its captures. So a part
+that exists is complete, and after a kill the next copy sends only the missing parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cc_pipeline.transport.client import Transport
 
 #: Compressed record bytes in one part.
 PART_BYTES = 128 << 20
-#: What is said of each copied record beside its part: the ledger's columns, and where it lies in the part.
+#: Columns of the list beside a part: those of the ledger, and where in the part a record lies.
 _LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
 _LIST_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in _LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
@@ -53,8 +53,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """``records`` are in the place now, in ``parts`` files of which ``held`` were there before. ``bytes`` were
-    uploaded. ``left_out`` records could not be converted; ``faults`` shows the first reasons."""
+    """How many ``records`` the place has now, in ``parts`` files; ``held`` of the files were there before.
+
+    ``bytes`` were uploaded. ``left_out`` records could not be converted; ``faults`` has the first reasons."""
 
     records: int
     parts: int
@@ -72,7 +73,7 @@ def distinct_captures(captures: pa.Table) -> pa.Table:
 
 
 def plan_copy(records: pa.Table, crawl: str, *, convert: bool = False, part_bytes: int = PART_BYTES) -> list[Part]:
-    """The files to write for the fetched ones among ``records`` (``RECORD_SCHEMA`` rows of one crawl).
+    """The parts to write for those of ``records`` (``RECORD_SCHEMA`` rows of one crawl) that are fetched.
 
     A capture that several targets have is copied once. ``convert`` makes WARC of ARC records.
     """
@@ -103,7 +104,7 @@ def copy_parts(
     parallel: int = 4,
     progress: Progress | None = None,
 ) -> CopyReport:
-    """Writes ``parts`` from ``storage`` to ``place``, ``parallel`` at a time; those that are there are left alone.
+    """Writes ``parts`` from ``storage`` to ``place``, ``parallel`` at a time. Skips parts that exist there.
 
     Raises ``EnvironmentFault`` (also as ``RangeFault``) when the place refuses; what is there stays, and copying again
     goes on from there.

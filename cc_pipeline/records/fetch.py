@@ -1,7 +1,7 @@
 """From planned captures to stored, verified records: every capture gets exactly one outcome.
 
-Nothing here raises for what the source has or lacks: that becomes a row. What does raise (``EnvironmentFault``)
-leaves everything fetched so far in complete segments, which the next run adopts.
+A capture that the source lacks, or has damaged, becomes a row and raises nothing. When an ``EnvironmentFault`` is
+raised, all records fetched so far lie in complete segments, which the next run adopts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["RecordOptions", "RecordsResult", "fetch_records", "read_stored", "se
 class RecordsResult:
     """``table`` has one row per capture asked for (``RECORD_SCHEMA``, the captures' order).
 
-    ``reused`` captures were held before, ``adopted`` ones came from a killed run's segments. ``requests`` and
-    ``bytes`` were spent on the source. ``files`` are the new complete files, ``settled`` those whose every record
-    is in the table (or was before). ``unreached`` counts missing captures that only the environment kept away:
-    worth another run. Call ``settle`` once the table is committed.
+    ``reused`` captures were stored before this run, ``adopted`` ones came from the segments of a killed run.
+    ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files. ``settled`` are the files
+    all of whose records are in the table (or were before). ``unreached`` counts missing captures that only environment
+    faults kept away, so another run may get them. Call ``settle`` once the table is committed.
     """
 
     table: pa.Table
@@ -60,8 +60,8 @@ def fetch_records(
     """Fetches, verifies and stores the captures (``CAPTURE_SCHEMA`` and ``target``) of one crawl.
 
     ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
-    rows of the records table for this crawl, of any target: what they hold is not fetched again. Raises
-    ``EnvironmentFault`` when the source or the disk gives out.
+    rows of the records table for this crawl, of any target: the records they name are not fetched again. Raises
+    ``EnvironmentFault`` when the source or the disk fails.
     """
     run = FetchRun(captures, transport, crawl, options or RecordOptions(), progress)
     info = {
@@ -103,9 +103,9 @@ def fetch_records(
 
 
 def settle(storage: RecordStorage, result: RecordsResult) -> None:
-    """Says that the result's rows are in the lake, so that no later run needs to adopt them.
+    """Removes the journals of files whose records are all in the lake. Call it once the result's rows are committed.
 
-    Files of a killed run that also hold records of other targets wait until those are in the lake too.
+    A file of a killed run that also holds records of other targets keeps its journal until those are in the lake too.
     """
     forget_journals(storage, result.settled)
 

@@ -1,4 +1,4 @@
-"""From captures to the ranges worth asking for, their price, and the gate that keeps a price affordable."""
+"""From captures to the ranges to request, their price, and the gate that refuses a price above the limit."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def plan_ranges(
     members: list[int] = []
     for next_key, offset, length, row in order:
         end = offset + length
-        # records overlap only in an index that lies: not even there may a range grow without bound
+        # records overlap only in an index with wrong offsets: even then a range must not grow without bound
         joins = next_key == key and (end <= stop or (offset - stop <= bounds.gap and end - start <= bounds.span))
         if not joins:
             if key is not None:
@@ -126,7 +126,7 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
 
 
 def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchPrice:
-    """What fetching every one of ``captures`` costs; those that are held already are not known here.
+    """What fetching every one of ``captures`` costs, also those whose records are stored already.
 
     The same as ``price_ranges`` of ``plan_ranges``, in columns: a slice may have a million captures, and is priced
     each time it is looked at. Captures that lie close form a stretch; only a stretch longer than the span of a range

@@ -37,8 +37,9 @@ Name = tuple[str, int]
 _OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
 #: Columns a record may fill where the index has nothing (the ARC years).
 _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
-#: What the table, whose keys are never null, has of an index row that names no place.
+#: Values for an index row that names no place, since the key columns of the table are never null.
 _NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
+#: Rows that are Python objects at a time; bounds memory.
 _BATCH = 5_000
 
 
@@ -48,12 +49,13 @@ _AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """``fail_on_digest``: a payload that is not the one the index promises is quarantined instead of noted.
+    """How records are fetched. ``fail_on_digest``: a payload whose digest is not the index's goes to quarantine;
+    otherwise the difference is only noted.
 
-    ``tries`` is how often bytes that are not the promised record are asked for before they are believed.
-    ``give_up_after`` ranges in a row without one answer, the run stops: the place is in trouble, not the data.
-    ``retry_quarantined`` asks again for captures already in quarantine. ``rotation`` is in bytes. ``examiners`` is
-    how many threads inflate and check (0: the caller's own); ``None`` leaves a core each to fetching and storing.
+    ``tries`` is how often bytes that are not the promised record are requested. After ``give_up_after`` ranges in a row
+    without an answer the run stops, because then the source fails and not the data. ``retry_quarantined`` fetches
+    captures again that are in quarantine. ``rotation`` is the size of a stored file in bytes. ``examiners`` is how many
+    threads inflate and check (0: the caller's own); ``None`` leaves one core for fetching and one for storing.
     """
 
     fail_on_digest: bool = False
@@ -77,7 +79,7 @@ class _Arrival:
 
 
 class _Here(Executor):
-    """Does the work at once, in the caller's thread: where cores are few, handing it over costs more than it wins."""
+    """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         done: Future[T] = Future()
@@ -145,13 +147,13 @@ class FetchRun:
         return taken
 
     def _judged_otherwise(self, row: Row) -> bool:
-        """Whether a digest that does not match was treated in another way than ``fail_on_digest`` says now."""
+        """Whether a digest that does not match was treated differently from what ``fail_on_digest`` says now."""
         if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
             return bool(row["outcome"] == "fetched" and row["digest_check"] == "mismatch")
         return bool(row["reason"] == "digest_mismatch")
 
     def fetch(self, writer: SegmentWriter) -> None:
-        """Reads and stores what is still wanted. Raises ``EnvironmentFault`` when the source or the disk gives out."""
+        """Reads and stores the captures that are still wanted. Raises ``EnvironmentFault`` when source or disk fail."""
         rows = [row for name, row in self.wanted.items() if name not in self._outcomes]
         for row in rows:
             key, offset = self._name(row)
@@ -169,7 +171,7 @@ class FetchRun:
                     return
                 self._again, self._last_try = [], attempt == self.options.tries
                 self._pass(ranges, attempt, writer, pool, max(1, workers * _AHEAD))
-                # whatever went wrong in company is asked for alone, so that it takes no good record with it
+                # a record that failed in a shared range is requested alone, so that good neighbours do not fail with it
                 ranges = [
                     PlannedRange(*self._name(row), self._columns["warc_record_length"][row], (row,))
                     for row in sorted(self._again, key=self._name)
@@ -223,7 +225,8 @@ class FetchRun:
             self._lose(row, fault.kind.value, fault.detail, fault.attempts)
 
     def _is_same_object(self, got: RangeBytes, planned: PlannedRange, attempt: int) -> bool:
-        """Whether the object's ETag is the one most of its answers had; if not, its rows wait or are lost."""
+        """Whether the object's ETag is the one that most of its answers had. If not, its rows wait for another try, or
+        become ``missing`` after the last one."""
         self._silent = 0
         self._bytes += len(got.data)
         known = self._etags.get(got.key)
@@ -260,7 +263,7 @@ class FetchRun:
     def _conclude(self, arrival: _Arrival, writer: SegmentWriter) -> None:
         row, data, verdict = arrival.row, arrival.data, arrival.verdict.result()
         if verdict.reason is not None:
-            # the same bad bytes twice are what the source has; different ones were damaged on the way
+            # the same bad bytes twice mean that the source has them; different ones were damaged on the way
             mark = hashlib.blake2b(data, digest_size=16).digest()
             if not self._last_try and self._bad.get(row) != mark:
                 self._bad[row] = mark

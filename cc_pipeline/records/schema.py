@@ -11,7 +11,7 @@ import pyarrow as pa
 from cc_pipeline.keys import RECORD_KEY_FIELDS, TIMESTAMP
 
 #: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
-#: that are not the record the index promises; kept aside. ``missing``: no bytes could be had.
+#: that are not the record the index promises; kept aside. ``missing``: no bytes could be read.
 OUTCOMES: tuple[str, ...] = ("fetched", "quarantined", "missing")
 
 #: Why an outcome is not ``fetched`` (null for fetched rows). The first group says the answer of the source was
@@ -50,7 +50,7 @@ REASONS: tuple[str, ...] = (
 )
 
 #: Outcome of comparing the payload with the index's digest (or the record's own claim where the index has
-#: none). ``absent``: nobody claims one. ``unchecked``: the payload is cut or there is no payload to check.
+#: none). ``absent``: neither has one. ``unchecked``: the payload is cut or there is no payload to check.
 DIGEST_CHECKS: tuple[str, ...] = ("match", "mismatch", "absent", "unchecked")
 
 RECORD_SCHEMA = pa.schema(

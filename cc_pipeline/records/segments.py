@@ -55,8 +55,11 @@ def _file_description(name: str, info: Mapping[str, str]) -> bytes:
 Row = dict[str, Any]
 #: Suffix of the data file by what is in it; ``raw`` are quarantined bytes, one after the other.
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
+#: Bytes of a data file after which a new one begins.
 DEFAULT_ROTATION = 512 << 20
+#: Bytes of a journal that adopting it reads at most.
 _LARGEST_JOURNAL = 1 << 30
+#: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer.
 _BLINK = 3600.0
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -69,7 +72,7 @@ class OpenSegment:
         self._path = folder / name
         self._journal_path = folder / (name + JOURNAL_SUFFIX)
         with disk_trouble(self._path):
-            # locked before it gets its name, so that nobody can take it for a dead writer's
+            # locked before it gets its name, so that no other process can take it for a dead writer's
             unnamed = folder / f".{name}.new"
             self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +176,7 @@ def _recover_open(storage: RecordStorage, crawl: str) -> None:
     folder = storage.folder(crawl)
     for unnamed in storage.open_folder(crawl).glob(".*.new"):
         with disk_trouble(unnamed), suppress(FileNotFoundError):
-            # its writer needs it for a blink only
+            # a living writer needs it only for a moment
             if time.time() - unnamed.stat().st_mtime > _BLINK:
                 unnamed.unlink()
     for journal_path in sorted(storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):

@@ -21,8 +21,8 @@ _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 class RecordStorage:
     """The stored records of one lake.
 
-    ``transport`` leads to the lake's root and stays its opener's to close. ``spool`` is the local folder for open
-    files when the lake is not local. Every method raises ``EnvironmentFault`` when the disk or the bucket refuses.
+    ``transport`` leads to the lake's root; whoever opened it closes it. ``spool`` is the local folder for open files
+    when the lake is not local. Every method raises ``EnvironmentFault`` when the disk or the bucket refuses.
     """
 
     def __init__(self, transport: Transport, *, spool: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What to do about new crawls and missing partitions: pure decisions over what is listed and what is here."""
+"""Which crawls to harvest and which partitions to extract: pure decisions over lists of what exists."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def decide_crawls(
 
 @dataclass(frozen=True, slots=True)
 class BackfillDecision:
-    """(crawl, domain) pairs: ``fresh`` may share runs, ``again`` failed before and run alone, ``left`` are not
-    asked for any more because they failed too often."""
+    """(crawl, domain) pairs. ``fresh`` ones may share a run. ``again`` ones failed before and run alone. ``left`` ones
+    failed too often and are not run again."""
 
     fresh: tuple[tuple[str, str], ...]
     again: tuple[tuple[str, str], ...]
@@ -68,8 +68,8 @@ def decide_backfill(
 ) -> BackfillDecision:
     """What one tick of the backfill asks for: at most ``limit`` pairs, of which at most ``retries`` failed before.
 
-    One partition that fails takes the whole run with it, so what has failed is tried alone; its neighbours come
-    through, and it is left after ``most_failures`` (counted by the caller over the time it remembers).
+    One partition that fails makes its whole run fail. So a partition that failed is tried alone, and its neighbours
+    succeed. After ``most_failures`` failures it is not tried again (the caller counts them over some time).
     """
     fresh: list[tuple[str, str]] = []
     again: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Verdicts on the tables as they are: what asset checks report."""
+"""Verdicts on the tables as they are now, for the asset checks to report."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.workspace import Workspace
 
+#: Partitions that are looked up again: each costs a second look-up.
 _SAMPLE = 3
 
 

@@ -1,4 +1,4 @@
-"""The list of crawls as it can be had now: from its place, from a copy of today, or from the last copy."""
+"""Reads the list of crawls: from its address, from today's copy, or, when the address fails, from the last copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class CrawlList:
-    """``crawls`` are newest first. ``fault`` is what kept today's list away, when they are those of the last copy,
+    """``crawls`` are newest first. When they come from the last copy, ``fault`` is the error that today's list met,
     and ``note`` a sentence that says so."""
 
     crawls: tuple[Crawl, ...]
@@ -27,10 +27,10 @@ class CrawlList:
 
 
 def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlList:
-    """The list of crawls; ``download`` asks its place and is only called when Common Crawl's own list was not read
-    in the last day.
+    """The list of crawls. ``download`` requests it; it is not called when Common Crawl's own list was read in the last
+    day.
 
-    Raises ``EnvironmentFault`` when the list can neither be had nor read, and there is no copy of it.
+    Raises ``EnvironmentFault`` when the list cannot be read and there is no copy of it.
     """
     copy = settings.cache_path / "collinfo.json"
     if _fresh(settings, copy):
@@ -68,7 +68,7 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
 
 
 def _fresh(settings: Settings, copy: Path) -> bool:
-    # only the public list is worth sparing; a local or private source may change under our hands
+    # only requests to the public list are saved; a local or private list may change at any moment
     if not settings.collinfo.startswith("https://index.commoncrawl.org/"):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The list of crawls: asked for by name, and committed as a table."""
+"""The list of crawls: finds a crawl by its id, and commits the list as a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cc_pipeline.stages.workspace import Workspace
 def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
     """The crawls of the source, newest first; from the cache when Common Crawl's own list is under a day old.
 
-    Raises ``EnvironmentFault`` when the list cannot be had or read.
+    Raises ``EnvironmentFault`` when the list cannot be read.
     """
     listed = workspace.crawl_list
     if listed.fault is not None:
@@ -25,7 +25,7 @@ def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
 
 
 def known_crawls(workspace: Workspace) -> tuple[tuple[Crawl, ...], str | None]:
-    """As :func:`list_crawls`, but the last copy when the list cannot be had, with a sentence that says so.
+    """As :func:`list_crawls`, but when the list cannot be read, the last copy and a sentence that says so.
 
     The index server that publishes the list is down more often than the bucket with the data.
     """

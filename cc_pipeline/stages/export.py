@@ -26,6 +26,7 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.wholefiles.files import CRAWL_ENTRY
 
 Codec = Literal["gzip", "default"]
+#: Bytes of a file hashed at a time.
 _CHUNK = 1 << 20
 
 
@@ -34,7 +35,7 @@ class ExportOptions:
     """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
     alike; ``compat="2012"`` writes the JSON with the 2012 writer's bugs.
 
-    Raises ``UserInputError`` for a value nobody knows.
+    Raises ``UserInputError`` for an unknown value.
     """
 
     compression: Compression = "block"

@@ -20,6 +20,7 @@ from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 
 _KEYS = ("warc_filename", "warc_record_offset", "url")
+#: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
 _SPILLED = pa.schema([pa.field("value", pa.large_string(), nullable=False)])
 _NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_FIELDS} | {"metadata_json"}

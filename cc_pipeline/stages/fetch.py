@@ -1,4 +1,4 @@
-"""Fetching: from captures and their plan to stored, verified records, committed per crawl."""
+"""Fetching: from captures to stored, verified records, committed per crawl."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ VERSION = "1"
 
 
 def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False) -> StageReport:
-    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome; what is held is not fetched again.
+    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. Stored records are not fetched again.
 
-    ``replay`` asks again for quarantined records. Raises ``EnvironmentFault`` when source or disk give out; what
-    was fetched until then is kept and adopted by the next call. A source that answers nothing at all is such a case.
+    ``replay`` fetches quarantined records again too. Raises ``EnvironmentFault`` when the source or the disk fails,
+    and when the source answers nothing at all. Records fetched until then are kept, and the next call adopts them.
     """
     started = time.monotonic()
     wanted = _digests(workspace, slices_of(crawl, slugs))
@@ -61,9 +61,9 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
 
 
 def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> set[str]:
-    """Those of the located ``slugs`` whose records are not of the captures there are now.
+    """Those of the located ``slugs`` whose records were fetched for other captures than there are now.
 
-    Records that the source kept away do not count: they were asked for.
+    Records that the source did not give do not count, because they were requested.
     """
     wanted = _digests(workspace, slices_of(crawl, slugs))
     here = FETCH.made_from(workspace.lake, wanted.keys())
@@ -87,7 +87,7 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
 
 
 def _made_from(wanted: Mapping[Slice, str], result: RecordsResult) -> dict[Slice, str]:
-    # captures the environment kept away are worth another try: the slice then never counts as complete
+    # captures that the environment kept away deserve another try: the slice then never counts as complete
     missing = set()
     if result.unreached:
         rows = result.table.select(["target", "outcome"]).to_pylist()
@@ -109,7 +109,7 @@ def _balanced(captures: pa.Table, records: pa.Table, crawl: str) -> None:
 
 
 def _answered(workspace: Workspace, result: RecordsResult, crawl: str) -> None:
-    """A source that gave nothing at all is in trouble: said loudly, not by rows that call every capture missing."""
+    """Raises ``EnvironmentFault`` when the source gave nothing at all, instead of rows that say "missing"."""
     captures = result.table.group_by(["warc_filename", "warc_record_offset"]).aggregate([]).num_rows
     if not result.unreached or result.unreached < captures - result.reused - result.adopted:
         return

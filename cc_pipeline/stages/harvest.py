@@ -34,7 +34,7 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 def is_published(workspace: Workspace, crawl: str) -> bool:
     """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
 
-    One that was harvested is not asked about again.
+    For a crawl that was harvested no request is sent.
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
@@ -46,7 +46,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
 
-    Raises ``EnvironmentFault`` when the path list cannot be had.
+    Raises ``EnvironmentFault`` when the path list cannot be read.
     """
     started = time.monotonic()
     if find_crawl(workspace, crawl).era == "arc":
@@ -88,9 +88,9 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
 
 
 def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
-    """Fetches and keeps the footer of every index file of ``crawl`` that is not kept yet.
+    """Fetches and stores the footer of every index file of ``crawl`` that is not stored yet.
 
-    A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source is sick; what was kept stays.
+    A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source fails; stored footers stay.
     """
     paths = _paths(workspace, crawl)
     if not paths:
@@ -124,7 +124,7 @@ def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, 
 def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     """Reads the key column of every row group of ``crawl`` that has no key bounds, and puts the bounds in.
 
-    This reads whole column chunks (about 23 MB each in the real index): ask for it on purpose.
+    This reads whole column chunks (about 23 MB each in the real index), so nothing calls it unasked.
     """
     paths = _paths(workspace, crawl)
     report = repair_row_groups(
@@ -151,7 +151,8 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
 def rebuild_catalog(workspace: Workspace) -> bool:
     """Builds ``catalog.duckdb`` where the lake's tables are newer than it; one builder at a time on a host.
 
-    Which versions it was built from is written down after it is in place: a run killed in between builds it again.
+    The versions it was built from are written down after the file is in place, so a run killed in between builds it
+    again.
     """
     lake, path = workspace.lake, workspace.settings.catalog_path
     built_from = path.with_suffix(".versions.json")
@@ -211,9 +212,9 @@ def _other_etags(footers: CrawlFooters, known: Mapping[str, str | None]) -> bool
 
 
 def _digest_of_before(tables: CrawlTables, etags: Mapping[str, str | None]) -> str:
-    """The digest that layout 1 had: of what the tables say, with the ETags of then, without times of the harvest.
+    """The digest that layout 1 stored: over the tables, with their ETags, without the times of the harvest.
 
-    Where it still holds, nothing has to be located again.
+    Where a home's digest still equals it, no target has to be located again.
     """
     files = tables.index_files.drop_columns(["harvested_at"])
     then = pa.array([etags.get(path) for path in files["path"].to_pylist()], pa.string())

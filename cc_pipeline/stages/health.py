@@ -1,4 +1,4 @@
-"""What ``cc-pipeline doctor`` looks at, the request budget included. A finding says what it is and what to do."""
+"""What ``cc-pipeline doctor`` checks, including the request budget. A finding says what is so and what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline.transport.budget import HostState, budget_state
 
+#: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
+#: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
 
 

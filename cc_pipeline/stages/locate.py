@@ -51,7 +51,7 @@ def captures_of(
 
 
 def index_version(workspace: Workspace, crawl: str) -> str:
-    """A digest of the indexes that would answer for ``crawl``; the same digest means the same answers.
+    """A digest of the indexes that a look-up in ``crawl`` would use. The same digest means the same answers.
 
     Raises ``EnvironmentFault`` for a crawl with a columnar index that has not been harvested.
     """
@@ -73,8 +73,8 @@ VERSION = "1"
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Finds the captures of ``slugs`` in ``crawl``; targets whose inputs are unchanged stay.
 
-    Raises ``UserInputError`` for keys nobody defined and for a fetch above the budget gate, ``EnvironmentFault``
-    when the index cannot be read.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and for a fetch that would cost
+    more than the settings allow; ``EnvironmentFault`` when the index cannot be read.
     """
     started = time.monotonic()
     targets = workspace.targets(slugs)
@@ -96,8 +96,8 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
 
 
 def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
-    """Slugs of ``targets`` whose captures in ``crawl`` are not from the inputs there are now: a set's members
-    changed, or the index did, or they were never located."""
+    """Slugs of ``targets`` that have to be located (again) in ``crawl``: they never were, or the members of a set or
+    the index have changed since."""
     wanted = _digests(workspace, crawl, {target.slug: target for target in targets})
     return {slice_.target for slice_ in LOCATE.stale(workspace.lake, wanted)}
 
@@ -135,7 +135,7 @@ def _gate(workspace: Workspace, slice_: Slice, captures: pa.Table) -> None:
 
 
 def _figures(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, Figures]:
-    """Rows, and the price of fetching them all: what a person decides by before the fetch."""
+    """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
     if not slices:
         return {}
     crawl = slices[0].crawl

@@ -1,7 +1,7 @@
 """Parsing: from stored records to metadata, text, links and feed items, one pass, four commits.
 
-``page_metadata`` is committed last. A run killed in between is told by the digests that differ (see stages/publish);
-only one digest in all four says that a slice is here.
+``page_metadata`` is committed last. A slice is complete only when all four tables have the same digest. After a run
+was killed between two commits the digests differ, and publishing leaves the slice out (see stages/publish).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from cc_pipeline.stages.workspace import Workspace
 
 Row = Mapping[str, Any]
 
-#: What a row of ``records`` tells its page.
+#: Columns that a page takes from its row of ``records``.
 _KEYS = (*KEY_NAMES, "archive_format")
 
 
 def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
-    """What there is to parse of one row of ``records``, given its stored bytes (``None``: none, or unreadable).
+    """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
 
-    A capture that was not fetched, or whose bytes are gone, is a finished page that says so: every row of
-    ``records`` gets exactly one row of ``page_metadata``.
+    For a capture that was not fetched, or whose bytes are gone, this is a finished page that says so, because every
+    row of ``records`` gets exactly one row of ``page_metadata``.
     """
     row, member = item
     bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})
@@ -91,6 +91,7 @@ def _identified(record: ArchivedRecord) -> str | None:
     return next((v for name, v in record.record_headers if name.lower() == "warc-identified-payload-type"), None)
 
 
+#: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
 _BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
 _PARSERS = "cc_pipeline.documents.batch.worker"
@@ -111,7 +112,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
 
 
 def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
-    """Slugs of ``targets`` whose pages in ``crawl`` are not of the definition, index and records there are now."""
+    """Slugs of ``targets`` whose pages in ``crawl`` were made from another definition, index or records than now."""
     if not targets:
         return set()
     behind = located_otherwise(workspace, crawl, targets)
@@ -174,7 +175,7 @@ def _tasks(rows: pa.Table, storage: RecordStorage) -> Iterator[list[tuple[dict[s
 
 def _workers(workspace: Workspace, records: int) -> int:
     """Processes to parse in: never this one, since a hostile page may loop or end its process."""
-    # the server that workers are forked from imports the parsers once, not every worker anew
+    # the server that workers are forked from imports the parsers once, so that not every worker has to
     multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.stages.parse", _PARSERS])
     wanted = workspace.settings.workers or len(os.sched_getaffinity(0))
     return max(1, min(wanted, -(-records // _BATCH_ROWS)))
@@ -212,7 +213,7 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
 
 
 def _outcomes(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
-    """What became of each target's captures: a replay changes that and not what was asked for."""
+    """The outcomes of each target's captures: a replay changes these, and not the digest of the fetch."""
     digests = {slice_: hashlib.sha256() for slice_ in slices}
     columns = [*CAPTURE_ORDER, "outcome"]
     for crawl, targets in targets_by_crawl(slices).items():

@@ -19,7 +19,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host."""
     with locked(workspace.settings.home / "publish.lock"):
         pinned = [workspace.lake.pin(spec.name) for spec in TABLES]
-        # a stage may commit while tables are pinned one by one: what counts is what was pinned
+        # a stage may commit while this pins one table after the other, so judge by the pinned versions
         held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
         return publish(
             workspace.settings.published_path,
@@ -32,10 +32,10 @@ def publish_warehouse(workspace: Workspace) -> Publication:
 def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
     """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
 
-    A run killed between two commits leaves them so until it is run again; their rows are held back.
+    A run that is killed between two commits leaves such slices. Their rows are not published until it has run again.
     """
     at = versions or {}
-    # a target that has no captures any more may still have the pages of a run before
+    # a target that has no captures any more may still have pages of an earlier run
     located = sorted({slice_ for table in ("captures", "page_metadata") for slice_ in _slices(workspace, table)})
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
     return PARSE.interrupted(workspace.lake, located, at) + READ_FILES.interrupted(workspace.lake, files, at)

@@ -1,4 +1,4 @@
-"""Replaying: records that are not there are asked for again, and their pages parsed anew."""
+"""Replaying: fetches quarantined and missing records again, so that their pages can be parsed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Replay:
 
 
 def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
-    """Asks again for every record of ``slugs`` in ``crawl`` that is quarantined or missing.
+    """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing.
 
-    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the source gives out (what came is
-    kept).
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the source fails; records fetched
+    until then are kept.
     """
     before = _counts(workspace, crawl, slugs)
     lost = [slug for slug in slugs if before[slug]["quarantined"] or before[slug]["missing"]]
@@ -39,9 +39,10 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
 
 
 def _forget_pages(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> None:
-    """Takes back that the pages of ``slugs`` are parsed: the digest of their inputs does not tell outcomes apart.
+    """Removes the digests that say the pages of ``slugs`` are parsed: a replay may change their records.
 
-    Done before the fetch, so that a replay killed at any moment leaves pages to be parsed, not pages forgotten.
+    This is done before the fetch. So a replay that is killed at any moment leaves pages to be parsed, and never old
+    pages that count as done.
     """
     lake = workspace.lake
     parsed = PARSE.made_from(lake, slices_of(crawl, slugs))

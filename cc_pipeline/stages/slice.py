@@ -1,8 +1,8 @@
-"""A slice of a stage: its name, what it was made from, whether that is still so, its commit, its report.
+"""A slice of a stage: its name, its input digest, whether it is up to date, its commit, its report.
 
-A slice is what a stage makes at a time: a crawl, a target in a crawl, or a file read whole. Its input digest is
-committed with its rows (docs/decisions/0001). A stage with several tables commits them one after the other; only one
-digest in all of them says that the slice is here.
+A slice is the unit that a stage makes: a crawl, a target in a crawl, or a file read whole. Its input digest is
+committed with its rows (docs/decisions/0001). A stage with several tables commits them one after the other, so a slice
+is complete only when all of them have the same digest.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What makes slices of some tables.
+    """A stage: it makes slices of some tables.
 
     ``tables`` are in the order of their commits. ``named`` is the pattern of a slice's digest name. ``label`` is
     what the stage is called inside its digests. Both are stored in every home: they never change.
@@ -98,13 +98,13 @@ class Stage:
         return input_digest({"stage": self.label} | made_from)
 
     def made_from(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, str | None]:
-        """What each slice that is here was made from; ``None`` where its tables do not agree, or have none."""
+        """The input digest of each slice; ``None`` where the slice's tables have different digests, or none."""
         names = {slice_: self.digest_name(slice_) for slice_ in slices}
         found = lake.agreed(self.tables, list(names.values()))
         return {slice_: found[name] for slice_, name in names.items()}
 
     def stale(self, lake: Lake, wanted: Mapping[Slice, str]) -> list[Slice]:
-        """The slices that are not here as ``wanted`` (their input digests), in their order."""
+        """The slices whose digest is not the one in ``wanted`` (slice to input digest), in the order of ``wanted``."""
         here = self.made_from(lake, wanted.keys())
         return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
 
@@ -121,7 +121,7 @@ class Stage:
     ) -> int:
         """Replaces the slices in every table by ``rows``; gives the rows written to the last table.
 
-        A table that has these digests already is passed over: a run killed between two tables goes on there.
+        Skips a table that has these digests already, so that a run killed between two tables goes on there.
         ``beside`` are further digests to keep with a table's rows, by table and name.
         Raises ``EnvironmentFault`` when the lake cannot be written.
         """
@@ -141,7 +141,7 @@ class Stage:
         return written
 
     def interrupted(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
-        """Those of ``slices`` whose tables are not from one run, as of ``versions`` by table (default: now)."""
+        """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""
         if len(self.tables) < 2 or not slices:
             return []
         names = [self.digest_name(slice_) for slice_ in slices]
@@ -187,5 +187,5 @@ HARVEST: Final = Stage("row_groups", ("coverage", "index_files", "column_chunks"
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
 FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
 PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")
-#: A file read whole: its partition key stands as the target of its rows and is unique without the crawl.
+#: A file read whole: its partition key is the ``target`` of its rows, and is unique without the crawl.
 READ_FILES: Final = Stage("sources", ("source_faults", *PAGE_TABLES), "source:{target}")

@@ -72,7 +72,7 @@ TABLES: tuple[TableSpec, ...] = (
 #: Tables of earlier layouts. They are empty; upkeep deletes what is left of their files.
 RETIRED: tuple[str, ...] = ("fetch_plan",)
 
-#: From layout to layout. Adding a column needs none; renaming, retyping and ending a table do.
+#: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "the fetch plan is no longer stored", lambda lake: lake.retire("fetch_plan")),
 )
@@ -103,7 +103,7 @@ COLUMN_NOTES: dict[str, str] = {
     "index_position": "Row group (parquet), block (btree) or member offset (zipnum) within it",
     "extra_columns": "Columns of the index this version does not know, as text",
     "outcome": "fetched, quarantined or missing: exactly one per planned capture",
-    "reason": "Why the outcome is not fetched; a closed list (docs/records.md)",
+    "reason": "Why the outcome is not fetched; a closed list (docs/faults.md)",
     "detail": "The reason in words, with figures",
     "digest_check": "match, mismatch, absent or unchecked: payload against the promised digest",
     "stored_file": "Where the bytes are kept, below the lake's root",

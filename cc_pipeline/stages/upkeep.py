@@ -1,4 +1,4 @@
-"""Upkeep: small files merged, superseded ones deleted once no reader can need them."""
+"""Upkeep: merges small files, and deletes superseded files when no reader can need them any more."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.tables import RETIRED, TABLES
 from cc_pipeline.stages.workspace import Workspace
 
-#: Readers that opened ``cc.duckdb`` before a file was superseded keep it this long.
+#: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
 RETENTION_HOURS = 168
+#: Files of a table above which they are merged.
 MAX_FILES = 2_000
 _DAY_SECONDS = 86_400
 
@@ -28,9 +29,10 @@ class UpkeepReport:
 
 
 def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
-    """Compacts tables with more than ``max_files`` files, deletes what no version of the retention period names.
+    """Merges the files of tables that have more than ``max_files``, publishes, and deletes superseded files.
 
-    ``cc.duckdb`` is published in between, so that it never names a file that is deleted.
+    A file is deleted when no table version of the last ``retention_hours`` names it. Publishing comes before deleting,
+    so that ``cc.duckdb`` never names a deleted file.
     """
     lake = workspace.lake
     merged = {spec.name: lake.compact(spec.name, max_files) for spec in TABLES}
@@ -52,7 +54,7 @@ def _sweep_records(workspace: Workspace) -> int:
 
 
 def _sweep_scratch(folder: Path) -> int:
-    """Deletes scratch of processes that ended without doing so: not alive, and untouched for a day."""
+    """Deletes scratch folders of processes that were killed: not alive, and untouched for a day. Gives how many."""
     swept = 0
     for path in folder.iterdir() if folder.is_dir() else ():
         old = time.time() - path.stat().st_mtime > _DAY_SECONDS

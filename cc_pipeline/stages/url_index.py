@@ -1,4 +1,4 @@
-"""URL indexes built here: built by stage, read from end to end, their pointers checked at the source."""
+"""URL indexes built here: builds one, reads one from end to end, and checks its pointers at the source."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
 
 
 def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:
-    """An index of a part would answer as if it were the whole: refuse where rows are missing, for whatever reason."""
+    """Raises ``EnvironmentFault`` where rows are missing: an incomplete index would answer as if it were complete."""
     coverage = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     lost = sum(row["failed"] + row["missing"] for row in coverage)
     if lost:

@@ -1,4 +1,4 @@
-"""What analysts see in ``cc.duckdb``: each capture once, whatever targets asked for it."""
+"""The views of ``cc.duckdb``: they show each capture once, however many targets have it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cc_pipeline.lake.snapshot import ViewSpec
 
 _KEY = ", ".join(CAPTURE)
 
-#: Tables with rows per capture and target, and how to choose the target whose rows are shown when several hold
-#: the same capture. Records prefer one that was fetched, pages those read from their own record, and metadata
-#: one that says more than that there was no record.
+#: Tables with rows per capture and target, and the order in which a target is chosen when several have the same
+#: capture: for records a fetched one first, for pages one parsed from its own record first, and for metadata also a
+#: SUCCESS before a FAILURE.
 _PER_CAPTURE = {
     "captures": "target",
     "records": "(outcome = 'fetched') DESC, target",
@@ -41,8 +41,8 @@ _TOGETHER = ("page_metadata", "page_text", "page_links", "feed_items")
 def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, ...]:
     """The published views, in an order in which each finds what it names.
 
-    ``held_back`` names (crawl, target) slices whose page tables disagree because a run was killed between two
-    commits; their rows are left out until they are parsed again.
+    ``held_back`` names (crawl, target) slices whose page tables have different digests, because a run was killed
+    between two commits. The views leave out their rows until they are parsed again.
     """
     repeats = tuple(_repeats(table, order) for table, order in _PER_CAPTURE.items())
     return (

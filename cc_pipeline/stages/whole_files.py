@@ -1,7 +1,7 @@
 """Files read whole (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file.
 
-A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as by the parse
-stage; one digest in all tables says that a file is here.
+A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as in the parse
+stage. A file is complete only when all tables have the same digest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ VERSION = "1"
 FAULTS = "source_faults"
 #: Faults of a file that become rows; all are counted.
 MAX_FAULT_ROWS = 1_000
+#: Pages turned into rows at a time; bounds memory.
 _BATCH_ROWS = 64
+#: Faults that a note names.
 _SHOWN_FAULTS = 5
 
 _READERS = {"sequencefile": sequencefile_pages, "wat": wat_pages, "wet": wet_pages}
@@ -54,9 +56,9 @@ class _Tally:
 def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     """Reads the registered files ``slugs`` into the page tables and ``source_faults``; unchanged files stay.
 
-    What a file has that cannot be read becomes a row of ``source_faults`` and keeps nothing else out. Raises
-    ``UserInputError`` for a key nobody registered, ``EnvironmentFault`` for a file that is gone, a source that does
-    not answer or a full disk; files before it stay committed.
+    A stretch of a file that cannot be read becomes a row of ``source_faults``; everything else is read. Raises
+    ``UserInputError`` for a key that is not registered, ``EnvironmentFault`` for a file that is gone, a source that
+    does not answer, or a full disk. Files read before stay committed.
     """
     started = time.monotonic()
     files = registered(workspace, slugs)
@@ -102,7 +104,7 @@ def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFi
 
 
 def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
-    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key nobody registered."""
+    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key that is not registered."""
     where = None if slugs is None else {"slug": list(slugs)}
     rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
     found = {row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"]) for row in rows}

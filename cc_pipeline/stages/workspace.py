@@ -1,4 +1,4 @@
-"""Settings made into the things stages work with: the lake, the places bytes come from and go to, the crawls."""
+"""The workspace of a run: the lake, the transports, the stored records and the list of crawls, made from settings."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 
-#: A list that does not come is told to the person who waits for it; a sensor asks again anyway.
+#: Few tries for the list of crawls: a person waits for the answer, and a sensor tries again anyway.
 _LIST_RETRY = RetryPolicy(attempts=4)
-#: Requests under way at the lake's own place.
+#: Requests to the lake's own place at the same time.
 _OWN_PLACE = 32
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """One home, one source, one lake, for as long as a run lasts.
+    """One home, one source and one lake, open for as long as a run lasts.
 
-    Cheap to make: each thing is opened when it is first used and then stays the same, so that a run has one
-    transport to each place and one reading of the list of crawls. Whoever makes one closes it
-    (:func:`open_workspace` does both).
+    A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
+    to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
+    both).
     """
 
     settings: Settings
@@ -45,7 +45,8 @@ class Workspace:
     def lake(self) -> Lake:
         """The tables. First use claims the home for its source and brings it to the layout of this version.
 
-        Raises ``EnvironmentFault`` where that has to be asked for (``cc-pipeline migrate``), or the home is newer.
+        Raises ``EnvironmentFault`` when that would rewrite tables (``cc-pipeline migrate`` does that), and for a home
+        that a newer version made.
         """
         claim_home(self.settings)
         lake = open_lake(self.settings)
@@ -60,7 +61,7 @@ class Workspace:
 
     @cached_property
     def place(self) -> Transport:
-        """The one transport to the lake's own place: what is stored there beside tables."""
+        """The one transport to the lake's own place, for stored records and exports."""
         settings = self.settings
         return Transport(
             settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region, concurrency=_OWN_PLACE
@@ -73,7 +74,7 @@ class Workspace:
 
     @cached_property
     def crawl_list(self) -> CrawlList:
-        """The list of crawls, read once. Raises ``EnvironmentFault`` when it cannot be had and there is no copy."""
+        """The list of crawls, read once. Raises ``EnvironmentFault`` when it cannot be read and there is no copy."""
         return read_crawl_list(self.settings, self._download_crawl_list)
 
     @cached_property
@@ -120,8 +121,8 @@ class Workspace:
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
         """The targets behind partition keys.
 
-        A key that nobody defined (made in the UI) is written down as what it says. Raises ``UserInputError`` for one
-        that cannot be a key, or that means a target with another key.
+        A key that has no definition yet (a person made it in the UI) is defined as the target that its text means.
+        Raises ``UserInputError`` for text that is not a target, or whose target has another key.
         """
         rows = self.lake.read("targets", {"slug": list(slugs)}).to_pylist() if slugs else []
         known = {row["slug"]: row["definition"] for row in rows}
@@ -141,7 +142,7 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
 
 
 def _open_transport(settings: Settings, root: str, retry: RetryPolicy | None = None) -> Transport:
-    """A transport to ``root`` with the settings' manners: user agent, budget, credentials."""
+    """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,
         user_agent=settings.user_agent,
@@ -156,7 +157,7 @@ def _open_transport(settings: Settings, root: str, retry: RetryPolicy | None = N
 
 
 def open_lake(settings: Settings) -> Lake:
-    """The tables of the settings' lake, as they lie; nothing is claimed or migrated."""
+    """The tables of the settings' lake as they are. This neither claims nor migrates the home."""
     return Lake(settings.lake, TABLES, lake_options(settings))
 
 

@@ -1,4 +1,4 @@
-"""Opening a place: a local folder, an HTTP address, an S3 bucket; raw answers with nothing hidden."""
+"""Opens a place (a local folder, an HTTP address or an S3 bucket) and gives its raw answers: nothing is hidden."""
 
 from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore

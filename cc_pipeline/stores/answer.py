@@ -1,4 +1,4 @@
-"""What a place answers, whatever it is: a status, headers and a bounded body."""
+"""The answer of any place, be it a folder, a web server or S3: a status, headers and a bounded body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from cc_pipeline.errors import CcPipelineError
 
-#: Bytes kept of the body of an answer that is not what was asked for; enough for an S3 error document.
+#: Bytes that are kept of the body of an error answer; enough for an S3 error document.
 ERROR_BODY_BYTES = 4096
 
 NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body"]
@@ -70,7 +70,7 @@ class Timeouts:
 
 
 class NoAnswer(CcPipelineError):
-    """The conversation broke before an answer was complete. ``received`` counts the body bytes that did arrive."""
+    """The connection failed before an answer was complete. ``received`` is how many body bytes did arrive."""
 
     def __init__(self, kind: NoAnswerKind, detail: str, received: int = 0) -> None:
         self.kind: NoAnswerKind = kind
@@ -82,10 +82,10 @@ class NoAnswer(CcPipelineError):
 class Store(Protocol):
     """A place with objects under keys. Keys are relative, ``/``-separated, without a leading slash.
 
-    ``host`` names who is asked (the budget is kept per host), ``url`` gives a key's full address.
+    ``host`` is the host that requests go to (there is a budget per host), ``url`` gives a key's full address.
     ``fetch`` raises ``NoAnswer`` only; every answer, however bad, is returned. ``limit`` bounds the body when
-    no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault`` as well;
-    a listing comes with the answer that refused it, or one of status 200.
+    no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault`` as well.
+    ``listing`` also gives the answer that refused the listing, or an answer of status 200.
     """
 
     host: str

@@ -1,6 +1,6 @@
-"""Writing, listing and deleting in an S3 bucket of our own, by s3fs; what the server answered is not hidden.
+"""Writes to, lists and deletes from an S3 bucket of our own through s3fs, and gives the server's own answers.
 
-Imported when a bucket is first written or listed: s3fs and what it needs take most of a second to load.
+This module is imported only when a bucket is first written or listed, because loading s3fs takes most of a second.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from cc_pipeline.stores.s3_options import S3Options, needs_credentials
 
 T = TypeVar("T")
 
-#: Files of twice this size and more go up in parts of it, so many at once; that much of a file is in memory.
+#: Files of twice this size and more are uploaded in parts of this size.
 PART_BYTES: Final = 16 << 20
+#: Parts of one file that are uploaded at the same time; as many are in memory.
 _PARTS_AT_ONCE: Final = 4
+#: Parts that S3 takes of one object. The parts of a larger file are larger.
 _MOST_PARTS: Final = 10_000
 _CONNECTIONS: Final = 64
 
@@ -49,9 +51,9 @@ _BROKEN: Final[tuple[tuple[tuple[type[Exception], ...], NoAnswerKind], ...]] = (
 
 
 class _BoundedS3(S3FileSystem):
-    """Ends each request in time, whatever the server does: s3fs bounds the silence only, and not while it sends.
+    """Gives each request a time limit: s3fs itself only limits silence, and not while it sends.
 
-    The time is bounded per request and not per upload, so that s3fs takes back the parts of one that fails.
+    The limit is per request and not per upload, so that s3fs can delete the parts of an upload that fails.
     """
 
     timeouts = Timeouts()
@@ -65,10 +67,10 @@ class _BoundedS3(S3FileSystem):
 class Bucket:
     """One bucket. Keys are those of the bucket, without any prefix taken off.
 
-    It runs inside the event loop of the transport (``asynchronous=True``), not on the thread that s3fs would start:
-    there a request is cancelled together with the caller, ends with the transport's loop, and passes the same gate as
-    all others. Everything raises ``NoAnswer`` when no whole answer came, and ``EnvironmentFault`` when nothing could be
-    asked, as without credentials.
+    It runs inside the event loop of the transport (``asynchronous=True``), not on the thread that s3fs would start. So
+    a request is cancelled together with its caller, ends with the transport's loop, and passes the same gate as all
+    others. Every method raises ``NoAnswer`` when no complete answer came, and ``EnvironmentFault`` when no request
+    could be sent, for instance without credentials.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Bucket:
         self._session: Any = None
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
-        """Writes an object whole or not at all; the answer's status is 412 when it was to be new and is there."""
+        """Writes an object completely or not at all. The status is 412 when ``only_if_absent`` is set and it exists."""
         path = f"{self._name}/{key}"
         given: dict[str, Any] = {"mode": "create" if only_if_absent else "overwrite", "max_concurrency": _PARTS_AT_ONCE}
         if isinstance(data, bytes):
@@ -89,11 +91,11 @@ class Bucket:
         return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **given)))[0]
 
     async def delete(self, key: str) -> Answer:
-        """Removes an object; that there is none is no error to S3."""
+        """Removes an object. To S3 it is no error when there is none."""
         return (await self._ask(lambda s3: s3._rm_file(f"{self._name}/{key}")))[0]
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
-        """The objects whose keys start with ``prefix``, and the answer that refuses them where one does."""
+        """The objects whose keys start with ``prefix``, and the server's answer when it refuses to list them."""
         answer, found = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
         return answer, [
             Listed(path[len(self._name) + 1 :], one["size"], one.get("ETag"), one["LastModified"].timestamp())
@@ -118,7 +120,7 @@ class Bucket:
             return refused, None
 
     def _explain(self, error: Exception) -> None:
-        """Raises what the project calls this error; returns when it is none of S3's (a file that cannot be read)."""
+        """Raises this project's error for an error of S3. Returns for others, such as a file that cannot be read."""
         for kinds, name in _BROKEN:
             if isinstance(error, kinds):
                 raise NoAnswer(name, str(error) or "the answer took too long") from error
@@ -134,14 +136,14 @@ class Bucket:
 def _client_settings(
     options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
 ) -> dict[str, Any]:
-    """The settings of botocore that make writing go where reading goes, and ask once."""
+    """The settings of botocore with which writing goes to the server that reading goes to, without retries."""
     return {
         "region_name": region,
         "user_agent": agent,
         "connect_timeout": timeouts.connect,
         "read_timeout": timeouts.silence,
         "max_pool_connections": _CONNECTIONS,
-        # asking again is the transport's: it waits as long as the server says, and the budget hears of it
+        # the transport retries: it waits as long as the server says, and tells the request budget
         "retries": {"total_max_attempts": 1},
         "s3": {"addressing_style": "path" if options.endpoint else "auto"},
         # reading knows no AWS_ENDPOINT_URL, and its proxy is chosen elsewhere

@@ -16,13 +16,15 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, NoAnsw
 
 #: Bytes of heads, chunk lengths and trailers that may come in a row without a byte of the body.
 _MAX_OVERHEAD: Final = 64 << 10
+#: Seconds after which an idle connection is not used again.
 _IDLE_SECONDS: Final = 50.0
+#: Seconds for which a host's addresses are kept.
 _RESOLVED_SECONDS: Final = 300.0
 _FIRST_FINAL_STATUS: Final = 200
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Answers nobody waits for, or that do not end where they say, close it.
+    """One connection. It closes after an answer that nobody waits for, or that does not end where it says.
 
     The methods named ``on_…`` are called by the parser while it is fed.
     """
@@ -38,7 +40,7 @@ class Connection(asyncio.Protocol):
         self._hoped_for = 0
         self._bound = 0
         self._parser = HttpResponseParser(self)
-        # both forms are met in old servers, and neither makes the length of an answer doubtful
+        # old servers send both forms, and neither makes the length of an answer doubtful
         self._parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_spaces_after_chunk_size=True)
         self._reset()
 
@@ -84,7 +86,7 @@ class Connection(asyncio.Protocol):
                 self.fail("connection_reset", f"not an HTTP answer: {error or type(error).__name__}")
                 return
         if self._has_all():
-            # bytes behind an answer belong to none we asked for, and would be taken for the next one's
+            # bytes behind an answer belong to no request of ours, and would be taken for the next answer
             self._finish(trusted=self._complete and not broken)
         elif self._overhead > _MAX_OVERHEAD:
             self.fail("connection_reset", f"the answer's head is longer than {_MAX_OVERHEAD} bytes")
@@ -179,7 +181,7 @@ class ConnectionPool:
             except NoAnswer:
                 if connection.heard or connection.fresh or connection.deadline <= time.monotonic():
                     raise
-                # the server had given the connection up while nobody used it: that is nobody's fault
+                # the server closed the connection while it was idle: this is normal, so send the request again
         return await self._on(await self._connect(), request, hoped_for, bound)
 
     async def _on(self, connection: Connection, request: bytes, hoped_for: int, bound: int) -> Answer:
@@ -236,7 +238,7 @@ class ConnectionPool:
         self._watch = asyncio.get_running_loop().call_later(often, self._look)
 
     def _look(self) -> None:
-        """Ends what is silent or takes too long; one timer for all connections."""
+        """Ends requests that are silent or take too long; one timer serves all connections."""
         self._watch = None
         now = time.monotonic()
         for connection in tuple(self._busy):

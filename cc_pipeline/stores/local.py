@@ -1,4 +1,4 @@
-"""A local folder that answers like a web server would, so that one verification serves all places."""
+"""A local folder that answers as a web server would, so that the same code verifies the answers of all places."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LocalStore:
         return self.head_now(key)
 
     def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
-        """Writes beside the place and renames (or links, when it must not exist yet), so no half object shows."""
+        """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -1,4 +1,4 @@
-"""From what a person writes for a place to the store that serves it."""
+"""Opens the store of a place that a person named: a folder, a web address or a bucket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_store(
 ) -> Store:
     """The store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    Nothing is asked yet. Raises ``UserInputError`` for anything else.
+    This sends no request yet. Raises ``UserInputError`` for anything else.
     """
     scheme = urlsplit(root).scheme.lower() if "://" in root else ""
     if not scheme:
@@ -56,7 +56,7 @@ def open_store(
 
 
 def _with_endpoint(options: S3Options) -> S3Options:
-    """The same with the endpoint as it is sent. Raises ``UserInputError`` for one that is no address."""
+    """``options`` with the endpoint escaped as it is sent. Raises ``UserInputError`` when it is not an address."""
     if not options.endpoint:
         return options
     parts = urlsplit(options.endpoint)
@@ -76,7 +76,7 @@ def is_loopback(host: str) -> bool:
 
 
 def system_proxy(url: str) -> str | None:
-    """The proxy the system's settings (the usual variables) prescribe for an address; never one for loopback."""
+    """The proxy that the system's settings (the usual variables) give for an address; none for loopback."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host) or proxy_bypass(host):

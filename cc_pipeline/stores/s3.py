@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket: ranges over our HTTP client, signed by botocore; everything that writes or lists by s3fs."""
+"""Objects in an S3 bucket. Our HTTP client reads ranges, with signatures by botocore; s3fs writes, lists, deletes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class S3Store:
         return await self._client.ask("HEAD", url, await self._signed("HEAD", url, {}), hoped_for=_OK, bound=0)
 
     async def _opened(self) -> Bucket:
-        """The bucket for writing; s3fs is loaded beside the loop, which goes on with other requests meanwhile."""
+        """The bucket for writing. A thread loads s3fs, so that the loop goes on with other requests meanwhile."""
         if self._bucket is None:
             module = await asyncio.to_thread(importlib.import_module, "cc_pipeline.stores.bucket")
         if self._bucket is None:

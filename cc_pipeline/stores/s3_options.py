@@ -1,4 +1,4 @@
-"""How to reach S3, and what to say when nobody said who we are."""
+"""How to reach S3, and the fault to raise when there are no credentials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cc_pipeline.errors import EnvironmentFault
 class S3Options:
     """How to reach S3. ``endpoint`` is the address of another S3 server (then the bucket goes into the path).
 
-    Without ``access_key`` the usual chain of botocore is asked (environment, profile files, instance role).
+    Without ``access_key`` botocore's usual chain gives credentials (environment, profile files, instance role).
     ``anonymous`` sends unsigned requests.
     """
 
@@ -24,7 +24,7 @@ class S3Options:
 
 
 def needs_credentials(place: str) -> EnvironmentFault:
-    """The fault to raise when a place wants signed requests and there is nothing to sign with."""
+    """The fault to raise when a place needs signed requests and there are no credentials to sign with."""
     return EnvironmentFault(
         f"{place} needs credentials and none were found",
         "Log in with the AWS tools, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use "

@@ -75,10 +75,10 @@ class HttpClient:
         """One request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up
         to 4 KiB.
 
-        ``url`` is escaped. Raises ``NoAnswer`` when the conversation breaks.
+        ``url`` is escaped. Raises ``NoAnswer`` when the connection fails before the answer is complete.
         """
         try:
-            # a deadline for the whole answer; its cost is one timer handle
+            # a deadline for the whole answer costs one timer handle
             async with asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest):
                 return await self._ask(method, url, headers, hoped_for, bound)
         except TimeoutError as error:
@@ -126,9 +126,9 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def as_sent(address: str) -> str:
-    """An address a person wrote, escaped and with its host as the network knows it.
+    """``address`` as it is sent: escaped, with its host in ASCII.
 
-    Raises ``UserInputError`` for a host or port that cannot be one.
+    Raises ``UserInputError`` for an impossible host or port.
     """
     try:
         return str(URL(address))

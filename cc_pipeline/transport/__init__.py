@@ -1,4 +1,4 @@
-"""Bytes you can trust: verified ranges, retries by kind of fault, one request budget per machine."""
+"""Verified byte ranges of a source: retries by kind of fault, one request budget per machine."""
 
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault

@@ -1,4 +1,4 @@
-"""Asking until the answer is what was asked for, or asking again makes no sense."""
+"""Sends a request again until the answer is the one asked for, or until another try makes no sense."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_BODY = Answer(0, {}, b"")
 
 
 class Asker:
-    """Runs inside the transport's loop; everything it is given belongs to that loop."""
+    """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
 
     def __init__(self, store: Store, gate: Gate, retry: RetryPolicy, stats: TransportStats) -> None:
         self.store = store

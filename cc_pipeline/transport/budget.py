@@ -27,7 +27,7 @@ class SourceLimits:
     shared: bool = True
 
 
-#: The public mirror. Common Crawl asks for a few thousand requests a second from everybody together.
+#: The public mirror. Common Crawl asks all users together to stay at a few thousand requests a second.
 _PUBLIC = SourceLimits(rate=10.0, concurrency=8)
 #: The index server answers about 100,000 look-ups an hour for everybody together.
 _INDEX_SERVER = SourceLimits(rate=1.0, concurrency=2)
@@ -68,14 +68,15 @@ JITTER = 0.1
 SLOT_LIFE = 0.025
 #: A lease reaches at most this many seconds ahead.
 _LEASE_SECONDS = 0.05
-#: Seconds to wait for other processes that have the file.
+#: Seconds to wait for other processes that have locked the file.
 _PATIENCE = 30.0
-#: Seconds after which a holder that says nothing is gone.
+#: Seconds after which a process that did not renew its share counts as gone.
 _HOLDER_LIFE = 10.0
 #: Seconds in which a slowed-down rate comes back in full.
 RECOVERY = 120.0
+#: The smallest share of its full rate that a host is slowed down to.
 _SLOWEST_FACTOR = 1 / 64
-#: A moment further ahead than there is a reason for, by this much, was written by a clock set back since.
+#: Seconds. A stored time that lies this much further ahead than it can was written before the clock was set back.
 _CLOCK_JUMP = 60.0
 
 _TABLES = """
@@ -128,7 +129,8 @@ def slot_spacing(rate: float) -> float:
 
 
 def recovered(factor: float, seconds: float) -> float:
-    """What a slowed-down ``factor`` of the rate has become; a clock set back since leaves it as it was."""
+    """The factor of the rate, ``age`` seconds after it was ``factor``. A negative ``age`` (clock set back) changes
+    nothing."""
     return min(1.0, factor + max(0.0, seconds) / RECOVERY)
 
 
@@ -206,11 +208,12 @@ class Budget:
         return Lease(start, spacing, count)
 
     def renew(self, in_flight: int) -> int:
-        """How many requests this process may have under way: an even share of the machine's; keeps its claim alive.
+        """How many requests this process may send at the same time: an even share of the machine's limit.
 
-        The sum of all processes' grants never exceeds the limit: a share shrinks as soon as its holder hears of
-        another process, and grows only by what others have given back. Of more processes than the limit allows
-        requests, some wait until another one is done.
+        The call renews the claim to that share.
+        The sum of all processes' shares never exceeds the limit. A share shrinks as soon as its process learns of
+        another process, and grows only by what others have given back. When there are more processes than the limit
+        allows requests, some wait until another one is done.
         """
         now = time.time()
         with self._exclusive():
@@ -229,7 +232,7 @@ class Budget:
         return share
 
     def slow_down(self, refusal: str, retry_after: float | None) -> None:
-        """The place asked for less: everybody waits, then goes on at half the rate (halved once a second)."""
+        """The source asked for less: all processes wait, then go on at half the rate (halved once a second)."""
         now = time.time()
         with self._exclusive():
             factor, factor_at, slowed_at, pause_until = self._row("factor, factor_at, slowed_at, pause_until")
@@ -247,7 +250,7 @@ class Budget:
             )
 
     def forbidden(self, refusals: int, refusal: str, retry_after: float | None) -> Closed | None:
-        """Counts refusals without a success between them; says so when that opened the breaker."""
+        """Counts refusals without a success between them; gives whether that opened the breaker."""
         self.slow_down(refusal, retry_after)
         now = time.time()
         with self._exclusive():
@@ -320,7 +323,7 @@ class HostState:
 
 
 def budget_state(path: Path) -> tuple[HostState, ...]:
-    """The state of every host ever asked, by name; empty when there is no budget file. Never blocks a run."""
+    """The state of every host that requests were sent to, by name; empty without a budget file. Never blocks a run."""
     if not path.exists():
         return ()
     now = time.time()
@@ -352,7 +355,7 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
 
 
 def reset_breaker(path: Path, host: str) -> bool:
-    """Closes a host's breaker and ends its pause, because a person says so; whether there was such a host."""
+    """Closes a host's breaker and ends its pause, at a person's wish. Gives whether the budget knows the host."""
     if not path.exists():
         return False
     db = sqlite3.connect(path, timeout=30, isolation_level=None)

@@ -28,18 +28,19 @@ from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.loop import LoopThread, Stream
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
 
+#: Bytes that ``read_all`` reads at most unless its caller says otherwise.
 _WHOLE_LIMIT = 64 << 20
 _PRECONDITION_FAILED = 412
-#: Bytes of answers under way or not yet taken by the caller of ``read_many``.
+#: Bytes of answers that are being read, or that the caller of ``read_many`` has not taken yet.
 _MEMORY_BOUND = 256 << 20
 
 
 class Transport:
     """Verified reads of one source. Synchronous, thread-safe, a context manager; ``stats`` counts.
 
-    ``source`` is anything ``open_store`` takes. ``rate`` (requests per second) and ``concurrency`` (requests under
-    way) hold per host and, with a ``budget_path``, for all processes that use the same file; ``None`` means the
-    source's own default. ``memory_bound`` is the bytes of answers under way or not yet taken.
+    ``source`` is anything ``open_store`` takes. ``rate`` (requests per second) and ``concurrency`` (requests at the
+    same time) are limits per host and, with a ``budget_path``, for all processes that use the same file; ``None`` means
+    the source's own default. ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Transport:
         return ObjectInfo(key, int(length) if length.isdecimal() else None, answer.headers.get("etag"))
 
     def exists(self, key: str) -> bool:
-        """Whether there is an object under this key. Raises ``RangeFault`` when that cannot be told."""
+        """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
         return self.head(key) is not None
 
     def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
@@ -143,7 +144,7 @@ class Transport:
         return answer.status != _PRECONDITION_FAILED
 
     def delete(self, key: str) -> None:
-        """Removes an object of a place we own; none is fine too. Raises ``RangeFault`` or ``EnvironmentFault``."""
+        """Removes an object of a place we own, if there is one. Raises ``RangeFault`` or ``EnvironmentFault``."""
         if self._local is not None:
             self._local.delete_now(key)
             return

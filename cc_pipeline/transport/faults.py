@@ -1,4 +1,4 @@
-"""The closed list of ways a range can fail, and the one function that tells them apart."""
+"""The closed list of ways in which a range can fail, and the functions that tell them apart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FaultKind(Kind):
     BREAKER_OPEN = "breaker_open"
 
 
-#: Kinds that say something about the place here and now; the others are about the object that was asked for.
+#: Kinds that are about the source at this moment. All other kinds are about the object that was asked for.
 ENVIRONMENT_KINDS: Final = frozenset(
     {
         FaultKind.FORBIDDEN,
@@ -48,7 +48,7 @@ ENVIRONMENT_KINDS: Final = frozenset(
     }
 )
 
-#: Kinds that asking again cannot cure within this run.
+#: Kinds that another try cannot cure within this run.
 PERMANENT_KINDS: Final = frozenset(
     {
         FaultKind.NOT_FOUND,
@@ -60,7 +60,7 @@ PERMANENT_KINDS: Final = frozenset(
     }
 )
 
-#: Kinds by which a place asks everybody to go slower.
+#: Kinds with which a source asks for fewer requests.
 SLOW_DOWN_KINDS: Final = frozenset({FaultKind.THROTTLED, FaultKind.FORBIDDEN})
 
 _ADVICE: Final = {
@@ -81,7 +81,7 @@ def advice(kind: FaultKind, otherwise: str) -> str:
 
 
 class RangeFault(CcPipelineError):
-    """Bytes that could not be had: ``kind``, the object's ``key``, the range, and how often it was tried.
+    """A range that could not be read: ``kind``, the object's ``key``, the range, and the number of attempts.
 
     ``offset`` is ``None`` for suffixes and whole objects, ``length`` ``None`` for whole objects. Every instance
     is also a ``DataFault`` or an ``EnvironmentFault``, by its kind.
@@ -114,7 +114,7 @@ def range_fault(
     *,
     tag: object = None,
 ) -> RangeFault:
-    """The fault of the right family; ``tag`` is handed back to whoever asked for the range."""
+    """The fault of the family that its kind belongs to. ``tag`` goes back to whoever asked for the range."""
     fault: RangeFault
     if kind in ENVIRONMENT_KINDS:
         fault = RangeEnvironmentFault(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])

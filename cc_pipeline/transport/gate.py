@@ -1,4 +1,4 @@
-"""What every request passes before it is sent: how many at once, and whether the budget allows it now."""
+"""The gate that every request passes before it is sent: it limits how many are sent at once, and asks the budget."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from cc_pipeline.transport.faults import FaultKind, Finding
 
 P = ParamSpec("P")
 T = TypeVar("T")
+#: Seconds between two renewals of this process's share of the concurrent requests.
 _RENEWAL = 1.0
+#: Seconds until the next renewal when this process has no share yet, because other processes have all of it.
 _FULL_HOUSE = 0.2
 
 
 class GateClosed(Exception):
-    """The breaker is open: the message says why and until when."""
+    """The circuit breaker is open. The message says why and until when."""
 
 
 class Gate:
@@ -60,11 +62,11 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.leave()  # it was let pass in the same moment
+                self.leave()  # the gate let it pass at the same moment
             raise
 
     def leave(self) -> None:
-        """The request is over, one way or the other."""
+        """The request has ended, whatever its outcome."""
         self._in_flight -= 1
         self._room.set()
 
@@ -75,7 +77,7 @@ class Gate:
             self._report(None)
 
     def failed(self, finding: Finding) -> None:
-        """A request got something else; slows everybody down when the place asks for it."""
+        """A request failed. When the source asks for it, all processes slow down."""
         if finding.kind is FaultKind.FORBIDDEN:
             self._had_refusals = True
             self._report(finding)
@@ -99,8 +101,8 @@ class Gate:
             self._reporter = asyncio.create_task(self._tell())
 
     async def _tell(self) -> None:
-        """Tells the other processes; what comes in meanwhile is told together."""
-        # what cannot be written down here will stop the next request, and say so there
+        """Tells the other processes through the budget file. News that arrives meanwhile is written in one go."""
+        # an error of the budget file also meets the next request, which raises it
         with suppress(EnvironmentFault):
             await self._tell_all()
 
@@ -138,7 +140,7 @@ class Gate:
             self._refuse_all(error)
 
     async def _pass_freely(self, wanted: int) -> None:
-        """A place of one's own: only what this process itself was told counts."""
+        """For a place that no other process counts against: only answers to this process slow it down."""
         if self._closed is not None and self._closed.until > time.time():
             self._refuse_all(GateClosed(_words(self._closed)))
             return
@@ -208,7 +210,7 @@ class Gate:
         except (sqlite3.Error, OSError) as error:
             raise EnvironmentFault(
                 f"the request budget cannot be used: {error}",
-                "Check that the home can be written to. If its budget.sqlite is damaged, delete that file",
+                "Check that the home can be written to. If its budget.sqlite is damaged, delete it",
             ) from error
 
 

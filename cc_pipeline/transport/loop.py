@@ -1,4 +1,4 @@
-"""An event loop on its own thread, and many requests under way while a caller takes results one by one."""
+"""An event loop on its own thread, which runs many requests while a caller takes their results one by one."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ Out = TypeVar("Out")
 class Stream(Generic[In, Out]):
     """``work`` runs in ``loop`` for each request; results come back in the order they are ready.
 
-    ``cost`` says how many bytes a request may bring, ``memory_bound`` how many may be under way or waiting to
-    be taken (one request always may). Requests are drawn in the caller's thread and no earlier than needed.
+    ``cost`` gives how many bytes a request may bring. ``memory_bound`` limits the bytes of requests that run or whose
+    results wait to be taken (one request may always run). The caller's thread draws requests, no earlier than needed.
     """
 
     def __init__(

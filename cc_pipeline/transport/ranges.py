@@ -1,4 +1,4 @@
-"""What goes into a transport and what comes out of it; when to ask again, and after how long."""
+"""The requests and results of a transport, and its retry policy: when to try again, and after how long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
 
-#: Kinds that a second look settles; more would only load the place.
+#: Kinds for which a few tries are enough; more would only load the source.
 _FEW: Mapping[FaultKind, int] = {
     FaultKind.FORBIDDEN: 3,
     FaultKind.WHOLE_OBJECT: 3,

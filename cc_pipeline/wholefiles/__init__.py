@@ -1,1 +1,1 @@
-"""Files read from begin to end: 2012 SequenceFiles, WAT, WET."""
+"""Files read from beginning to end: 2012 SequenceFiles, WAT, WET."""

@@ -1,4 +1,4 @@
-"""Bytes of a file that is read whole: where it lies on this disk, or a copy of it that lives as long as the reading."""
+"""The bytes of a file that is read whole: the file on this disk, or a copy that is deleted after reading."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PIECE = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """A file on this disk and what it took to have it there."""
+    """A file on this disk, and the bytes and requests it took to download it."""
 
     path: Path
     bytes: int = 0
@@ -37,8 +37,8 @@ def is_local(location: str) -> bool:
 def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
     """Size in bytes and the ETag (of a file here: when it was changed), ``None`` where there is no such file.
 
-    ``transport`` leads to the source; a file of this machine needs none of it. Raises
-    ``EnvironmentFault`` when that cannot be told.
+    ``transport`` leads to the source; a file on this machine does not use it. Raises ``EnvironmentFault`` when the
+    source does not say.
     """
     if is_local(location):
         try:

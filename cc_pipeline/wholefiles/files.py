@@ -1,4 +1,4 @@
-"""Files read whole: what a person names, as a kind, a place, a crawl and a partition key."""
+"""Files read whole: turns the name that a person gives into a kind, a place, a crawl and a partition key."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SPEAKING = 80
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file to read whole. ``location`` is an absolute path or a key of the source; ``crawl`` whose it is."""
+    """One file to read whole, which belongs to ``crawl``. ``location`` is an absolute path or a key of the source."""
 
     kind: FileKind
     location: str
@@ -62,7 +62,7 @@ class SourceFile:
 
     @property
     def slug(self) -> str:
-        """The partition key: what can be shown of the name, and 64 bits of a hash over kind, place and crawl."""
+        """The partition key: the printable part of the name, and 64 bits of a hash over kind, place and crawl."""
         speaking = _ODD.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_SPEAKING].rstrip(".-")
         text = "\n".join((self.kind, self.location, self.crawl))
         digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -72,8 +72,8 @@ class SourceFile:
 def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:
     """The file a person means by a path of this machine or a key (or address) of the source behind ``transport``.
 
-    Without ``crawl`` it is read off the key, the file's ``warcinfo`` (``isPartOf``) or, for SequenceFiles, their
-    header; SequenceFiles that say nothing are taken for those of 2012. Raises ``UserInputError`` for an unknown
+    Without ``crawl`` the crawl comes from the key, the file's ``warcinfo`` (``isPartOf``) or the header of a
+    SequenceFile. A SequenceFile that names no crawl counts as one of 2012. Raises ``UserInputError`` for an unknown
     kind, a file that is not there, and a crawl that cannot be told.
     """
     if kind not in get_args(FileKind):
@@ -105,7 +105,7 @@ def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
     head = read_head(transport, location)
     if kind == "sequencefile":
         return _crawl_of_sequencefile(head, location)
-    # the first record of a WAT or WET file says which crawl it is part of, where it says anything
+    # the first record of a WAT or WET file may say which crawl it is part of
     first = next(iter_records(head, location), None)
     part_of = _PART_OF.search(first.payload) if isinstance(first, ArchivedRecord) else None
     if part_of is None:

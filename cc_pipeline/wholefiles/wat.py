@@ -27,13 +27,13 @@ _LIMITS = Limits()
 
 
 def warc_key(location: str) -> str | None:
-    """The key of the WARC file that a WAT or WET file is about, where its own place follows the bucket's layout."""
+    """The key of the WARC file that a WAT or WET file is about, if its own path follows the bucket's layout."""
     found = _DERIVED.search(location)
     return f"{found.group(1)}/warc/{found.group(2)}.warc.gz" if found else None
 
 
 def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
-    """One page per response described; what is said of requests and crawler metadata is passed over."""
+    """One page per response described; records about requests and crawler metadata are skipped."""
     described = warc_key(file.location)
     for record in iter_wat(path, file.location):
         if isinstance(record, DataFault):
@@ -85,7 +85,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _sizes(page: PageInput, entity_length: int | None) -> dict[str, Any]:
-    """The sizes that are otherwise taken from the payload, from what the WAT record says of it."""
+    """Sizes from the WAT record. For other pages they are taken from the payload."""
     declared = original_length(page.http_headers)
     gzipped = was_gzip(page.http_headers)
     travelled = declared if gzipped and declared is not None and page.truncated is None else entity_length

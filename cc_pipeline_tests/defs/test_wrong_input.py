@@ -124,7 +124,7 @@ def test_a_source_nobody_answers_at_is_given_up_after_a_few_attempts(run, tmp_pa
 def test_a_source_that_is_no_bucket(run, tmp_path: Path) -> None:
     status, _, err = run("run", "-c", NEW, "-d", SITE, "--source", str(tmp_path / "nowhere"), at=tmp_path / "home")
     assert status == 1
-    assert re.search(r"nowhere/collinfo\.json cannot be had.*Check CC_PIPELINE_SOURCE", err)
+    assert re.search(r"nowhere/collinfo\.json could not be read.*Check CC_PIPELINE_SOURCE", err)
 
 
 @pytest.mark.parametrize("kind", ["403", "500"])
@@ -207,4 +207,4 @@ def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp
     assert re.search(r"bad .*belongs to .*what to do: Set CC_PIPELINE_HOME", out)
     status, out, _ = run("doctor", "--source", closed_port(), at=tmp_path / "home", errors=0)
     assert status == 1
-    assert re.search(r"bad source .*cannot be had.*what to do: Check CC_PIPELINE_SOURCE", out)
+    assert re.search(r"bad source .*could not be read.*what to do: Check CC_PIPELINE_SOURCE", out)

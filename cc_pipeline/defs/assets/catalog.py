@@ -38,7 +38,7 @@ def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]
     return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)})
 
 
-#: Many crawls in one run: each costs seconds, a run of its own costs more.
+#: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.
 _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 
 

@@ -29,7 +29,7 @@ class SequenceFileConfig(dg.Config):
     compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
 
     def options(self) -> ExportOptions:
-        """As the stage takes them. Raises ``UserInputError`` for values nobody knows."""
+        """The options for the stage. Raises ``UserInputError`` for an unknown value."""
         return ExportOptions(
             cast("Compression", self.compression),
             cast("Codec", self.codec),

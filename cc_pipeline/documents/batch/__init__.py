@@ -1,1 +1,1 @@
-"""Many pages parsed in supervised processes: a page that hangs or ends its process becomes a row that says so."""
+"""Parses many pages in supervised processes. A page that hangs or ends its process becomes a row that says so."""

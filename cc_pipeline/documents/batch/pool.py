@@ -1,8 +1,8 @@
 """Parsing over the cores of the machine: batches of pages in, Arrow record batches out, in order.
 
 Parsers are C code that can loop, exhaust memory or end the process on hostile input, so they run in supervised
-worker processes: a worker that dies, or stays on one page too long, is replaced, the page becomes a row that says
-so, and the others of its batch are parsed as if nothing had been. Rows travel as Arrow streams, not as objects.
+worker processes. A worker that dies, or stays on one page too long, is replaced. Its page becomes a row that says so,
+and a new worker parses the other pages of the batch. Rows travel as Arrow streams, not as Python objects.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from cc_pipeline.errors import EnvironmentFault
 T = TypeVar("T")
 RecordBatches = dict[str, pa.RecordBatch]
 
+#: Batches that are held per worker at any time; bounds memory.
 _AHEAD_PER_WORKER = 3
+#: Seconds between two looks at workers that do not answer.
 _WATCH_SECONDS = 0.5
+#: Seconds a worker may take before its first page. It imports the parsers in that time.
 _START_SECONDS = 120.0
+#: Workers that may end before the first page of the same batch. After as many, something is wrong with this machine.
 _FRUITLESS_STARTS = 3
 
 
@@ -58,7 +62,7 @@ def parse_batches(
 
 
 class _Task:
-    """A batch under way: its number, its items, and which of them broke a worker and how."""
+    """A batch that is being parsed: its number, its items, and which of them broke a worker and how."""
 
     def __init__(self, number: int, items: Sequence[object]) -> None:
         self.number = number
@@ -115,7 +119,7 @@ class _Pool:
                 self._replace(worker, f"no end after {self._options.limits.seconds:g} s")
 
     def _replace(self, worker: Worker, cause: str) -> None:
-        """Ends a worker, and gives its batch, less the page it was at, to a new one."""
+        """Ends a worker, and gives its batch, without the page it was at, to a new worker."""
         task = self._tasks.pop(worker)
         position = worker.position
         worker.end()

@@ -27,8 +27,8 @@ def rows_of(
     broken: Mapping[int, str],
     at: Callable[[int], None] | None = None,
 ) -> dict[str, pa.RecordBatch]:
-    """The rows of some items. ``broken`` are places not to be parsed again and why; ``at`` is told each place
-    before anything is done with it."""
+    """The rows of some items. ``broken`` maps items (by place) that must not be parsed again to the reason. ``at`` is
+    called with each place before the item is touched."""
     pages: list[ParsedPage] = []
     inputs: list[Input] = []
     for place, item in enumerate(items):

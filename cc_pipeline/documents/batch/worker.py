@@ -23,6 +23,7 @@ from cc_pipeline.documents.batch.rows import Read
 from cc_pipeline.documents.batch.serve import POSITION
 from cc_pipeline.documents.page import ParseOptions
 
+#: Seconds to wait for a process that was killed or closed its link.
 _END_SECONDS = 5.0
 _PROGRAM = "cc_pipeline.documents.batch.serve"
 

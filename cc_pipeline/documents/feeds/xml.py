@@ -36,7 +36,7 @@ Element: TypeAlias = etree._Element
 
 
 def parse_xml(text: str) -> tuple[Element | None, bool]:
-    """The root of a document and whether it was well-formed. Malformed documents give what can be had.
+    """The root of a document, and whether it was well-formed. Of a malformed document it gives what can be read.
 
     The document type is taken out before parsing, so that the parser knows no entities at all. References are put
     in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,

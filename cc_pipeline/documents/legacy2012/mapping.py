@@ -118,7 +118,7 @@ def exchange_row(page: PageInput) -> dict[str, Any]:
 
 
 def failed_page(page: PageInput, failure: Failure, detail: str | None) -> ParsedPage:
-    """The one metadata row of a capture that could not be had, verified or parsed.
+    """The one metadata row of a capture that could not be fetched, verified or parsed.
 
     ``page`` may be all keys and no payload. ``detail`` is the stage's reason, for instance
     ``digest_mismatch: ...``.

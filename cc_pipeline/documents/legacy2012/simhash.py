@@ -1,7 +1,7 @@
 """The ``text_simhash`` of the 2012 document, bit for bit.
 
 Taken over the UTF-16 code units of a text: the set of all runs of four units, each run's eight big-endian bytes
-fingerprinted (see rabin.py), one vote per fingerprint and bit, a result bit set where ones are the majority.
+fingerprinted (see simhash_np.py), one vote per fingerprint and bit, a result bit set where ones are the majority.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The 2012 simhash over numpy arrays: the fallback where the compiled one is missing, and its oracle."""
+"""The 2012 simhash over numpy arrays: used where the compiled one is missing, and to test the compiled one."""
 
 from __future__ import annotations
 

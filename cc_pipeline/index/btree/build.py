@@ -34,13 +34,14 @@ from cc_pipeline.transport.client import Transport
 _LENGTH = struct.Struct("<I")
 #: Bytes a byte string takes in a list beyond its own.
 _OVERHEAD = 41
-#: Runs merged at once; more are merged into one first.
+#: Runs merged at once, which is also how many files are open. When there are as many, they are merged into one.
 _MOST_RUNS = 64
+#: Bytes of the buffer of each open run.
 _BUFFER = 1 << 17
 
 
 class ExternalSort:
-    """Takes byte strings in any order and gives them back sorted; a context manager that cleans up behind itself.
+    """Takes byte strings in any order and gives them back sorted. A context manager: it deletes its files at the end.
 
     ``memory`` bounds the strings held at a time, in bytes. Runs are files in a folder of its own below ``scratch``.
     """
@@ -173,9 +174,9 @@ def build_from_columnar(
 ) -> UrlIndexReport:
     """Builds the index of ``crawl`` below ``root`` from the rows of its columnar index.
 
-    Row groups are read one after another, items sorted on disk: memory stays below 300 MB whatever the crawl. A
-    capture that no item can hold (a key above the block size) is counted and left out. An older index of the crawl is
-    replaced when the new one is whole. Raises ``DataFault`` and ``EnvironmentFault`` from reading and writing.
+    Row groups are read one after another and items are sorted on disk, so memory stays below 300 MB whatever the
+    crawl. A capture that no item can hold (a key above the block size) is counted and left out. The new index replaces
+    an older one when it is complete. Raises ``DataFault`` and ``EnvironmentFault`` from reading and writing.
     """
     started = time.monotonic()
     cost, files, faults = Cost(), _Files(), _Faults()
@@ -217,9 +218,9 @@ def build_from_arcs(
     block_size: int = BLOCK_SIZE,
     memory: int = 32 << 20,
 ) -> UrlIndexReport:
-    """Builds the index of a crawl of the ARC years by going over its ARC files, the only way for those without one.
+    """Builds the index of a crawl of the ARC years from its ARC files: such a crawl has no columnar index.
 
-    Pointers are as in the published index of 2012. Damaged stretches are counted, reading goes on behind them.
+    Pointers are as in the published index of 2012. Damaged stretches are counted, and reading goes on behind them.
     Raises ``DataFault`` for a key that names no ARC file of the crawl, ``EnvironmentFault`` from reading and writing.
     """
     started = time.monotonic()
@@ -279,7 +280,7 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
 
 
 def _segment_and_date(file: str) -> tuple[int, int]:
-    """For people and old readers: the segment's digits before its point, and when the file was begun in ms."""
+    """For people and old readers: the segment's digits before its point, and when the file was begun, in ms."""
     try:
         warc = WarcFile.from_path(file)
     except DataFault:

@@ -33,7 +33,7 @@ class UrlIndexAbout:
 
 
 def index_folder(root: Path, crawl: str) -> Path:
-    """Where the index of a crawl is below the folder of all."""
+    """The folder of a crawl's index below ``root``, the folder of all indexes."""
     return root / crawl
 
 

@@ -101,7 +101,7 @@ CRAWL_2012 = "CC-MAIN-2012"
 
 
 class BTreeLocator:
-    """Looks targets up in the B-tree ``key`` of ``crawl``; ``names`` says which archive files its pointers mean.
+    """Looks targets up in the B-tree ``key`` of ``crawl``. ``names`` turns a pointer into its archive file.
 
     An item has a key and a pointer only, so ``fetch_time``, status and the like are null. ``url:`` and ``prefix:``
     targets are found in the spellings of ``Target.btree_prefixes``. ``trusted=False`` looks one block further left

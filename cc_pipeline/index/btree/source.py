@@ -74,8 +74,8 @@ class LocalRanges:
 class BlockSource:
     """Decoded blocks of one B-tree file, fetched as seldom as possible; safe to share between threads.
 
-    ``reads`` and ``bytes_read`` count what the reader was asked for. Index blocks stay; data blocks are
-    forgotten oldest first beyond ``cache_blocks``.
+    ``reads`` and ``bytes_read`` count the reads of the reader and their bytes. Index blocks stay in memory. Beyond
+    ``cache_blocks`` data blocks, the one that was used longest ago is dropped.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class BlockSource:
     def data_block(self, number: int, ahead: int = 1) -> DataBlock:
         """The data block, reading ``ahead`` blocks at once where it is not cached.
 
-        Blocks are decoded when they are asked for: damage elsewhere in a read harms nobody.
+        A block is decoded only when it is asked for, so damage in a neighbour that was read along raises nothing.
         """
         layout = self.layout()
         if not layout.index_blocks <= number < layout.blocks:
@@ -138,7 +138,7 @@ class BlockSource:
             return block
 
     def _turn(self, number: int) -> threading.Lock:
-        """Whoever reads this block: others who want the same one wait for it, others go on."""
+        """A lock per data block: threads that want the same block wait for one read of it, other threads go on."""
         with self._lock:
             return self._turns.setdefault(number, threading.Lock())
 

@@ -1,8 +1,8 @@
 """Looks keys up in a prefixed B-tree: points, prefixes, ranges, and reading onward.
 
-The index of the published 2012 file does not fit its data everywhere: pointers lead to blocks behind the right
-one. The reader compares the block it reached with the separators that led there and, where they disagree, gallops
-along the data blocks' first keys to the right one and notes the drift. An answer is complete or an error.
+In the published 2012 file some index pointers lead to a block behind the right one. So the reader compares the block
+it reached with the separators that led there. Where they disagree, it searches the first keys of the data blocks for
+the right block (galloping) and notes the drift. An answer is complete or an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader
 
 
 class Item(NamedTuple):
-    """One entry: key, value (32 bytes, see ``btree_format.unpack_pointer``) and the number of its block."""
+    """One entry: key, value (32 bytes, see ``format.unpack_pointer``) and the number of its block."""
 
     key: bytes
     value: bytes
@@ -134,7 +134,7 @@ class BTree:
         return _Arrival(number, low, high)
 
     def _first_block(self, key: bytes) -> tuple[int, bytes | None]:
-        """The last block that can hold nothing but smaller keys before it, and what bounds all keys behind it.
+        """The data block to start reading at for ``key``, and a lower bound of all keys behind that block, if known.
 
         The bound is the next separator, where the index is trusted and the block is the one it was written for.
         """

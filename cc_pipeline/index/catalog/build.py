@@ -1,6 +1,6 @@
-"""Builds ``catalog.duckdb`` from the per-crawl tables: beside the old one, then in its place by rename.
+"""Builds ``catalog.duckdb`` from the per-crawl tables: under another name, then renamed over the old file.
 
-Whoever has the old file open keeps reading it whole. To replace one crawl, build again from the tables in
+A reader that has the old file open keeps reading all of it. To replace one crawl, build again from the tables in
 which that crawl was replaced.
 """
 
@@ -63,7 +63,7 @@ def build_catalog(
 ) -> CatalogReport:
     """Builds the catalog at ``path`` and gives what is in it; the old file stays until the new one is whole.
 
-    The sources have the schemas of ``catalog_tables``. Instead of ``coverage`` the path lists may be given as
+    The sources have the schemas of ``index/catalog/schemas.py``. Instead of ``coverage`` the path lists may be given as
     ``manifest`` (columns ``crawl``, ``subset``, ``path``), with ``reasons`` for crawls that have none. Raises
     ``EnvironmentFault`` when the disk does not take it.
     """

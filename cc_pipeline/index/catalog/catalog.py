@@ -36,6 +36,7 @@ ANSWER_SCHEMA: Final = pa.schema(
 _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
 #: Places in the table one question names; more are covered together.
 _MOST_STRETCHES: Final = 40
+#: A question about so many crawls or fewer has an answer of some dozen rows: see ``Catalog._few``.
 _FEW_CRAWLS: Final = 4
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 

@@ -56,9 +56,9 @@ class FooterTables:
 
 
 class FooterTableBuilder:
-    """Takes decoded footers and failures one by one; ``tables`` gives what they amount to.
+    """Takes decoded footers and failures one by one; ``tables`` gives the rows of all of them.
 
-    Rows of other crawls' files are refused: a path says its crawl, and where it does not, ``crawl`` is taken.
+    All rows belong to ``crawl``.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """From the last bytes of a Parquet index file to what look-ups need: one row for each row group.
 
-No library sees the bytes before they have been walked here: Arrow ends the whole process on some files.
+This module checks all of a footer before any library reads it: Arrow ends the whole process on some files.
 Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).
 """
 
@@ -134,7 +134,7 @@ class FooterRows:
 
     @property
     def row_groups(self) -> tuple[RowGroup, ...]:
-        """Every row group as an object; for one file. Tables of many come from ``footer_tables``."""
+        """Every row group as an object; for one file. Tables of many files come from ``catalog.from_footers``."""
         return tuple(self._row_groups())
 
     def _row_groups(self) -> Iterator[RowGroup]:

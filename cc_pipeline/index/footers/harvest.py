@@ -1,9 +1,9 @@
 """Harvest: the footer of every index file of a crawl, fetched once and kept.
 
-One suffix request a file. How long it has to be is learned from the footers already seen; a longer footer costs one
-more request for exactly what is missing. The transport retries single requests, by kind of fault. Here it is decided
-what the outcomes mean: a file that stays bad is recorded and left, a place that is sick stops the harvest with
-everything kept so far.
+A harvest sends one suffix request per file. It learns from the footers already seen how many bytes to ask for. A
+longer footer costs one more request, for exactly the bytes that are missing. The transport retries single requests by
+kind of fault. This module decides what the outcomes mean: a file that stays bad is recorded and left, and when the
+source itself fails, the harvest stops and keeps everything it has so far.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Before anything is known: real footers are 30 to 66 KB.
 FIRST_GUESS: Final = 64 * 1024
+#: Footers that the guess remembers, and how many it needs before it replaces ``FIRST_GUESS``.
 _MEMORY: Final = 512
 _ENOUGH: Final = 16
+#: Share of footers that one request is to bring whole; each of the others costs a second request.
 _PERCENTILE: Final = 0.98
 _STEP: Final = 1024
 _LEAST, _MOST = 1024, 2**20
@@ -64,13 +66,14 @@ class FooterGuess:
             del self._ordered[bisect_left(self._ordered, oldest)]
 
 
-#: Kinds after which nothing else will come through either.
+#: Kinds after which no other request will succeed either.
 _STOPPING: Final = frozenset({FaultKind.BREAKER_OPEN})
+#: Seconds between two syncs: a power cut loses the footers of about that time.
 _SYNC_SECONDS: Final = 1.0
 
 
 class RangeReader(Protocol):
-    """What of a ``Transport`` a harvest needs."""
+    """The part of ``Transport`` that a harvest needs."""
 
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
@@ -81,10 +84,10 @@ class RangeReader(Protocol):
 class HarvestPolicy:
     """``tries`` of a file before it is recorded as bad (each with the transport's own retries inside).
 
-    The harvest stops when among the last ``batch`` outcomes more files than ``sick_share`` of a batch failed, or when
-    nothing succeeded at all. ``concurrency`` is requests under way (``None``: the
-    transport's own). ``refresh`` asks for the ETag of what is stored and fetches again what has changed.
-    ``retry_failed`` tries again what an earlier harvest recorded as bad.
+    The harvest stops when more than ``sick_share`` of the last ``batch`` outcomes are failed files, or when nothing
+    succeeded at all. ``concurrency`` is requests at the same time (``None``: the transport's own number). ``refresh``
+    asks for the ETag of each stored file and fetches a changed file again. ``retry_failed`` tries files again that an
+    earlier harvest recorded as bad.
     """
 
     tries: int = 3
@@ -99,7 +102,7 @@ class HarvestPolicy:
 class HarvestReport:
     """What a harvest did. Every file of the path list is in exactly one of ``fetched``, ``kept`` and ``failed``.
 
-    ``requests`` are those asked of the transport (its own retries not counted), ``bytes`` what they brought.
+    ``requests`` were made through the transport (its retries are not counted), and brought ``bytes``.
     """
 
     crawl: str
@@ -256,10 +259,10 @@ def harvest_crawl(
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
 ) -> HarvestReport:
-    """Harvests what of ``index_files`` (the paths of the crawl's path list) is not stored yet.
+    """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault``
-    when the place or the disk is sick; everything stored until then is kept, and the next call goes on from there.
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault`` when
+    the source or the disk fails. Footers stored until then stay, and the next call goes on from there.
     """
     policy = policy or HarvestPolicy()
     started = time.monotonic()
@@ -293,7 +296,7 @@ def harvest_crawl(
 
 
 def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
-    """Stored files whose ETag or size is another now."""
+    """Stored files whose ETag or size has changed."""
     changed = set()
     asked = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
     for outcome in run.reader.read_many(asked, run.policy.concurrency):

@@ -27,7 +27,9 @@ from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES
 #: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
 _HEAD: Final = struct.Struct("<4sIIII")
 _MAGIC: Final = b"CCF1"
+#: A segment that would become larger is closed, and a new one begun.
 _SEGMENT_BYTES: Final = 256 * 2**20
+#: A head that claims more bytes of JSON than this is damaged.
 _MAX_NOTE: Final = 1 << 16
 _CODEC: Final = pa.Codec("zstd", compression_level=-3)
 

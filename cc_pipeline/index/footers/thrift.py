@@ -1,4 +1,4 @@
-"""Parquet's metadata: Thrift's compact protocol, read from bytes nobody vouches for, and the file's columns."""
+"""Parquet's metadata: a reader of Thrift's compact protocol that trusts no length, and the columns of the file."""
 
 from __future__ import annotations
 

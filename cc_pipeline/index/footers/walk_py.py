@@ -1,4 +1,4 @@
-"""The footer walk in plain Python: the fallback where the compiled one is missing, and its oracle.
+"""The footer walk in plain Python: used where the compiled one is missing, and to test the compiled one.
 
 ``walk(metadata, names, stat_count, limit)`` is one function with two bodies, here and in ``_footerwalk.c``:
 same results, same faults, for every input. It goes once over a file's metadata and keeps only what look-ups

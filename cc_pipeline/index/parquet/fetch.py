@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: Unwanted bytes read to save a request. The public mirror is asked ten times a second at most (``transport.limits``):
-#: a request costs 100 ms of that, in which so much comes over a link of 42 Mbit/s.
+#: Unwanted bytes read to save a request. The public mirror gets at most ten requests a second
+#: (``transport/budget.py``), so a request costs 100 ms. A link of 42 Mbit/s brings this many bytes in that time.
 GAP = 512 << 10
 #: A request asks for no more than this, so that one lost connection costs little.
 SPAN = 16 << 20
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 class ManyReader(Protocol):
-    """What of a ``Transport`` is needed here: answers or faults as they complete."""
+    """The part of ``Transport`` that is needed here: answers or faults as they complete."""
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | CcPipelineError]: ...
 
@@ -101,10 +101,10 @@ _MEMORY = 64 << 20
 
 
 class PageIndexes:
-    """A second look-up in the same row group needs no request for its index.
+    """Keeps page indexes in memory and in ``folder``, so that a second look-up in a row group need not request them.
 
-    ``folder`` may be deleted at any time, and whoever cannot write to it goes without. Entries are checksummed;
-    without an ETag nothing is put there, because nothing would tell that the file was replaced.
+    ``folder`` may be deleted at any time. When it cannot be written, only memory is used. Entries have checksums. Page
+    indexes of a file without an ETag are not kept on disk, because nothing would tell that the file was replaced.
     """
 
     def __init__(self, folder: Path | None = None, memory: int = _MEMORY) -> None:

@@ -1,4 +1,4 @@
-"""Which row groups a look-up has to read: said by the catalog, or by footers read on the spot."""
+"""Finds the row groups that a look-up has to read, in the catalog or in footers that it reads itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SUFFIX = 128 << 10
 
 
 class SuffixReader(Protocol):
-    """What of a ``Transport`` is needed to read a footer."""
+    """The part of ``Transport`` that is needed to read a footer."""
 
     def read_suffix(self, key: str, length: int, etag: str | None = None) -> RangeBytes: ...
 
@@ -40,7 +40,7 @@ class RowGroupFinder(Protocol):
     """Gives the row groups that may hold keys of ``ranges``, with the places of the columns asked for.
 
     ``columns`` of ``None`` means all columns the file has. A row group without statistics may hold any key.
-    ``cost`` is what it had to read itself; ``gaps`` says in words what of the index it knows nothing about.
+    ``cost`` is what it had to read itself. ``gaps`` says in words which parts of the index it does not know.
     """
 
     @property
@@ -92,7 +92,8 @@ class Footers:
     def file(self, path: str, known: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
         """The file's place and row groups with every flat column.
 
-        One request, two for a very long footer; none where the footer is stored and ``known`` tells what of.
+        Sends one request, or two for a very long footer. Sends none where the footer is stored and ``known`` says for
+        which size and ETag.
         """
         if path not in self._files:
             tail = self._stored(path, known.etag) if self._stored is not None and known is not None else None
@@ -146,7 +147,7 @@ _ADVICE = "Harvest the crawl (the row_groups asset), then look up again"
 
 
 class CatalogTables(Protocol):
-    """What of an open ``catalog.Catalog`` is needed."""
+    """The part of an open ``catalog.Catalog`` that is needed here."""
 
     def row_groups_for(self, crawls: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> pa.Table: ...
 

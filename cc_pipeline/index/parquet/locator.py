@@ -1,4 +1,4 @@
-"""Finds captures in the columnar index: row groups from a finder, of them only the pages that matter.
+"""Finds captures in the columnar index: a finder gives the row groups, and only the pages that can match are read.
 
 Rows of every era become capture rows: types widened, missing columns null, unknown ones kept as text.
 """
@@ -217,7 +217,7 @@ def _requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
 
 
 def _index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
-    """What of a column's page index a look-up reads: where pages lie, and what they hold where that matters."""
+    """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
     told = column.layout.name == KEY or may_repeat(column, rows)
     positions = (column.offset_index, column.column_index if told else None)
     return [Piece(path, *position) for position in positions if position is not None]

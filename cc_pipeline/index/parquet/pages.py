@@ -183,7 +183,7 @@ def may_repeat(column: ColumnPlace, rows: int) -> bool:
 
 
 def single_values(data: bytes, column: ColumnPlace, pages: Pages, source: str) -> list[pa.Scalar | None]:
-    """For each page the value that all its rows have (perhaps null), ``None`` where they differ or nobody knows.
+    """For each page the value that all its rows have (perhaps null); ``None`` where they differ or it is unknown.
 
     The counts of nulls must agree with what is said of the values. Raises ``DataFault`` with ``source`` for bytes
     that are no column index of these pages.

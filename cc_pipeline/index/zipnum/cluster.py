@@ -19,6 +19,7 @@ PROBE = 4096
 STRETCH = 64 << 10
 #: No line is longer: keys of the index have a few kilobytes at most.
 _LONGEST_LINE = 1 << 20
+#: Each further stretch is twice as long as the last one, up to this many bytes.
 _MOST_STRETCH = 4 << 20
 
 
@@ -35,7 +36,7 @@ class Member:
 class Cluster:
     """One ``cluster.idx`` behind range reads; safe to share between threads.
 
-    ``reads`` and ``bytes_read`` count what was asked for. Probes are remembered.
+    ``reads`` and ``bytes_read`` count the range reads and their bytes. Probes are kept in memory.
     """
 
     def __init__(self, reader: RangeReader, key: str) -> None:

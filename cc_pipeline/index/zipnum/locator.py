@@ -137,7 +137,7 @@ class ZipNumLocator:
         self._reader = reader
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
-        """Members that will be read, from the summary alone (whose probes are read for it and remembered)."""
+        """Prices the members that a look-up would read. It reads only probes of ``cluster.idx``, and keeps them."""
         self._check(crawl)
         members = self._members(_all_ranges(targets))
         size = sum(member.length for member in members)
