@@ -73,13 +73,15 @@ def migrate(
 
       cc-pipeline migrate --home ~/commoncrawl --yes
     """
-    from cc_pipeline.home import LAYOUT
+    from cc_pipeline.home import LAYOUT, read_note
     from cc_pipeline.lake.evolution import migrate as bring_up_to_date
     from cc_pipeline.lake.evolution import pending
     from cc_pipeline.stages.tables import MIGRATIONS
     from cc_pipeline.stages.workspace import open_lake
 
     settings = load_settings(home=home)
+    if read_note(settings.home) is None:
+        raise UserInputError(f"{settings.home} is no home yet; the first run makes it one")
     lake = open_lake(settings)
     steps = pending(settings.home, MIGRATIONS)
     if not steps:
