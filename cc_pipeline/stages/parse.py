@@ -41,6 +41,7 @@ from cc_pipeline.stages.slice import (
     Slice,
     StageReport,
     slices_of,
+    spilled_batches,
     targets_by_crawl,
 )
 from cc_pipeline.stages.workspace import Workspace
@@ -134,7 +135,7 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> 
         folder.mkdir()
     try:
         _spill(workspace, rows, workspace.storage, folder)
-        spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
+        spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
         PARSE.commit(workspace.lake, made_from, spilled)
     finally:
         rmtree(folder, ignore_errors=True)
@@ -188,11 +189,6 @@ def _member(row: dict[str, object], storage: RecordStorage) -> bytes | None:
         return read_stored(storage, row)
     except DataFault:
         return None
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(str(path)) as source:
-        yield from pa.ipc.open_stream(source)
 
 
 def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:

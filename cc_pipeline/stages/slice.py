@@ -8,8 +8,9 @@ is complete only when all of them have the same digest.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -49,6 +50,12 @@ def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
     for slice_ in slices:
         grouped.setdefault(slice_.crawl, []).append(slice_.target)
     return grouped
+
+
+def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Rows that a stage has put aside in an Arrow stream file, batch by batch: for a commit with flat memory."""
+    with pa.memory_map(str(path)) as source:
+        yield from pa.ipc.open_stream(source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport
+from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport, spilled_batches
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
 from cc_pipeline.wholefiles.files import SourceFile
@@ -177,7 +177,7 @@ def _read(
     folder.mkdir()
     try:
         tally = _spill(workspace, file, path, folder)
-        spilled = {table: partial(_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
+        spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
         READ_FILES.commit(workspace.lake, made_from, spilled, beside={FAULTS: beside})
         return tally
     finally:
@@ -269,8 +269,3 @@ def _fault_batch(file: SourceFile, faults: Sequence[DataFault], schema: pa.Schem
     }
     rows = [shared | {"byte_offset": fault.offset, "reason": fault.reason} for fault in faults]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(str(path)) as source:
-        yield from pa.ipc.open_stream(source)
