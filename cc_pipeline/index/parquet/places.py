@@ -16,6 +16,8 @@ KEY = "url_surtkey"
 MOST_ROWS = 1 << 24
 #: Names of ``CompressionCodec`` in its order; the catalog has names, a footer for pyarrow needs numbers.
 _CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+#: Names in a note, and letters of a name.
+_SHOWN_NAMES, _SHOWN_LETTERS = 5, 60
 #: With no other encoding than these, every data page uses the dictionary (the others are those of levels).
 _DICTIONARY_ONLY = {"PLAIN_DICTIONARY", "RLE", "BIT_PACKED"}
 
@@ -38,7 +40,10 @@ class ColumnPlace:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """One index file. ``columns`` maps name to (physical type, repetition, meaning), for all that it has."""
+    """One index file. ``columns`` maps name to (physical type, repetition, meaning), for all flat ones that it has.
+
+    ``unread`` are the names of the others: nested ones, lists, and those with a dot in their own name.
+    """
 
     crawl: str
     subset: str
@@ -47,6 +52,7 @@ class FilePlace:
     etag: str | None
     footer_bytes: int
     columns: Mapping[str, tuple[str, str, str]]
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,32 @@ def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
         name, physical, repetition, *meaning = line.split(" ", 3)
         found[name] = (physical, repetition, meaning[0] if meaning else "")
     return found
+
+
+def split_columns(
+    columns: Mapping[str, tuple[str, str, str]],
+) -> tuple[dict[str, tuple[str, str, str]], tuple[str, ...]]:
+    """The flat columns that are read, and the names of the others; a dot is where a nested name is joined."""
+    flat = {name: column for name, column in columns.items() if column[1] != "repeated" and "." not in name}
+    return flat, tuple(name for name in columns if name not in flat)
+
+
+def unread_notes(files: Sequence[FilePlace], columns: Sequence[str] | None) -> tuple[str, ...]:
+    """A sentence on columns of ``files`` that an answer of ``columns`` (``None``: all) lacks because of their form."""
+    found: dict[str, set[str]] = {}
+    for file in files:
+        for name in file.unread:
+            if columns is None or name in columns or name.partition(".")[0] in columns:
+                found.setdefault(name, set()).add(file.path)
+    if not found:
+        return ()
+    shown = ", ".join(name[:_SHOWN_LETTERS] for name in list(found)[:_SHOWN_NAMES])
+    more = f" and {len(found) - _SHOWN_NAMES} more" if len(found) > _SHOWN_NAMES else ""
+    count = len(set().union(*found.values()))
+    return (
+        f"{len(found)} columns of {count} index files are nested, lists, or have a dot in their name, so they are not "
+        f"in this answer: {shown}{more}",
+    )
 
 
 def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
