@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, get_args
@@ -158,6 +159,7 @@ __all__ = [
     "cluster_key",
     "current_key",
     "parse_arc_key",
+    "parse_keys",
     "parse_path_list",
     "parse_valid_segments",
     "path_list_key",
@@ -169,8 +171,17 @@ PathList = Literal["segment", "warc", "wat", "wet", "robotstxt", "non200response
 #: Names of the lists every crawl since 2013 has; ``non200responses`` lists the files of subset ``crawldiagnostics``.
 PATH_LISTS: Final[tuple[PathList, ...]] = get_args(PathList)
 
-#: The longest real list has some 100,000 paths in 15 MB.
+#: The longest real lists have some 100,000 paths in 15 MB, that of the ARC files of crawl 002 has 323,694 in 16 MB.
 MAX_LIST_BYTES: Final = 1 << 28
+#: Of a list that is allowed so many lines, empty ones too, the keys take a few hundred MB at most.
+MAX_LIST_KEYS: Final = 2_000_000
+#: An address is a key of at most 1,024 bytes behind a bucket's name; the rest is room for blanks.
+_MAX_LINE: Final = 4096
+#: Bytes inflated at a time, and bytes of gzip data given to zlib at a time (what it leaves is copied).
+_PIECE: Final = 1 << 18
+_STEP: Final = 1 << 14
+#: Lists have one member; packers that cut their input make a member of 64 KiB or more.
+_MAX_MEMBERS: Final = 1 << 14
 
 _INDEX_FILE = re.compile(
     r"cc-index/table/(?P<table>[^/]+/[^/]+)/crawl=(?P<crawl>[^/=]+)/subset=(?P<subset>[^/=]+)/"
@@ -196,27 +207,63 @@ def cluster_key(crawl: str) -> str:
     return f"cc-index/collections/{validate_crawl_id(crawl)}/indexes/cluster.idx"
 
 
-def parse_path_list(data: bytes, source: str = "paths.gz", limit: int = MAX_LIST_BYTES) -> tuple[str, ...]:
+def parse_path_list(
+    data: bytes, source: str = "paths.gz", limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+) -> tuple[str, ...]:
     """The keys of a gzipped path list, in its order, old addresses brought to today's bucket.
 
-    Raises ``DataFault`` for damaged or endless gzip data (more than ``limit`` bytes of text) and for a line that is
-    no key of the bucket; the offset of the latter is its place in the inflated text.
+    The list is inflated and read a piece at a time. Raises ``DataFault`` for damaged gzip data, for more than
+    ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket; the
+    offset of the latter is its place in the inflated text.
     """
-    text = _inflate(data, source, limit)
+    return parse_keys(_inflated(data, source), source, limit, most)
+
+
+def parse_keys(
+    pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+) -> tuple[str, ...]:
+    """The same for text that is not packed, in ``pieces`` of any size; no more of them is drawn than the bounds allow.
+
+    Raises ``DataFault`` as ``parse_path_list`` does.
+    """
     keys: list[str] = []
-    offset = 0
-    for line in text.split(b"\n"):
+    for number, (offset, line) in enumerate(_lines(pieces, source, limit)):
+        if number == most:
+            raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {most} lines")
         written = line.strip()
         if written:
-            try:
-                keys.append(current_key(written.decode("ascii")))
-            except (UnicodeDecodeError, DataFault) as fault:
-                reason = fault.reason if isinstance(fault, DataFault) else "it is not ASCII"
-                raise DataFault(
-                    DataKind.MALFORMED, source, offset, f"the line {written[:100]!r} is no key: {reason}"
-                ) from fault
-        offset += len(line) + 1
+            keys.append(_listed_key(written, source, offset))
     return tuple(keys)
+
+
+def _listed_key(written: bytes, source: str, offset: int) -> str:
+    try:
+        return current_key(written.decode("ascii"))
+    except (UnicodeDecodeError, DataFault) as fault:
+        reason = fault.reason if isinstance(fault, DataFault) else "it is not ASCII"
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"the line {written[:100]!r} is no key: {reason}"
+        ) from fault
+
+
+def _lines(pieces: Iterable[bytes], source: str, limit: int) -> Iterator[tuple[int, bytes]]:
+    """Each line of at most ``limit`` bytes of text, with the byte at which it starts."""
+    rest = b""
+    offset = size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > limit:
+            raise DataFault(DataKind.TOO_LARGE, source, None, f"has more than {limit} bytes of text")
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield offset, line
+            offset += len(line) + 1
+        if len(rest) > _MAX_LINE:
+            raise DataFault(
+                DataKind.MALFORMED, source, offset, f"a line of more than {_MAX_LINE} bytes is no key: {rest[:100]!r}"
+            )
+    if rest:
+        yield offset, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,27 +332,29 @@ def _moment(digits: str) -> datetime | None:
         return None
 
 
-def _inflate(data: bytes, source: str, limit: int) -> bytes:
-    """All members of a gzip file, never holding more than ``limit`` bytes."""
-    inflated: list[bytes] = []
-    size, rest = 0, data
-    while rest:
-        engine = zlib.decompressobj(wbits=31)
-        try:
-            piece = engine.decompress(rest, limit - size + 1)
-        except zlib.error as fault:
-            if inflated and not rest.strip(b"\0"):
-                break  # padding behind the last member
-            raise DataFault(
-                DataKind.GZIP_CORRUPT, source, len(data) - len(rest), f"is not gzip data ({fault})"
-            ) from fault
-        size += len(piece)
-        if size > limit:
-            raise DataFault(DataKind.TOO_LARGE, source, None, f"inflates to more than {limit} bytes")
-        if not engine.eof:
-            raise DataFault(DataKind.GZIP_TRUNCATED, source, len(data), "its gzip data ends too early")
-        inflated.append(piece)
-        rest = engine.unused_data
-    if not inflated:
+def _inflated(data: bytes, source: str) -> Iterator[bytes]:
+    """The text of all members of a gzip file, in pieces of at most ``_PIECE`` bytes."""
+    view = memoryview(data)
+    at = members = 0
+    while at < len(data):
+        if members and data[at] == 0 and not data[at:].strip(b"\0"):
+            return  # padding behind the last member
+        if members == _MAX_MEMBERS:
+            raise DataFault(DataKind.TOO_LARGE, source, at, f"has more than {_MAX_MEMBERS} gzip members")
+        start, engine = at, zlib.decompressobj(wbits=31)
+        while not engine.eof:
+            stored = engine.unconsumed_tail or view[at : at + _STEP]
+            if not stored:
+                raise DataFault(DataKind.GZIP_TRUNCATED, source, len(data), "its gzip data ends too early")
+            fresh = not engine.unconsumed_tail
+            try:
+                piece = engine.decompress(stored, _PIECE)
+            except zlib.error as fault:
+                raise DataFault(DataKind.GZIP_CORRUPT, source, start, f"is not gzip data ({fault})") from fault
+            at += len(stored) if fresh else 0
+            if piece:
+                yield piece
+        at -= len(engine.unused_data)
+        members += 1
+    if not members:
         raise DataFault(DataKind.TRUNCATED, source, 0, "is empty")
-    return b"".join(inflated)

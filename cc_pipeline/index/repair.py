@@ -20,14 +20,10 @@ from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_numb
 from cc_pipeline.index.footers.harvest import RangeReader
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
-from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
-from cc_pipeline.index.parquet.places import ColumnLayout, decode_batches
+from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: No page of the index is larger when inflated (the writer cuts them at 1 MB, dictionaries too).
-MAX_PAGE_BYTES: Final = 64 * 2**20
-_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 #: Values decoded at a time, because a whole decoded column would be too large for memory.
 _BATCH_ROWS: Final = 65_536
 
@@ -53,11 +49,6 @@ def read_bounds(
     """
     if layout.physical != "BYTE_ARRAY":
         raise DataFault(DataKind.UNSUPPORTED, source, offset, f"column {layout.name} is {layout.physical}, no strings")
-    values = check_pages(data, source=source, offset=offset)
-    if values != rows:
-        raise DataFault(
-            DataKind.MALFORMED, source, offset, f"pages of column {layout.name} hold {values} of {rows} values"
-        )
     low: bytes | None = None
     high: bytes | None = None
     for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
@@ -66,31 +57,6 @@ def read_bounds(
             low = found["min"] if low is None else min(low, found["min"])
             high = found["max"] if high is None else max(high, found["max"])
     return None if low is None or high is None else (low, high)
-
-
-def check_pages(data: bytes, *, source: str, offset: int) -> int:
-    """Goes from page header to page header of a whole chunk and gives the number of values.
-
-    Raises ``DataFault`` where the headers do not lead exactly to the chunk's end, or claim absurd sizes.
-    """
-    reader = CompactReader(data)
-    values = 0
-    while reader.pos < reader.end:
-        at = offset + reader.pos
-        try:
-            header = reader.struct()
-        except FooterFault as fault:
-            raise DataFault(DataKind.MALFORMED, source, offset + fault.offset, f"page header: {fault.reason}") from None
-        kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
-        if not 0 <= plain <= MAX_PAGE_BYTES or not 0 <= stored <= reader.end - reader.pos:
-            raise DataFault(
-                DataKind.MALFORMED, source, at, f"a page of {stored} bytes, {plain} inflated, cannot be there"
-            )
-        details = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, -1))
-        if isinstance(details, dict) and kind != _DICTIONARY:
-            values += max(0, _number(details.get(1)))
-        reader.pos += stored
-    return values
 
 
 class RepairLog:
@@ -170,10 +136,6 @@ def _parsed(line: bytes) -> KeyBounds | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _number(value: Value) -> int:
-    return value if isinstance(value, int) else -1
 
 
 #: A repair ends when this many requests failed because of the source, and not because of a file.

@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,9 @@ from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
+
+#: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
+_MOST_INDEX_FILES: Final = 100_000
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through a B-tree"
 
@@ -84,7 +88,8 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    return [IndexFile.from_path(path) for path in parse_path_list(data, key)], 1, len(data)
+    listed = parse_path_list(data, key, most=_MOST_INDEX_FILES)
+    return [IndexFile.from_path(path) for path in listed], 1, len(data)
 
 
 def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:

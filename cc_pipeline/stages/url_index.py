@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, url_of_btree_key
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.paths import parse_path_list
+from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
 from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_index, read_about
@@ -44,20 +43,20 @@ def keep_arc_list(workspace: Workspace, crawl: str, text: bytes) -> int:
 
     Raises ``DataFault`` for a list that cannot be read or names something that is no key.
     """
-    try:
-        plain = gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataFault(
-            DataKind.GZIP_CORRUPT, "the list of ARC files", None, f"cannot be inflated ({error})"
-        ) from error
-    packed = gzip.compress(plain, mtime=0)
-    count = len(parse_path_list(packed, "the list of ARC files"))
+    source = "the list of ARC files"
+    keys = parse_path_list(text, source) if text[:2] == b"\x1f\x8b" else parse_keys(_pieces(text), source)
+    packed = gzip.compress("\n".join(keys).encode("ascii"), mtime=0)
     path = arc_list_path(workspace, crawl)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
     beside.write_bytes(packed)
     beside.replace(path)
-    return count
+    return len(keys)
+
+
+def _pieces(text: bytes, size: int = 1 << 18) -> Iterator[bytes]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
 
 
 def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:

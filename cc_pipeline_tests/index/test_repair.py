@@ -14,8 +14,8 @@ from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.parquet.places import ColumnLayout
-from cc_pipeline.index.repair import KeyBounds, RepairLog, check_pages, plan_repair, read_bounds, repair_row_groups
+from cc_pipeline.index.parquet.decoding import ColumnLayout
+from cc_pipeline.index.repair import KeyBounds, RepairLog, plan_repair, read_bounds, repair_row_groups
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
@@ -152,15 +152,6 @@ def test_damaged_pages_give_bounds_or_a_fault(at, noise, cut):
         read_bounds(layout, damaged, rows, source="x", offset=offset)
     except DataFault as fault:
         assert fault.source == "x"
-
-
-def test_absurd_sizes_are_refused_before_anything_is_decoded():
-    page = b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\x02\x2c\x15\x02\x15\x00\x15\x06\x15\x06\x00\x00"
-    with pytest.raises(DataFault, match="inflated"):
-        check_pages(page + b"x", source="x", offset=4)
-    with pytest.raises(DataFault, match="page header"):
-        check_pages(b"\xff\xff\xff", source="x", offset=4)
-    assert check_pages(b"", source="x", offset=4) == 0
 
 
 def test_the_log_survives_a_torn_line(tmp_path: Path):

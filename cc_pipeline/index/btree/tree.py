@@ -2,18 +2,21 @@
 
 In the published 2012 file some index pointers lead to a block behind the right one. So the reader compares the block
 it reached with the separators that led there. Where they disagree, it searches the first keys of the data blocks for
-the right block (galloping) and notes the drift. An answer is complete or an error.
+the right block (galloping) and notes the drift. Only pointers can have drifted: first keys that fall from one block to
+a later one, or separators that fit no block, are a ``DataFault``, because then nothing says where a key is. An answer
+is complete or an error.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.btree.format import POINTER, Layout
+from cc_pipeline.index.btree.format import POINTER, IndexBlock, Layout
 from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader
 
 
@@ -88,12 +91,7 @@ class BTree:
         while number < layout.blocks:
             block = self.source.data_block(number, ahead)
             if block.keys and block.keys[0] < last:
-                raise DataFault(
-                    DataKind.MALFORMED,
-                    self.source.key,
-                    layout.offset(number),
-                    f"data block {number} sorts before {number - 1}",
-                )
+                raise self._fault(number, f"data block {number} sorts before {number - 1}")
             for place in range(bisect_left(block.keys, keys.start), len(block.keys)):
                 key = block.keys[place]
                 if keys.end is not None and key >= keys.end:
@@ -125,6 +123,7 @@ class BTree:
         high: bytes | None = None
         while number < layout.index_blocks:
             block = self.source.index_block(number)
+            self._check_separators(number, block, low, high)
             place = block.find(key)
             if place:
                 low = max(low or b"", block.separators[place - 1])
@@ -132,6 +131,13 @@ class BTree:
                 high = min(high or block.separators[place], block.separators[place])
             number = block.children[place]
         return _Arrival(number, low, high)
+
+    def _check_separators(self, number: int, block: IndexBlock, low: bytes | None, high: bytes | None) -> None:
+        """Separators of a block lie between those around the pointer to it; an untrusted pointer may be another's."""
+        if not self.trusted or not block.separators:
+            return
+        if (low is not None and block.separators[0] < low) or (high is not None and block.separators[-1] > high):
+            raise self._fault(number, f"index block {number} has prefixes outside those that lead to it")
 
     def _first_block(self, key: bytes) -> tuple[int, bytes | None]:
         """The data block to start reading at for ``key``, and a lower bound of all keys behind that block, if known.
@@ -149,9 +155,11 @@ class BTree:
                 return number, None
             found = self._gallop(key, number, ahead=True)
         elif number == self.layout.index_blocks:
+            self._check_order(arrival, number)
             return number, None
         else:
             found = self._gallop(key, number, ahead=False)
+        self._check_order(arrival, found)
         keys = self.source.data_block(found).keys
         right = found if keys and keys[-1] >= key else found + 1
         if right != number:
@@ -165,6 +173,26 @@ class BTree:
         if arrival.low is None:
             return arrival.block == self.layout.index_blocks
         return first.startswith(arrival.low)
+
+    def _check_order(self, arrival: _Arrival, found: int) -> None:
+        """Tells drift from order that contradicts itself: blocks around both places ascend, and separators fit.
+
+        The block that a separator was written for starts with it, and is ``found`` or the one behind it.
+        """
+        blocks = self.layout.blocks
+        near = sorted({found, found + 1, *(arrival.block + step for step in (-1, 0, 1))})
+        firsts = [(number, self._first_key(number)) for number in near if self.layout.index_blocks <= number < blocks]
+        for (before, first), (number, second) in pairwise(firsts):
+            if second < first:
+                raise self._fault(number, f"data block {number} sorts before {before}")
+        here = [first for number, first in firsts if number in (found, found + 1)]
+        if self.trusted and arrival.low is not None and not any(first.startswith(arrival.low) for first in here):
+            raise self._fault(
+                arrival.block, f"the index leads to block {arrival.block} by a prefix no block starts with"
+            )
+
+    def _fault(self, number: int, reason: str) -> DataFault:
+        return DataFault(DataKind.MALFORMED, self.source.key, self.layout.offset(number), reason)
 
     def _gallop(self, key: bytes, start: int, *, ahead: bool) -> int:
         """The last data block whose first key is below ``key`` (else the first one), searched from ``start``."""

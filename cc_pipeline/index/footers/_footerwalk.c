@@ -12,7 +12,7 @@
 
 enum { T_STOP, T_TRUE, T_FALSE, T_I8, T_I16, T_I32, T_I64, T_DOUBLE, T_BINARY, T_LIST, T_SET, T_MAP, T_STRUCT, T_UUID };
 
-enum { MAX_DEPTH = 32, MAX_FIELD = 32767, VARINT_BYTES = 10, MAX_ROW_GROUPS = 32767, MAX_NAMES = 256 };
+enum { MAX_DEPTH = 32, MAX_FIELD = 32767, VARINT_BYTES = 10, MAX_ROW_GROUPS = 32767, MAX_NAMES = 256, MAX_COLUMNS = 256 };
 enum { ENCODING_BITS = 62, LARGEST_ENUM = 127 };
 
 enum { RG_ROWS, RG_TOTAL, RG_COMPRESSED, RG_FILE_OFFSET, RG_CHUNKS, RG_FIRST, RG_END, RG_FIELDS };
@@ -29,6 +29,7 @@ typedef struct {
     Py_ssize_t pos, end;
     Py_ssize_t fault_at;
     const char *fault; /* NULL while all is well */
+    int too_large;     /* the fault is a bound of ours, not broken bytes */
 } Reader;
 
 /* A stretch of the input; start is -1 where there is none. */
@@ -157,6 +158,15 @@ static int read_collection(Reader *in, uint64_t *count, int *kind) {
     if (*count > (uint64_t)(in->end - in->pos)) return broken(in, start, "a list is longer than the metadata");
     if (*count && (*kind == T_STOP || *kind > T_UUID)) return broken(in, start, "a list of unknown type");
     return 0;
+}
+
+/* The same for a list with an element for each column. */
+static int read_column_list(Reader *in, uint64_t *count, int *kind) {
+    Py_ssize_t start = in->pos;
+    if (read_collection(in, count, kind)) return -1;
+    if (*count <= MAX_COLUMNS) return 0;
+    in->too_large = 1;
+    return broken(in, start, "more columns than are read here");
 }
 
 static inline int is_integer(int kind) { return kind == T_I16 || kind == T_I32 || kind == T_I64; }
@@ -435,7 +445,7 @@ static int read_columns(Walk *walk, int64_t *row, Span *spans, Columns *columns)
     Py_ssize_t start = in->pos;
     uint64_t count;
     int kind;
-    if (read_collection(in, &count, &kind)) return -1;
+    if (read_column_list(in, &count, &kind)) return -1;
     if (count && kind != T_STRUCT) return broken(in, start, "column chunks are no structures");
     columns->count = (int64_t)count;
     columns->total = 0;
@@ -535,7 +545,7 @@ static int read_orders(Walk *walk) {
     Py_ssize_t start = in->pos;
     uint64_t count;
     int kind;
-    if (read_collection(in, &count, &kind)) return -1;
+    if (read_column_list(in, &count, &kind)) return -1;
     if (count && kind != T_STRUCT) return broken(in, start, "column orders are no structures");
     walk->orders.used = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -568,7 +578,11 @@ static int read_file(Walk *walk, File *file) {
             failed = read_zigzag(in, &file->version);
         } else if (last == 2 && kind == T_LIST) {
             if (file->schema.start >= 0) return broken(in, at, "the schema is there twice");
+            uint64_t count;
+            int element;
             file->schema.start = in->pos;
+            if (read_column_list(in, &count, &element)) return -1;
+            in->pos = file->schema.start;
             failed = skip_field(in, kind, 1);
             file->schema.end = in->pos;
         } else if (last == 3 && is_integer(kind)) {
@@ -666,7 +680,7 @@ static PyObject *py_walk(PyObject *module, PyObject *args) {
         PyErr_NoMemory();
         goto done;
     }
-    walk->in = (Reader){metadata.buf, 0, metadata.len, 0, NULL};
+    walk->in = (Reader){metadata.buf, 0, metadata.len, 0, NULL, 0};
     walk->limit = limit;
     if (take_names(walk, names)) goto done;
     if (stat_count < 0 || stat_count > walk->name_count) {
@@ -683,7 +697,9 @@ static PyObject *py_walk(PyObject *module, PyObject *args) {
     } else if (failed == -2) {
         PyErr_NoMemory();
     } else {
-        PyObject *reason = Py_BuildValue("ns", walk->in.fault_at, walk->in.fault);
+        PyObject *reason = walk->in.too_large
+                               ? Py_BuildValue("nsO", walk->in.fault_at, walk->in.fault, Py_True)
+                               : Py_BuildValue("ns", walk->in.fault_at, walk->in.fault);
         if (reason) PyErr_SetObject(PyExc_ValueError, reason);
         Py_XDECREF(reason);
     }

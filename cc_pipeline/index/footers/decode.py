@@ -296,7 +296,8 @@ def decode_footer(
         schema_start, schema_end = found.schema
         schema = _schema(metadata[schema_start:schema_end], schema_start)
     except FooterFault as fault:
-        raise DataFault(DataKind.MALFORMED, path, start + fault.offset, fault.reason) from None
+        kind = DataKind.TOO_LARGE if fault.too_large else DataKind.MALFORMED
+        raise DataFault(kind, path, start + fault.offset, fault.reason) from None
     crawl, subset, part = place(path)
     created_by = (found.created_by or b"").decode("utf-8", "backslashreplace")
     return FooterRows(
@@ -344,7 +345,7 @@ def _schema(elements: bytes, start: int) -> FooterSchema:
     try:
         return parse_schema(elements)
     except FooterFault as fault:
-        raise FooterFault(start + fault.offset, fault.reason) from None
+        raise FooterFault(start + fault.offset, *fault.args[1:]) from None
 
 
 def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:

@@ -27,12 +27,19 @@ BOOLEANS: Final = (TRUE, FALSE)
 MAX_DEPTH: Final = 32
 MAX_FIELD: Final = 32767
 VARINT_BYTES: Final = 10
+#: Elements of a schema, and columns of a row group. The index has 30; the compiled walk looks for 256 names at most.
+MAX_COLUMNS: Final = 256
+#: The schema of the index takes 1.5 KB; more than a few hundred bytes an element are no names and types.
+MAX_SCHEMA_BYTES: Final = 1 << 17
 
 Value: TypeAlias = bool | int | bytes | list["Value"] | dict[int, "Value"] | None
 
 
 class FooterFault(ValueError):
-    """Bytes that break the protocol; ``args`` are the offset into the metadata and the reason."""
+    """Bytes that break the protocol; ``args`` are the offset into the metadata and the reason.
+
+    A third, true, is there where the bytes may be sound but are more than a bound allows.
+    """
 
     @property
     def offset(self) -> int:
@@ -42,9 +49,17 @@ class FooterFault(ValueError):
     def reason(self) -> str:
         return str(self.args[1])
 
+    @property
+    def too_large(self) -> bool:
+        return len(self.args) > 2
+
 
 def fault(offset: int, reason: str) -> NoReturn:
     raise FooterFault(offset, reason)
+
+
+def too_large(offset: int, reason: str) -> NoReturn:
+    raise FooterFault(offset, reason, True)
 
 
 class CompactReader:
@@ -125,6 +140,14 @@ class CompactReader:
             fault(start, "a list is longer than the metadata")
         if count and (kind == STOP or kind > UUID):
             fault(start, "a list of unknown type")
+        return count, kind
+
+    def column_list(self) -> tuple[int, int]:
+        """The same for a list with an element for each column, which has no more than ``MAX_COLUMNS``."""
+        start = self.pos
+        count, kind = self.collection()
+        if count > MAX_COLUMNS:
+            too_large(start, "more columns than are read here")
         return count, kind
 
     def skip(self, kind: int, depth: int = 0) -> None:
@@ -262,12 +285,15 @@ class FooterSchema:
 
 @lru_cache(maxsize=128)
 def parse_schema(elements: bytes) -> FooterSchema:
-    """Reads the thrift list of schema elements; raises ``FooterFault`` with offsets into ``elements``.
+    """Reads the thrift list of schema elements, at most ``MAX_COLUMNS`` of them in ``MAX_SCHEMA_BYTES``.
 
+    Raises ``FooterFault`` with offsets into ``elements``.
     Files of one crawl have the same bytes here, so the answer is remembered.
     """
+    if len(elements) > MAX_SCHEMA_BYTES:
+        too_large(0, "the schema takes more bytes than names and types do")
     reader = CompactReader(elements)
-    count, kind = reader.collection()
+    count, kind = reader.column_list()
     if count == 0 or kind != STRUCT:
         fault(0, "the schema is no list of elements")
     columns: list[SchemaColumn] = []

@@ -116,6 +116,8 @@ class _Walk:
                 if schema is not None:
                     fault(at, "the schema is there twice")
                 first = reader.pos
+                reader.column_list()
+                reader.pos = first
                 reader.skip(kind, 1)
                 schema = (first, reader.pos)
             elif last == 3 and kind in INTEGERS:
@@ -152,7 +154,7 @@ class _Walk:
     def _orders(self) -> bytes:
         reader = self.reader
         start = reader.pos
-        count, kind = reader.collection()
+        count, kind = reader.column_list()
         if count and kind != STRUCT:
             fault(start, "column orders are no structures")
         orders = bytearray()
@@ -223,7 +225,7 @@ class _Walk:
         """Fills ``chunks`` and ``values``; gives column count, sum of sizes, first and last byte of the data."""
         reader = self.reader
         start = reader.pos
-        count, kind = reader.collection()
+        count, kind = reader.column_list()
         if count and kind != STRUCT:
             fault(start, "column chunks are no structures")
         total, first, end = 0, -1, -1

@@ -22,6 +22,7 @@ from cc_pipeline.index.parquet.places import (
     checked_row_group,
     column_place,
     described_columns,
+    split_columns,
     wanted_columns,
 )
 from cc_pipeline.transport.ranges import RangeBytes
@@ -133,14 +134,12 @@ def _as_bytes(bound: object) -> bytes | None:
 
 def _decoded(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
     first = decode_footer(tail, size, path)
-    flat = {
-        column.name: (column.physical, column.repetition, column.meaning)
-        for column in first.schema.columns
-        if column.repetition != "repeated" and "." not in column.name
-    }
+    flat, unread = split_columns(
+        {column.name: (column.physical, column.repetition, column.meaning) for column in first.schema.columns}
+    )
     rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=tuple(flat))
     crawl, subset, _ = place(path)
-    return FilePlace(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat), rows.row_groups
+    return FilePlace(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 
 
 _ADVICE = "Harvest the crawl (the row_groups asset), then look up again"
@@ -234,13 +233,9 @@ class CatalogFinder:
         files = {}
         for row in self._catalog.index_files(crawl).to_pylist():
             if row["outcome"] == "decoded":
-                columns = {
-                    name: column
-                    for name, column in described_columns(row["columns"]).items()
-                    if column[1] != "repeated" and "." not in name
-                }
+                flat, unread = split_columns(described_columns(row["columns"]))
                 files[row["path"]] = FilePlace(
-                    crawl, row["subset"], row["path"], row["file_size"], row["etag"], row["footer_bytes"], columns
+                    crawl, row["subset"], row["path"], row["file_size"], row["etag"], row["footer_bytes"], flat, unread
                 )
         return files
 

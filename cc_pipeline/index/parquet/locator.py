@@ -21,7 +21,7 @@ from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.pages import may_repeat
-from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, wanted_columns
+from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, unread_notes, wanted_columns
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
 from cc_pipeline.keys import TIMESTAMP
 
@@ -187,7 +187,8 @@ class ParquetLocator:
         }
         after = (self._finder.cost.requests, self._finder.cost.bytes)
         requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
-        notes = self._finder.gaps(crawl, subsets)
+        files = list({place.file.path: place.file for place in places}.values())
+        notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns))
         return LookupResult(captures, requests, size, time.monotonic() - started, notes)
 
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:

@@ -16,8 +16,6 @@ from cc_pipeline.index.parquet.places import ColumnPlace
 
 #: ``BoundaryOrder`` of pages whose bounds never fall.
 _ASCENDING = 1
-#: ``PLAIN_DICTIONARY`` and ``RLE_DICTIONARY``.
-_DICTIONARY_ENCODINGS = (2, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +133,6 @@ def index_lists(
             f"a column index has bounds of {len(low)} pages, the offset index {pages} pages",
         )
     return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
-
-
-def uses_dictionary(page: bytes, source: str, at: int) -> bool:
-    """Whether a data page, header first, holds numbers of dictionary entries instead of values."""
-    said = _struct(page, source, at)
-    headers = [said.get(number) for number in (5, 8)]  # data_page_header and data_page_header_v2
-    for header, encoding in zip(headers, (2, 4), strict=True):
-        if isinstance(header, dict):
-            return header.get(encoding) in _DICTIONARY_ENCODINGS
-    raise DataFault(DataKind.MALFORMED, source, at, "a page is no data page")
 
 
 def _field(data: bytes, number: int, source: str, at: int) -> list[Value]:

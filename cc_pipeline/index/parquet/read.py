@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.target import merge_ranges
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.parquet.page_walk import is_numbered
 from cc_pipeline.index.parquet.pages import (
     PageBounds,
     Pages,
@@ -25,9 +27,8 @@ from cc_pipeline.index.parquet.pages import (
     read_column_index,
     read_offset_index,
     single_values,
-    uses_dictionary,
 )
-from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, decode_batches, decode_pages
+from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace
 
 #: Up to so many ranges, comparing whole columns is cheaper than looking at keys one by one.
 _FEW = 24
@@ -182,7 +183,7 @@ def _fetch_pages(
     needed = [
         dictionary
         for dictionary, pages in waiting
-        if any(uses_dictionary(found[page], page.key, page.offset) for page in pages)
+        if any(is_numbered(found[page], source=page.key, offset=page.offset) for page in pages)
     ]
     return found | fetch(needed)
 
@@ -284,9 +285,9 @@ def _decode(place: RowGroupPlace, part: _Selection, bytes_of: Bytes) -> pa.Array
     column, path = part.place, place.file.path
     dictionary = part.dictionary(path)
     pieces = [dictionary] if dictionary is not None and dictionary in bytes_of else []
-    data = b"".join(bytes_of[piece] for piece in pieces + part.pieces(path))
+    found = [(piece.offset, bytes_of[piece]) for piece in pieces + part.pieces(path)]
     rows = part.rows if part.pages is None else sum(part.pages.row_count(page) for page in part.chosen)
-    values = decode_pages(column.layout, data, rows, source=path, offset=column.offset)
+    values = decode_pages(column.layout, found, rows, source=path)
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
 

@@ -18,11 +18,12 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault
 from cc_pipeline.index.parquet import fetch, read
 from cc_pipeline.index.parquet import pages as page_index
+from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, coalesce
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
-from cc_pipeline.index.parquet.places import KEY, ColumnLayout, decode_pages
+from cc_pipeline.index.parquet.places import KEY
 from cc_pipeline.index.parquet.read import Wanted, read_rows, rows_in_ranges
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
@@ -358,7 +359,7 @@ def test_pages_that_do_not_hold_what_was_promised() -> None:
     chunk = pq.read_metadata(io.BytesIO(out.getvalue())).row_group(0).column(0)
     data = out.getvalue()[chunk.data_page_offset :][: chunk.total_compressed_size]
     layout = ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 0)
-    assert len(decode_pages(layout, data, 100, source="f", offset=0)) == 100
+    assert len(decode_pages(layout, [(0, data)], 100, source="f")) == 100
     for wrong, rows, part in (
         (layout, 101, data),
         (layout, 100, data[:-20]),
@@ -369,4 +370,4 @@ def test_pages_that_do_not_hold_what_was_promised() -> None:
         (ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 2), 100, data),
     ):
         with pytest.raises(DataFault):
-            decode_pages(wrong, part, rows, source="f", offset=0)
+            decode_pages(wrong, [(0, part)], rows, source="f")

@@ -1,0 +1,288 @@
+"""Pages fetched one by one decoded, within the bounds of ``page_walk``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.footers.thrift import PHYSICAL_TYPES
+from cc_pipeline.index.parquet.page_walk import PageClaims, column_bound, walk_pages
+
+_MAGIC = b"PAR1"
+_REPETITIONS = {"required": 0, "optional": 1}
+_FIXED = "FIXED_LEN_BYTE_ARRAY"
+#: Codecs of ``CompressionCodec`` that pyarrow decodes (UNCOMPRESSED, SNAPPY, GZIP, BROTLI, LZ4, ZSTD, LZ4_RAW).
+_KNOWN_CODECS = (0, 1, 2, 4, 5, 6, 7)
+
+#: Values of a dictionary are decoded so many bytes at a time, counted as if each were the longest.
+_STEP_BYTES = 64 << 20
+
+_I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLayout:
+    """How one flat column is stored: name, physical type, ``required`` or ``optional``, codec number."""
+
+    name: str
+    physical: str
+    repetition: str
+    codec: int
+
+
+def decode_pages(
+    column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int, *, source: str
+) -> pa.ChunkedArray:
+    """The ``rows`` values of whole data pages, in the physical type.
+
+    ``pieces`` are one or more pages each, with their offsets in ``source``; a dictionary page may be the first.
+    INT96 comes as timestamps in milliseconds. The pages are walked and bounded before they are decoded. Raises
+    ``DataFault`` with the offset of a page that is none, and ``TOO_LARGE`` for values that take more than
+    ``column_bound`` bytes.
+    """
+    offset = _start(pieces)
+    claims = _walked(column, pieces, rows, source)
+    data = b"".join(piece for _, piece in pieces)
+    batches: list[pa.Array] = []
+    step = None
+    if _is_large(claims) and claims.led is not None and _is_text(column):
+        batches = _decoded_numbers(column, data[: claims.led], claims.numbered, source, offset)
+        data, step = data[claims.led :], max(1, _STEP_BYTES // max(claims.delta, 1))
+    size = sum(values.nbytes for values in batches)
+    left = rows - sum(len(values) for values in batches)
+    if left or not batches:
+        file = _as_file(column, data, left, source, offset)
+        step = step or _step(column, claims, source, offset)
+        for values in _decoded(column, file, left, min(step, max(left, 1)), source, offset):
+            size += values.nbytes
+            _check_size(column, size, rows, source, offset)
+            batches.append(values)
+    return pa.chunked_array(batches) if batches else pa.chunked_array([], pa.binary())
+
+
+def _decoded_numbers(column: ColumnLayout, pages: bytes, rows: int, source: str, offset: int | None) -> list[pa.Array]:
+    """Values of pages that all use the dictionary: numbers first, which take little, then the entries they mean."""
+    file = _as_file(column, pages, rows, source, offset)
+    batches = list(_decoded(column, file, rows, rows, source, offset, numbers=True))
+    sizes = (pc.sum(pc.binary_length(batch.dictionary).take(batch.indices)).as_py() or 0 for batch in batches)
+    _check_size(column, sum(sizes), rows, source, offset)
+    return [batch.cast(pa.binary()) for batch in batches]
+
+
+def decode_batches(
+    column: ColumnLayout, pages: bytes, rows: int, batch: int, *, source: str, offset: int
+) -> Iterator[pa.Array]:
+    """The same, ``batch`` values at a time, for columns too large to be held decoded; ``pages`` is copied at once.
+
+    ``pages`` is a whole chunk with its dictionary. The bound is that of one batch.
+    """
+    claims = _walked(column, [(offset, pages)], rows, source)
+    file = _as_file(column, pages, rows, source, offset)
+    step = _step(column, claims, source, offset)
+    found = _decoded(column, file, rows, min(step, batch), source, offset)
+    return found if step >= batch else _joined(column, found, batch, source, offset)
+
+
+def _joined(
+    column: ColumnLayout, parts: Iterator[pa.Array], batch: int, source: str, offset: int
+) -> Iterator[pa.Array]:
+    """Parts put together to ``batch`` values each, and what is left."""
+    held: list[pa.Array] = []
+    count = size = 0
+    for part in parts:
+        size += part.nbytes
+        _check_size(column, size, batch, source, offset)
+        held.append(part)
+        count += len(part)
+        if count >= batch:
+            whole = pa.concat_arrays(held)
+            yield whole[:batch]
+            held, count = [whole[batch:]], count - batch
+            size = held[0].nbytes
+    if count:
+        yield pa.concat_arrays(held)
+
+
+def _walked(column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int, source: str) -> PageClaims:
+    """What the pages claim, where it can be. Raises ``DataFault`` where it cannot, or the column is not read here."""
+    offset = _start(pieces)
+    if column.repetition not in _REPETITIONS:
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {column.name} is {column.repetition}, no flat column"
+        )
+    if column.codec not in _KNOWN_CODECS:
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {column.name} has the unknown codec {column.codec}"
+        )
+    claims = walk_pages(pieces, source=source)
+    if claims.values != rows:
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"pages of column {column.name} hold {claims.values} of {rows} values"
+        )
+    _check_size(column, claims.plain, rows, source, offset)
+    physical, _, width = column.physical.partition("(")
+    if physical == _FIXED:
+        _check_size(column, rows * int(width.rstrip(")") or 0), rows, source, offset)
+    return claims
+
+
+def _step(column: ColumnLayout, claims: PageClaims, source: str, offset: int | None) -> int:
+    """How many values may be decoded in one go."""
+    longest = _longest_value(column, claims, source, offset) if _is_text(column) else 0
+    return max(1, _STEP_BYTES // max(longest, 1))
+
+
+def _is_text(column: ColumnLayout) -> bool:
+    return column.physical == "BYTE_ARRAY"
+
+
+def _is_large(claims: PageClaims) -> bool:
+    """Whether values could take much if all of them were as long as the dictionary."""
+    return claims.dictionary is not None and claims.dictionary.plain * claims.numbered > _STEP_BYTES
+
+
+def _start(pieces: Sequence[tuple[int, bytes]]) -> int | None:
+    return pieces[0][0] if pieces else None
+
+
+def _check_size(column: ColumnLayout, size: int, rows: int, source: str, offset: int | None) -> None:
+    if size > column_bound(rows):
+        raise DataFault(
+            DataKind.TOO_LARGE,
+            source,
+            offset,
+            f"{rows} values of column {column.name} take more than {column_bound(rows)} bytes",
+        )
+
+
+def _longest_value(column: ColumnLayout, claims: PageClaims, source: str, offset: int | None) -> int:
+    """Bytes that a value can take which is in its page as a number, or as a difference; 0 where that is no matter.
+
+    Values that stand in their pages take no more than these do.
+    """
+    dictionary = claims.dictionary
+    if dictionary is None or not _is_large(claims):
+        return claims.delta
+    # the entries of a dictionary are stored as the values of a page of a required column are
+    header = _struct(
+        (1, _I32, _zigzag(0)),
+        (2, _I32, _zigzag(dictionary.plain)),
+        (3, _I32, _zigzag(len(dictionary.stored))),
+        (
+            5,
+            _STRUCT,
+            _struct((1, _I32, _zigzag(dictionary.entries)), *((field, _I32, _zigzag(0)) for field in (2, 3, 4))),
+        ),
+    )
+    entries = ColumnLayout(column.name, column.physical, "required", column.codec)
+    file = _as_file(entries, header + dictionary.stored, dictionary.entries, source, offset)
+    found = _decoded(entries, file, dictionary.entries, max(dictionary.entries, 1), source, offset)
+    return max([claims.delta, *(pc.max(pc.binary_length(values)).as_py() or 0 for values in found)])
+
+
+def _as_file(column: ColumnLayout, pages: bytes, rows: int, source: str, offset: int | None) -> bytes:
+    footer = _footer(column, len(pages), rows, source, offset)
+    return b"".join((_MAGIC, pages, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+
+
+def _decoded(
+    column: ColumnLayout,
+    whole: bytes,
+    rows: int,
+    batch: int,
+    source: str,
+    offset: int | None,
+    *,
+    numbers: bool = False,
+) -> Iterator[pa.Array]:
+    """``batch`` values at a time; ``numbers`` leaves entries of the dictionary as what they are in the pages."""
+    decoded = 0
+    try:
+        file = pq.ParquetFile(
+            pa.BufferReader(whole),
+            pre_buffer=False,
+            read_dictionary=["c"] if numbers else None,
+            coerce_int96_timestamp_unit="ms",
+            page_checksum_verification=True,
+        )
+        for values in file.iter_batches(batch, use_threads=False):
+            decoded += values.num_rows
+            yield values.column(0)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"pages of column {column.name} cannot be decoded ({error})"
+        ) from error
+    if decoded != rows:
+        raise DataFault(
+            DataKind.MALFORMED, source, offset, f"pages of column {column.name} hold {decoded} of {rows} values"
+        )
+
+
+def _footer(column: ColumnLayout, size: int, rows: int, source: str, offset: int | None) -> bytes:
+    physical, _, width = column.physical.partition("(")
+    if physical not in PHYSICAL_TYPES:
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {column.name} has the unknown type {column.physical}"
+        )
+    number = PHYSICAL_TYPES.index(physical)
+    root = _struct((4, _BINARY, _string(b"r")), (5, _I32, _zigzag(1)))
+    length = [(2, _I32, _zigzag(int(width.rstrip(")") or 0)))] if physical == _FIXED else []
+    repetition = _zigzag(_REPETITIONS[column.repetition])
+    leaf = _struct((1, _I32, _zigzag(number)), *length, (3, _I32, repetition), (4, _BINARY, _string(b"c")))
+    chunk = _struct(
+        (1, _I32, _zigzag(number)),
+        (2, _LIST, _list(_I32, [_zigzag(0)])),
+        (3, _LIST, _list(_BINARY, [_string(b"c")])),
+        (4, _I32, _zigzag(column.codec)),
+        (5, _I64, _zigzag(rows)),
+        (6, _I64, _zigzag(size)),
+        (7, _I64, _zigzag(size)),
+        (9, _I64, _zigzag(len(_MAGIC))),
+    )
+    group = _struct(
+        (1, _LIST, _list(_STRUCT, [_struct((2, _I64, _zigzag(0)), (3, _STRUCT, chunk))])),
+        (2, _I64, _zigzag(size)),
+        (3, _I64, _zigzag(rows)),
+    )
+    return _struct(
+        (1, _I32, _zigzag(1)),
+        (2, _LIST, _list(_STRUCT, [root, leaf])),
+        (3, _I64, _zigzag(rows)),
+        (4, _LIST, _list(_STRUCT, [group])),
+    )
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _zigzag(value: int) -> bytes:
+    return _varint(value << 1)
+
+
+def _string(value: bytes) -> bytes:
+    return _varint(len(value)) + value
+
+
+def _list(kind: int, elements: Sequence[bytes]) -> bytes:
+    return bytes([len(elements) << 4 | kind]) + b"".join(elements)
+
+
+def _struct(*fields: tuple[int, int, bytes]) -> bytes:
+    out = bytearray()
+    last = 0
+    for number, kind, content in fields:
+        out.append((number - last) << 4 | kind)
+        out += content
+        last = number
+    return bytes(out) + b"\0"

@@ -1,0 +1,198 @@
+"""From page header to page header of a column chunk, before any library sees it: what its pages claim, bounded.
+
+Arrow allocates what a header says: an inflated size, a number of dictionary entries, a value for each row. A chunk of
+a few kilobytes can say gigabytes. Format: ``PageHeader`` in ``parquet.thrift`` of apache/parquet-format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
+
+#: No page of the index is larger when inflated (the writer cuts them at 1 MB, dictionaries too).
+MAX_PAGE_BYTES: Final = 64 * 2**20
+#: A chunk of the index has some 120 pages; so many may have one value each and still be walked in a second.
+MAX_PAGES: Final = 1 << 16
+#: A header has 20 bytes and perhaps the page's bounds, keys of some kilobytes. All headers of a chunk have so much.
+MAX_HEADER_BYTES: Final = 1 << 18
+MAX_HEADERS_BYTES: Final = 1 << 23
+#: A column chunk of the index is decoded to at most 270 MB: file names of 140 bytes in 1.9 million rows.
+MAX_COLUMN_BYTES: Final = 384 * 2**20
+#: What a value of the index takes on average is below 256 bytes in every column; few rows may have long ones.
+_ROW_BYTES: Final = 256
+_FEW_ROWS_BYTES: Final = 64 * 2**20
+
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+#: The field of a header that says more, by the page's type, and the field of that with the encoding.
+_DETAILS: Final = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}
+#: ``PLAIN_DICTIONARY`` and ``RLE_DICTIONARY``.
+_DICTIONARY_ENCODINGS: Final = (2, 8)
+_DELTA_BYTE_ARRAY: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryPage:
+    """A dictionary page as stored: its packed bytes, their size inflated, and how many entries it claims."""
+
+    stored: bytes
+    plain: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageClaims:
+    """What the pages of a chunk claim together: ``values``, and ``plain``, the inflated bytes of its data pages.
+
+    ``numbered`` of the values are numbers of entries of the dictionary. ``delta`` is the inflated size of the largest
+    page whose values are built from the ones before (0: there is none). ``led`` is where, in all pieces joined, the
+    pages that need the dictionary end, if no other comes before one of them: writers that leave it never come back.
+    """
+
+    values: int
+    plain: int
+    numbered: int
+    delta: int
+    dictionary: DictionaryPage | None
+    led: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    kind: int
+    plain: int
+    stored: int
+    values: int
+    encoding: int
+
+
+def column_bound(rows: int) -> int:
+    """Bytes that ``rows`` values of one column may take decoded."""
+    return min(MAX_COLUMN_BYTES, _FEW_ROWS_BYTES + _ROW_BYTES * rows)
+
+
+def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaims:
+    """Goes over the pages of one column chunk, or some of them: ``pieces`` of whole pages, each with its offset.
+
+    Raises ``DataFault`` with ``source`` and the offset of the page: ``MALFORMED`` where headers do not lead exactly
+    to a piece's end or contradict each other, ``TOO_LARGE`` for more than the bounds of this module.
+    """
+    walk = _Walk(source)
+    for offset, data in pieces:
+        walk.piece(offset, data)
+    return PageClaims(walk.values, walk.plain, walk.numbered, walk.delta, walk.dictionary, walk.led)
+
+
+def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
+    """Whether a data page, header first, read at ``offset``, holds numbers of dictionary entries instead of values.
+
+    Raises ``DataFault`` for anything but a data page.
+    """
+    found = _read_header(CompactReader(page), source, offset)
+    if found.kind not in (_DATA, _DATA_V2):
+        raise DataFault(DataKind.MALFORMED, source, offset, "a page is no data page")
+    return found.encoding in _DICTIONARY_ENCODINGS
+
+
+class _Walk:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.pages = self.headers = self.values = self.plain = self.numbered = self.delta = 0
+        self.dictionary: DictionaryPage | None = None
+        self.led: int | None = 0
+        self.joined = 0
+        self.left = False
+
+    def piece(self, offset: int, data: bytes) -> None:
+        reader = CompactReader(data)
+        while reader.pos < len(data):
+            start = reader.pos
+            page = _read_header(reader, self.source, offset)
+            self.headers += reader.pos - start
+            if page.stored > len(data) - reader.pos:
+                raise self._fault(
+                    offset + start, f"a page of {page.stored} bytes, {page.plain} inflated, cannot be there"
+                )
+            body = reader.pos
+            reader.pos += page.stored
+            if page.kind == _DICTIONARY:
+                self._take_dictionary(page, data[body : reader.pos], offset + start)
+            elif page.kind in _DETAILS:
+                self._take_data(page, offset + start)
+                self._follow(page, self.joined + reader.pos)
+            self._count(offset + start)
+        self.joined += len(data)
+
+    def _follow(self, page: _Page, end: int) -> None:
+        if page.encoding not in _DICTIONARY_ENCODINGS:
+            self.left = True
+        elif self.left:
+            self.led = None
+        else:
+            self.led = end
+
+    def _count(self, at: int) -> None:
+        self.pages += 1
+        if self.pages > MAX_PAGES or self.headers > MAX_HEADERS_BYTES:
+            raise DataFault(
+                DataKind.TOO_LARGE,
+                self.source,
+                at,
+                f"a column chunk has more than {MAX_PAGES} pages, or {MAX_HEADERS_BYTES} bytes of page headers",
+            )
+
+    def _take_dictionary(self, page: _Page, stored: bytes, at: int) -> None:
+        if self.pages:
+            raise self._fault(at, "a dictionary page is not the first page")
+        if page.values > page.plain:
+            raise self._fault(at, f"a dictionary of {page.plain} bytes claims {page.values} entries")
+        self.dictionary = DictionaryPage(stored, page.plain, page.values)
+
+    def _take_data(self, page: _Page, at: int) -> None:
+        self.values += page.values
+        self.plain += page.plain
+        if page.encoding in _DICTIONARY_ENCODINGS:
+            if self.dictionary is None:
+                raise self._fault(at, "a page needs a dictionary that is not there")
+            self.numbered += page.values
+        elif page.encoding == _DELTA_BYTE_ARRAY:
+            self.delta = max(self.delta, page.plain)
+
+    def _fault(self, at: int, reason: str) -> DataFault:
+        return DataFault(DataKind.MALFORMED, self.source, at, reason)
+
+
+def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
+    """The header at the reader's place; sizes and counts of it can be."""
+    start, whole = reader.pos, reader.end
+    reader.end = min(whole, start + MAX_HEADER_BYTES)
+    try:
+        header = reader.struct()
+    except FooterFault as fault:
+        raise DataFault(DataKind.MALFORMED, source, offset + fault.offset, f"page header: {fault.reason}") from None
+    finally:
+        reader.end = whole
+    kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
+    if plain < 0 or stored < 0:
+        raise DataFault(
+            DataKind.MALFORMED, source, offset + start, f"a page of {stored} bytes, {plain} inflated, cannot be there"
+        )
+    if plain > MAX_PAGE_BYTES:
+        raise DataFault(
+            DataKind.TOO_LARGE, source, offset + start, f"a page of {plain} bytes inflated is above {MAX_PAGE_BYTES}"
+        )
+    if kind not in _DETAILS:
+        return _Page(kind, plain, stored, 0, -1)  # index pages and kinds to come: every reader passes them over
+    place, encoding = _DETAILS[kind]
+    details = header.get(place)
+    values = _number(details.get(1)) if isinstance(details, dict) else -1
+    if values < 0 or not isinstance(details, dict):
+        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page does not say how many values it has")
+    return _Page(kind, plain, stored, values, _number(details.get(encoding)))
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else -1

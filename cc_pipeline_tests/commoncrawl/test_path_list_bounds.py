@@ -1,0 +1,121 @@
+"""A path list costs what its keys cost, whatever a source sends in its place."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.stages.url_index import arc_list_path, build_url_index, keep_arc_list
+from cc_pipeline_tests.world import workspace_of
+
+KEYS = st.lists(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,30}(/[a-z0-9]{1,8}){0,3}", fullmatch=True), max_size=40)
+
+
+@given(KEYS, st.lists(st.integers(0, 2000), max_size=6), st.sampled_from([b"\n", b"\r\n", b"\n\n", b" \n"]))
+def test_pieces_and_members_make_no_difference(keys: list[str], cuts: list[int], end: bytes) -> None:
+    text = b"".join(key.encode() + end for key in keys)
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    pieces = [text[first:last] for first, last in itertools.pairwise(places)]
+    assert parse_keys(pieces, "s") == tuple(keys)
+    packed = b"".join(gzip.compress(piece, mtime=0) for piece in pieces) or gzip.compress(b"")
+    assert parse_path_list(packed) == tuple(keys)
+    assert parse_path_list(packed + b"\0" * 40) == tuple(keys)
+
+
+@given(KEYS, st.binary(max_size=12), st.integers(0, 400), st.booleans())
+def test_damage_is_a_fault_of_the_list(keys: list[str], noise: bytes, at: int, cut: bool) -> None:
+    packed = gzip.compress("\n".join(keys).encode(), mtime=0)
+    at %= len(packed)
+    damaged = packed[:at] + noise + (b"" if cut else packed[at + len(noise) :])
+    try:
+        parse_path_list(damaged, "list.gz")
+    except DataFault as fault:
+        assert fault.source == "list.gz" and isinstance(fault.kind, DataKind)
+
+
+def drawn(piece: bytes, most: int) -> Iterator[bytes]:
+    """Endless text; drawing more than ``most`` pieces fails the test."""
+    for count in itertools.count():
+        assert count < most, "the bounds did not stop the reading"
+        yield piece
+
+
+@pytest.mark.parametrize(
+    ("piece", "most", "kind"),
+    [
+        (b"a\n" * 50_000, 42, DataKind.TOO_LARGE),
+        (b"\n" * 100_000, 22, DataKind.TOO_LARGE),
+        (b"x" * 1000 + b"\n", 270_000, DataKind.TOO_LARGE),
+        (b" " * 1000, 6, DataKind.MALFORMED),
+    ],
+    ids=["keys", "empty lines", "text", "one line"],
+)
+def test_an_endless_list_is_left_where_a_bound_is_reached(piece: bytes, most: int, kind: DataKind) -> None:
+    with pytest.raises(DataFault) as fault:
+        parse_keys(drawn(piece, most), "list")
+    assert (fault.value.kind, fault.value.source) == (kind, "list")
+
+
+def test_members_are_counted_too() -> None:
+    with pytest.raises(DataFault, match="gzip members") as fault:
+        parse_path_list(gzip.compress(b"", mtime=0) * 20_000)
+    assert fault.value.kind is DataKind.TOO_LARGE
+
+
+HOSTILE = """
+import gzip, sys, zlib
+from cc_pipeline.commoncrawl.paths import parse_path_list
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.peak import own_peak
+
+engine = zlib.compressobj(9, wbits=31)
+line = sys.argv[1].encode() + b"\\n"
+packed = [engine.compress(line * (2**20 // len(line))) for _ in range(255)]
+data = b"".join((*packed, engine.flush()))
+before = own_peak()
+try:
+    parse_path_list(data)
+except DataFault as fault:
+    print(len(data), fault.kind.value, own_peak() - before)
+"""
+
+
+@pytest.mark.parametrize("line", ["a", "", "crawl-data/CC-MAIN-2024-22/x"])
+def test_hostile_gzip_takes_a_few_hundred_megabytes_at_most(line: str) -> None:
+    done = subprocess.run([sys.executable, "-c", HOSTILE, line], capture_output=True, text=True, check=True)
+    size, kind, peak = done.stdout.split()
+    assert int(size) < 2 << 20 and kind == "too_large"
+    assert int(peak) < 300 << 10
+
+
+def test_a_list_of_arc_files_is_bounded_packed_or_plain(tmp_path: Path) -> None:
+    crawl, key = "CC-MAIN-2009-2010", "crawl-002/2009/09/17/0/1253228619531_0.arc.gz"
+    workspace = workspace_of(tmp_path, tmp_path / "home")
+    text = f"s3://commoncrawl/{key}\n\n{key}\n".encode()
+    for given_ in (text, gzip.compress(text)):
+        assert keep_arc_list(workspace, crawl, given_) == 2
+        assert parse_path_list(arc_list_path(workspace, crawl).read_bytes()) == (key, key)
+    for hostile in (b"a\n" * 2_000_001, gzip.compress(b"a\n" * 2_000_001)):
+        with pytest.raises(DataFault) as fault:
+            keep_arc_list(workspace, crawl, hostile)
+        assert fault.value.kind is DataKind.TOO_LARGE
+    for broken in (gzip.compress(text)[:-9], gzip.compress(text)[:20] + b"rubbish"):
+        with pytest.raises(DataFault):
+            keep_arc_list(workspace, crawl, broken)
+    assert parse_path_list(arc_list_path(workspace, crawl).read_bytes()) == (key, key)
+
+
+def test_a_crawl_without_a_list_says_so(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, tmp_path / "home")
+    with pytest.raises(EnvironmentFault, match="no list of its ARC files"):
+        build_url_index(workspace, "CC-MAIN-2009-2010")

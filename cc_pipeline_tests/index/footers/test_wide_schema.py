@@ -1,0 +1,93 @@
+"""A schema of absurdly many columns is refused before it is read, by both walks alike."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.footers import thrift, walk_py
+from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.footers.thrift import MAX_COLUMNS, FooterFault, parse_schema
+from cc_pipeline.index.footers.walk import COMPILED, compiled_walk
+from cc_pipeline_tests.index.footers.footer_files import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    field,
+    listed,
+    struct,
+    text,
+    zigzag,
+)
+
+WALKS = [walk_py.walk, *([compiled_walk] if COMPILED else [])]
+
+
+def schema(columns: int) -> bytes:
+    leaf = struct(field(1, I32, zigzag(6)), field(3, I32, zigzag(0)), field(4, BINARY, text(b"c")))
+    root = struct(field(4, BINARY, text(b"r")), field(5, I32, zigzag(columns)))
+    return listed(STRUCT, root, *[leaf] * columns)
+
+
+def footer(elements: bytes, chunks: int = 1, orders: int = 0) -> bytes:
+    group = struct(field(1, LIST, listed(STRUCT, *[struct()] * chunks)), field(3, I64, zigzag(1)))
+    parts = [field(2, LIST, elements), field(3, I64, zigzag(1)), field(4, LIST, listed(STRUCT, group))]
+    return struct(*parts, field(7, LIST, listed(STRUCT, *[struct()] * orders)))
+
+
+def decoded(metadata: bytes) -> int:
+    tail = metadata + len(metadata).to_bytes(4, "little") + b"PAR1"
+    return len(decode_footer(tail, 1000 + len(tail), "f").schema.columns)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        footer(listed(STRUCT, *[struct()] * 1_900_000)),
+        footer(schema(MAX_COLUMNS)),
+        footer(schema(3), chunks=MAX_COLUMNS + 1),
+        footer(schema(3), orders=MAX_COLUMNS + 1),
+        footer(schema(2)[:-1] + field(9, BINARY, text(bytes(1 << 17))) + b"\0"),
+    ],
+    ids=["elements", "columns", "chunks", "orders", "bytes"],
+)
+def test_absurd_widths_are_typed_faults(metadata: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+
+    class Counting(thrift.CompactReader):
+        def struct(self, depth: int = 0) -> dict[int, thrift.Value]:
+            nonlocal read
+            read += 1
+            return super().struct(depth)
+
+    monkeypatch.setattr(thrift, "CompactReader", Counting)
+    with pytest.raises(DataFault) as fault:
+        decoded(metadata)
+    assert (fault.value.kind, fault.value.source) == (DataKind.TOO_LARGE, "f")
+    assert fault.value.offset is not None and read == 0
+
+
+def test_the_widest_schema_is_read() -> None:
+    assert decoded(footer(schema(MAX_COLUMNS - 1), chunks=MAX_COLUMNS, orders=MAX_COLUMNS)) == MAX_COLUMNS - 1
+    with pytest.raises(FooterFault) as fault:
+        parse_schema(schema(MAX_COLUMNS))
+    assert fault.value.too_large
+
+
+@given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600), st.integers(0, 40))
+@settings(max_examples=60, deadline=None)
+def test_both_walks_refuse_the_same(columns: int, chunks: int, orders: int, cut: int) -> None:
+    metadata = footer(schema(columns), chunks, orders)
+    outcomes = []
+    for walk in WALKS:
+        try:
+            outcomes.append(walk(metadata[: len(metadata) - cut], (b"c",), 1, 1000))
+        except FooterFault as fault:
+            outcomes.append(fault.args)
+    assert len(set(map(repr, outcomes))) == 1
+    if max(columns + 1, chunks, orders) > MAX_COLUMNS and not cut:
+        assert outcomes[0][2] is True

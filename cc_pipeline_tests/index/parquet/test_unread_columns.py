@@ -1,0 +1,77 @@
+"""Columns that a look-up cannot give are named in its notes; the others are read as if they were not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.locator import LookupResult
+from cc_pipeline.index.parquet.finder import CatalogFinder, Footers
+from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.transport.client import Transport
+
+CRAWL = "CC-MAIN-2024-22"
+ODD: dict[str, list[Any]] = {
+    "a.dotted": [1, 2],
+    "tags": [["x"], ["y", "z"]],
+    "headers": [{"server": "s", "size": 1}, {"server": "t", "size": 2}],
+}
+
+
+def written(root: Path, **odd: list[Any]) -> str:
+    path = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-00000-x.c000.gz.parquet"
+    (root / path).parent.mkdir(parents=True)
+    urls = [f"https://example.com/{number}" for number in range(2)]
+    keys = [f"com,example)/{number}" for number in range(2)]
+    pq.write_table(pa.table({"url_surtkey": keys, "url": urls, "plain_extra": ["p", "q"], **odd}), root / path)
+    return path
+
+
+def looked_up(root: Path, path: str, columns: tuple[str, ...] | None, *, catalog: bool) -> LookupResult:
+    with Transport(str(root)) as transport:
+        if not catalog:
+            locator = ParquetLocator(transport, Footers(transport, [path]), columns=columns)
+            return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
+        store = FooterStore(root / "footers")
+        harvest_crawl(CRAWL, [path], transport, store)
+        tables = crawl_tables(CRAWL, [path], store)
+        names = ("index_files", "row_groups", "column_chunks", "coverage")
+        build_catalog(root / "catalog.duckdb", **{name: getattr(tables, name) for name in names})
+        with open_catalog(root / "catalog.duckdb", threads=1) as opened:
+            locator = ParquetLocator(transport, CatalogFinder(opened, transport, store), columns=columns)
+            return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
+
+
+@pytest.mark.parametrize("catalog", [False, True])
+def test_nested_and_dotted_columns_are_named(tmp_path: Path, catalog: bool) -> None:
+    found = looked_up(tmp_path, written(tmp_path, **ODD), None, catalog=catalog)
+    (table,) = found.captures.values()
+    assert table["extra_columns"].to_pylist() == [[("plain_extra", "p")], [("plain_extra", "q")]]
+    (note,) = found.notes
+    assert note.startswith("4 columns of 1 index files")
+    for name in ("a.dotted", "tags.", "headers.server", "headers.size"):
+        assert name in note
+
+
+def test_only_columns_asked_for_are_missed(tmp_path: Path) -> None:
+    path = written(tmp_path, **ODD)
+    assert looked_up(tmp_path, path, ("url_surtkey", "url"), catalog=False).notes == ()
+    (note,) = looked_up(tmp_path, path, ("url", "headers"), catalog=False).notes
+    assert note.startswith("2 columns") and "headers.size" in note and "tags" not in note
+
+
+def test_a_sound_index_has_no_note_and_many_names_are_cut(tmp_path: Path) -> None:
+    assert looked_up(tmp_path, written(tmp_path), None, catalog=False).notes == ()
+    many: dict[str, list[Any]] = {f"odd.{number}{'x' * 200}": [1, 2] for number in range(40)}
+    (note,) = looked_up(tmp_path / "many", written(tmp_path / "many", **many), None, catalog=False).notes
+    assert "and 35 more" in note and len(note) < 600
