@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cc_pipeline import SOFTWARE
+from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import LAYOUT, HomeNote, read_note, refuse_newer, write_note
@@ -26,7 +27,8 @@ EXTRACTORS = ("fast", "quality")
 PREFIX = "CC_PIPELINE_"
 #: Patterns to DuckDB, or refused by the Delta library, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
-_PUBLIC_SOURCES = ("https://data.commoncrawl.org", "s3://commoncrawl")
+_PUBLIC_HOST = "data.commoncrawl.org"
+_PUBLIC_BUCKET = "commoncrawl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Settings:
     @property
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
-        return self.source.startswith(_PUBLIC_SOURCES)
+        return is_public(self.source, self.s3_endpoint)
 
     @property
     def user_agent(self) -> str:
@@ -121,7 +123,11 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     source_text = given.pop("source", None) or _text(env, "SOURCE") or remembered_source(home) or DEFAULT_SOURCE
     source = normalise_root(str(source_text))
     lake = given.pop("lake", None) or _text(env, "LAKE") or str(home / "lake")
-    collinfo = given.pop("collinfo", None) or _text(env, "COLLINFO") or _default_collinfo(source)
+    collinfo = (
+        given.pop("collinfo", None)
+        or _text(env, "COLLINFO")
+        or _default_collinfo(source, given.get("s3_endpoint") or _text(env, "S3_ENDPOINT"))
+    )
     settings = Settings(source=source, home=home, lake=normalise_root(str(lake)), collinfo=str(collinfo))
     from_env: dict[str, Any] = {
         "contact": _text(env, "CONTACT"),
@@ -220,8 +226,24 @@ def claim_home(settings: Settings) -> None:
         write_note(settings.home, HomeNote(settings.source, LAYOUT))
 
 
-def _default_collinfo(source: str) -> str:
-    return DEFAULT_COLLINFO if source.startswith(_PUBLIC_SOURCES) else f"{source}/collinfo.json"
+def is_public(source: str, s3_endpoint: str | None) -> bool:
+    """Whether ``source`` is Common Crawl's own bucket: its host, or its bucket at AWS.
+
+    A bucket of that name behind another endpoint is somebody else's.
+    """
+    if scheme_of(source) == "s3":
+        return host_of(source) == _PUBLIC_BUCKET and (s3_endpoint is None or _is_aws(s3_endpoint))
+    return host_of(source) == _PUBLIC_HOST
+
+
+def _is_aws(endpoint: str) -> bool:
+    # other names below amazonaws.com are machines and gateways that anybody may own
+    labels = host_of(endpoint).split(".")
+    return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]
+
+
+def _default_collinfo(source: str, s3_endpoint: str | None) -> str:
+    return DEFAULT_COLLINFO if is_public(source, s3_endpoint) else f"{source}/collinfo.json"
 
 
 def _text(env: Mapping[str, str], name: str) -> str | None:

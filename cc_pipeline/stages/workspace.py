@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError, disk_trouble
@@ -162,7 +163,7 @@ def open_lake(settings: Settings) -> Lake:
 
 def lake_options(settings: Settings) -> dict[str, str] | None:
     """Delta's storage options for a lake on S3, ``None`` for a folder. Credentials come from the usual chain."""
-    if not settings.lake.startswith("s3://"):
+    if scheme_of(settings.lake) != "s3":
         return None
     options = {"AWS_REGION": settings.s3_region, "conditional_put": "etag"}
     if settings.lake_endpoint:
