@@ -93,6 +93,15 @@ def scrubbed(text: str) -> str:
     return _ADDRESS.sub(lambda found: shown(found.group()), text)
 
 
+def holds_access(address: str) -> bool:
+    """Whether an address that is stored somewhere has userinfo or a query, or may have."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return True
+    return parts.scheme in _SCHEMES and ("@" in parts.netloc or bool(parts.query))
+
+
 def host_of(address: str) -> str:
     """The host (or bucket) of an address in lower case; empty for a path and for what is no address."""
     parts = _parts(address) if "://" in address else None

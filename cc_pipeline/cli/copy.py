@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.addresses import scheme_of
+from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
 from cc_pipeline.cli.question import Question, needs_harvest, open_question
@@ -71,7 +71,7 @@ def copy(
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = normalise_root(to)
     if scheme_of(destination) in ("http", "https"):
-        raise UserInputError(f"{to!r} cannot be written to; give s3://bucket/prefix or a folder")
+        raise UserInputError(f"{shown(to)!r} cannot be written to; give s3://bucket/prefix or a folder")
     rows: list[Sequence[object]] = []
     with (
         open_question(
