@@ -10,11 +10,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault
 
 #: What a home has before any migration. A note begins with it, also of a new home, whose migrations find no tables;
@@ -24,7 +25,8 @@ FIRST_LAYOUT: Final = 1
 #: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
 #: a column that is only added needs none.
 LAYOUT: Final = 2
-_NOTE = "home.json"
+NOTE: Final = "home.json"
+_PRIVATE = 0o600
 #: Seconds between two looks at a lock.
 _LOOK_AGAIN = 0.1
 
@@ -40,7 +42,7 @@ class HomeNote:
 def read_note(home: Path) -> HomeNote | None:
     """The note of ``home``; ``None`` where there is no note yet, or it cannot be read."""
     try:
-        noted = json.loads((home / _NOTE).read_text("utf-8"))
+        noted = json.loads((home / NOTE).read_text("utf-8"))
         source, layout = str(noted["source"]), int(noted.get("layout", FIRST_LAYOUT))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -48,12 +50,22 @@ def read_note(home: Path) -> HomeNote | None:
 
 
 def write_note(home: Path, note: HomeNote) -> None:
-    """Writes the note in one step. Raises ``EnvironmentFault`` when the folder cannot be written."""
-    source = note.source
+    """Writes the note in one step, without credentials and for its owner alone.
+
+    Raises ``EnvironmentFault`` when the folder cannot be written.
+    """
+    source = shown(note.source)
     if not _is_address(source) or source.startswith("/"):
         inside = os.path.relpath(source, home)
         source = source if inside.startswith("..") else inside
-    _replace(home / _NOTE, {"source": source, "layout": note.layout})
+    _replace(home / NOTE, {"source": source, "layout": note.layout})
+
+
+def keep_private(home: Path) -> None:
+    """Takes the note of a home from everybody but its owner; versions of before let all read it."""
+    with suppress(OSError):  # another's home, or a file system without modes
+        if (home / NOTE).stat().st_mode & 0o077:
+            (home / NOTE).chmod(_PRIVATE)
 
 
 def refuse_newer(home: Path, note: HomeNote) -> None:
@@ -72,7 +84,8 @@ def _is_address(source: str) -> bool:
 def _replace(path: Path, values: Mapping[str, object]) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        temporary.unlink(missing_ok=True)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
             file.write(json.dumps(values, indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -10,14 +10,16 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from cc_pipeline import SOFTWARE
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, shown, split_access
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import FIRST_LAYOUT, HomeNote, read_note, refuse_newer, write_note
+from cc_pipeline.home import FIRST_LAYOUT, HomeNote, keep_private, read_note, refuse_newer, write_note
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
@@ -26,7 +28,9 @@ EXTRACTORS = ("fast", "quality")
 PREFIX = "CC_PIPELINE_"
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
-_PUBLIC_SOURCES = ("https://data.commoncrawl.org", "s3://commoncrawl")
+_PUBLIC_HOST = "data.commoncrawl.org"
+_PUBLIC_BUCKET = "commoncrawl"
+_WEB = ("http", "https")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,12 @@ class Settings:
 
     ``source`` is the root of a Common Crawl bucket (absolute folder, ``http(s)://`` or ``s3://``), ``home`` the
     absolute folder of all local state, ``lake`` the root of the tables and stored records (``home/lake`` or an
-    ``s3://`` address), ``collinfo`` an address or path. ``rate`` is requests per second and ``concurrency``
-    requests in flight, both per host and machine; ``None`` means the source's own default. ``max_bytes`` and
-    ``max_requests`` are the most that fetching one partition may cost. ``crawls`` is what the sensor harvests:
-    ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule runs.
+    ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source
+    and at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``rate`` is requests per
+    second and ``concurrency`` requests in flight, both per host and machine; ``None`` means the source's own default.
+    ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``crawls`` is what the sensor
+    harvests: ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule
+    runs.
     """
 
     source: str
@@ -61,6 +67,8 @@ class Settings:
     s3_region: str = "us-east-1"
     s3_anonymous: bool = False
     lake_endpoint: str | None = None
+    source_access: Access = NO_ACCESS
+    collinfo_access: Access = NO_ACCESS
 
     @property
     def catalog_path(self) -> Path:
@@ -100,7 +108,7 @@ class Settings:
     @property
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
-        return self.source.startswith(_PUBLIC_SOURCES)
+        return is_public(self.source, self.s3_endpoint)
 
     @property
     def user_agent(self) -> str:
@@ -112,17 +120,23 @@ class Settings:
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
 
-    Without an explicit source the one the home remembers is used, else Common Crawl's public address. Raises
-    ``UserInputError`` naming the variable for values that cannot be used.
+    Without an explicit source the one the home remembers is used, else Common Crawl's public address. Credentials
+    come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY``, or from netrc, in this
+    order. Raises ``UserInputError`` naming the variable for values that cannot be used, ``EnvironmentFault`` for a
+    netrc file that cannot be read.
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in overrides.items() if value is not None}
     home = Path(given.pop("home", None) or _text(env, "HOME") or "data").expanduser().resolve()
-    source_text = given.pop("source", None) or _text(env, "SOURCE") or remembered_source(home) or DEFAULT_SOURCE
+    source_text = given.pop("source", None) or _text(env, "SOURCE") or _noted_source(home) or DEFAULT_SOURCE
     source = normalise_root(str(source_text))
     lake = given.pop("lake", None) or _text(env, "LAKE") or str(home / "lake")
-    collinfo = given.pop("collinfo", None) or _text(env, "COLLINFO") or _default_collinfo(source)
-    settings = Settings(source=source, home=home, lake=normalise_root(str(lake)), collinfo=str(collinfo))
+    collinfo = (
+        given.pop("collinfo", None)
+        or _text(env, "COLLINFO")
+        or _default_collinfo(source, given.get("s3_endpoint") or _text(env, "S3_ENDPOINT"))
+    )
+    settings = Settings(source, home, normalise_root(str(lake)), split_access(str(collinfo))[0])
     from_env: dict[str, Any] = {
         "contact": _text(env, "CONTACT"),
         "subsets": _words(env, "SUBSETS"),
@@ -142,8 +156,44 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "lake_endpoint": _text(env, "LAKE_ENDPOINT"),
     }
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
-    settings = replace(settings, **given)
-    return _checked(settings)
+    settings = _checked(replace(settings, **given))
+    return _let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
+
+
+def _let_in(settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access) -> Settings:
+    """The settings with credentials: those of the addresses, or what else is given for their hosts."""
+    web = scheme_of(settings.source) in _WEB
+    if web and not source and not settings.is_public:
+        source = _access_in(env) or _access_by_host(env, settings.source)
+    if scheme_of(settings.collinfo) in _WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
+        same = _origin(settings.collinfo) == _origin(settings.source)
+        collinfo = source if same else _access_by_host(env, settings.collinfo)
+    return replace(settings, source_access=source, collinfo_access=collinfo)
+
+
+def _access_in(env: Mapping[str, str]) -> Access:
+    query = (_text(env, "SOURCE_QUERY") or "").removeprefix("?")
+    return Access(_text(env, "SOURCE_USER") or "", _text(env, "SOURCE_PASSWORD") or "", query)
+
+
+def _access_by_host(env: Mapping[str, str], address: str) -> Access:
+    """What netrc has for exactly this host; its ``default`` is for no host in particular, so it is sent to none."""
+    path = env.get("NETRC") or (f"{env['HOME']}/.netrc" if env.get("HOME") else "")
+    if not path or not Path(path).is_file():
+        return NO_ACCESS
+    try:
+        found = netrc(path).hosts.get(host_of(address))
+    except (OSError, UnicodeDecodeError, NetrcParseError) as error:
+        # the parser's own words may hold a password that stands at the wrong place
+        line = f" at line {error.lineno}" if isinstance(error, NetrcParseError) else ""
+        raise EnvironmentFault(
+            f"{path} cannot be read{line}", "Mend it, or name another file (/dev/null for none) in NETRC."
+        ) from None
+    return Access(found[0], found[2] or "") if found else NO_ACCESS
+
+
+def _origin(address: str) -> tuple[str, str]:
+    return scheme_of(address), urlsplit(address).netloc.lower()
 
 
 def _checked(settings: Settings) -> Settings:
@@ -164,6 +214,12 @@ def _checked(settings: Settings) -> Settings:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
     if settings.backfill_per_tick < 1:
         raise UserInputError(f"{PREFIX}BACKFILL_PER_TICK must be a number above 0, not {settings.backfill_per_tick}")
+    for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):
+        if endpoint and split_access(endpoint)[1]:
+            raise UserInputError(
+                f"{PREFIX}{name} is {shown(endpoint)} with credentials in it; give it without, and log in with the AWS "
+                "tools or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
     for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
         odd = sorted(_NOT_IN_PATHS & set(place))
         if odd and "://" not in place:
@@ -175,21 +231,31 @@ def _checked(settings: Settings) -> Settings:
 
 
 def normalise_root(text: str) -> str:
-    """An absolute folder, or an ``http(s)://``/``s3://`` address without its last slash."""
-    parts = urlsplit(text)
-    if parts.scheme in ("http", "https", "s3"):
-        if not parts.netloc:
-            raise UserInputError(f"{text!r} names no host or bucket")
-        return text.rstrip("/")
-    if parts.scheme == "file":
-        return str(Path(parts.path).resolve())
+    """An absolute folder, or an ``http(s)://``/``s3://`` address without credentials and without its last slash.
+
+    Raises ``UserInputError`` for anything else.
+    """
+    scheme = text.partition(":")[0].lower() if ":" in text else ""
+    if scheme in (*_WEB, "s3"):
+        place = split_access(text)[0]
+        if not host_of(place):
+            raise UserInputError(f"{shown(text)!r} names no host or bucket")
+        return place.rstrip("/")
+    if scheme == "file":
+        return str(Path(urlsplit(text).path).resolve())
     if "://" in text:
-        raise UserInputError(f"{text!r}: use a folder, http://, https:// or s3://")
+        raise UserInputError(f"{shown(text)!r}: use a folder, http://, https:// or s3://")
     return str(Path(text).expanduser().resolve())
 
 
 def remembered_source(home: Path) -> str | None:
-    """The source this home was first used with, or ``None``."""
+    """The source this home was first used with, without credentials, or ``None``."""
+    noted = _noted_source(home)
+    return None if noted is None else shown(noted)
+
+
+def _noted_source(home: Path) -> str | None:
+    # homes of before may hold the credentials they were first used with, and go on working with them
     note = read_note(home)
     return None if note is None else note.source
 
@@ -201,9 +267,10 @@ def claim_home(settings: Settings) -> None:
     be written.
     """
     note = read_note(settings.home)
-    if note is not None and note.source != settings.source:
+    known = remembered_source(settings.home)
+    if known is not None and known != settings.source:
         raise UserInputError(
-            f"{settings.home} holds tables of {note.source}, not of {settings.source}. "
+            f"{settings.home} holds tables of {known}, not of {settings.source}. "
             f"Set {PREFIX}HOME to another folder for the new source, or unset {PREFIX}SOURCE to go on with the old one"
         )
     if note is not None:
@@ -218,10 +285,28 @@ def claim_home(settings: Settings) -> None:
         ) from error
     if note is None:
         write_note(settings.home, HomeNote(settings.source, FIRST_LAYOUT))
+    else:
+        keep_private(settings.home)
 
 
-def _default_collinfo(source: str) -> str:
-    return DEFAULT_COLLINFO if source.startswith(_PUBLIC_SOURCES) else f"{source}/collinfo.json"
+def is_public(source: str, s3_endpoint: str | None) -> bool:
+    """Whether ``source`` is Common Crawl's own bucket: its host, or its bucket at AWS.
+
+    A bucket of that name behind another endpoint is somebody else's.
+    """
+    if scheme_of(source) == "s3":
+        return host_of(source) == _PUBLIC_BUCKET and (s3_endpoint is None or _is_aws(s3_endpoint))
+    return host_of(source) == _PUBLIC_HOST
+
+
+def _is_aws(endpoint: str) -> bool:
+    # other names below amazonaws.com are machines and gateways that anybody may own
+    labels = host_of(endpoint).split(".")
+    return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]
+
+
+def _default_collinfo(source: str, s3_endpoint: str | None) -> str:
+    return DEFAULT_COLLINFO if is_public(source, s3_endpoint) else f"{source}/collinfo.json"
 
 
 def _text(env: Mapping[str, str], name: str) -> str | None:

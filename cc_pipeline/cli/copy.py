@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
 from cc_pipeline.cli.question import Question, needs_harvest, open_question
@@ -70,8 +71,8 @@ def copy(
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = normalise_root(to)
-    if destination.startswith(("http://", "https://")):
-        raise UserInputError(f"{to!r} cannot be written to; give s3://bucket/prefix or a folder")
+    if scheme_of(destination) in ("http", "https"):
+        raise UserInputError(f"{shown(to)!r} cannot be written to; give s3://bucket/prefix or a folder")
     rows: list[Sequence[object]] = []
     with (
         open_question(

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from cc_pipeline.addresses import holds_access, shown
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 
@@ -22,9 +24,15 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
 
     Empty fields, and all other settings, are read from ``CC_PIPELINE_*`` variables. The command line opens its own
     workspace instead and lends it to its runs (``launch.Launcher``). Raises ``UserInputError`` for settings that
-    cannot be used.
+    cannot be used, and for a source with credentials in it.
     """
     given = context.resource_config
+    if holds_access(given["source"]):
+        # Dagster stores the configuration of each run, so that a secret in it would stay
+        raise UserInputError(
+            f"the run's configuration has credentials for {shown(given['source'])}; take them out, and set "
+            "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"
+        )
     with open_workspace(load_settings(source=given["source"] or None, home=given["home"] or None)) as workspace:
         yield workspace
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cc_pipeline.addresses import host_of
 from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.settings import Settings
+from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
 from cc_pipeline.transport.faults import RangeFault
 
 _DAY_SECONDS = 86_400
@@ -69,7 +70,7 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
 
 def _fresh(settings: Settings, copy: Path) -> bool:
     # only requests to the public list are saved; a local or private list may change at any moment
-    if not settings.collinfo.startswith("https://index.commoncrawl.org/"):
+    if host_of(settings.collinfo) != host_of(DEFAULT_COLLINFO):
         return False
     try:
         return time.time() - copy.stat().st_mtime < _DAY_SECONDS

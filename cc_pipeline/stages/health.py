@@ -14,6 +14,7 @@ from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
 from cc_pipeline.stages.crawls import list_crawls
+from cc_pipeline.stages.old_credentials import files_with_credentials
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline.transport.budget import HostState, budget_state
@@ -22,6 +23,7 @@ from cc_pipeline.transport.budget import HostState, budget_state
 _LOW_DISK = 5_000_000_000
 #: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """All findings; nothing raises, since a broken home is what a person asks about."""
     with open_workspace(settings) as workspace:
-        return [*_machine(settings), *_source(workspace), *_tables(workspace)]
+        return [*_machine(settings), *_credentials(workspace), *_source(workspace), *_tables(workspace)]
 
 
 def _machine(settings: Settings) -> list[Finding]:
@@ -59,6 +61,26 @@ def _home(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("ok", "home", f"{settings.home}, of {known}")
         yield from _layout(settings)
+
+
+def _credentials(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
+    if remembered_source(settings.home) != settings.source:
+        return
+    try:
+        held, looked_at = files_with_credentials(workspace)
+    except CcPipelineError as error:
+        yield Finding("bad", "secrets", f"stored files cannot be looked at: {error}")
+        return
+    if held:
+        named = ", ".join(held[:_NAMED]) + (f" and {len(held) - _NAMED:,} more" if len(held) > _NAMED else "")
+        yield Finding(
+            "bad",
+            "secrets",
+            f"credentials of the source are in {named} ({looked_at:,} files of records were looked at)",
+            "Change the password at the source: earlier versions wrote it there. Take it out of home.json too, and "
+            f"set {PREFIX}SOURCE_USER and {PREFIX}SOURCE_PASSWORD or use ~/.netrc. Give none of these files away.",
+        )
 
 
 def _layout(settings: Settings) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.lake import PinnedTable
@@ -47,7 +48,7 @@ def _slices(workspace: Workspace, table: str) -> list[Slice]:
 
 
 def _remote(pinned: list[PinnedTable]) -> bool:
-    return any(address.startswith("s3://") for table in pinned for address in table.files)
+    return any(scheme_of(address) == "s3" for table in pinned for address in table.files)
 
 
 def _s3_setup(workspace: Workspace) -> tuple[str, ...]:
@@ -55,8 +56,8 @@ def _s3_setup(workspace: Workspace) -> tuple[str, ...]:
     settings = workspace.settings
     place = ""
     if settings.lake_endpoint:
-        host = settings.lake_endpoint.split("://")[-1]
-        secure = str(settings.lake_endpoint.startswith("https")).lower()
+        host = shown(settings.lake_endpoint).partition("://")[2]
+        secure = str(scheme_of(settings.lake_endpoint) == "https").lower()
         place = f", ENDPOINT '{host}', URL_STYLE 'path', USE_SSL {secure}"
     secret = f"CREATE SECRET lake (TYPE s3, PROVIDER credential_chain, REGION '{settings.s3_region}'{place})"
     return ("INSTALL httpfs", "LOAD httpfs", secret)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from cc_pipeline.addresses import Access, scheme_of
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError, disk_trouble
@@ -57,7 +58,7 @@ class Workspace:
     def transport(self) -> Transport:
         """The one transport to the source, within the machine's request budget. Its ``stats`` only grow: a stage
         takes the difference."""
-        return _open_transport(self.settings, self.settings.source)
+        return _open_transport(self.settings, self.settings.source, self.settings.source_access)
 
     @cached_property
     def place(self) -> Transport:
@@ -81,8 +82,11 @@ class Workspace:
     def _list_transport(self) -> Transport:
         """Common Crawl publishes the list on a host of its own; elsewhere it lies in the source, and is asked for as
         patiently as anything else there."""
-        root = self.settings.collinfo.rpartition("/")[0]
-        return self.transport if root == self.settings.source else _open_transport(self.settings, root, _LIST_RETRY)
+        settings = self.settings
+        root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
+        if (root, access) == (settings.source, settings.source_access):
+            return self.transport
+        return _open_transport(settings, root, access, _LIST_RETRY)
 
     def _download_crawl_list(self) -> bytes:
         return self._list_transport.read_all(self.settings.collinfo.rpartition("/")[2]).data
@@ -141,7 +145,7 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
         workspace.close()
 
 
-def _open_transport(settings: Settings, root: str, retry: RetryPolicy | None = None) -> Transport:
+def _open_transport(settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None) -> Transport:
     """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,
@@ -153,6 +157,7 @@ def _open_transport(settings: Settings, root: str, retry: RetryPolicy | None = N
         s3_endpoint=settings.s3_endpoint,
         s3_region=settings.s3_region,
         s3_anonymous=settings.s3_anonymous,
+        access=access,
     )
 
 
@@ -163,7 +168,7 @@ def open_lake(settings: Settings) -> Lake:
 
 def lake_options(settings: Settings) -> dict[str, str] | None:
     """Delta's storage options for a lake on S3, ``None`` for a folder. Credentials come from the usual chain."""
-    if not settings.lake.startswith("s3://"):
+    if scheme_of(settings.lake) != "s3":
         return None
     options = {"AWS_REGION": settings.s3_region, "conditional_put": "etag"}
     if settings.lake_endpoint:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from cc_pipeline.addresses import scrubbed
 from cc_pipeline.errors import CcPipelineError
 
 #: Bytes that are kept of the body of an error answer; enough for an S3 error document.
@@ -74,15 +75,17 @@ class NoAnswer(CcPipelineError):
 
     def __init__(self, kind: NoAnswerKind, detail: str, received: int = 0) -> None:
         self.kind: NoAnswerKind = kind
-        self.detail = detail
+        # words of libraries, which may name the address that was asked
+        self.detail = scrubbed(detail)
         self.received = received
-        super().__init__(f"{kind}: {detail}")
+        super().__init__(f"{kind}: {self.detail}")
 
 
 class Store(Protocol):
     """A place with objects under keys. Keys are relative, ``/``-separated, without a leading slash.
 
-    ``host`` is the host that requests go to (there is a budget per host), ``url`` gives a key's full address.
+    ``host`` is the host that requests go to (there is a budget per host). ``url`` gives a key's full address, fit to be
+    shown and stored: what lets somebody in is only sent.
     ``fetch`` raises ``NoAnswer`` only; every answer, however bad, is returned. ``limit`` bounds the body when
     no span is given. ``put``, ``delete`` and ``listing`` are for places we own and raise ``EnvironmentFault`` as well.
     ``listing`` also gives the answer that refused the listing, or an answer of status 200.

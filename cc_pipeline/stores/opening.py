@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, shown, split_access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
@@ -24,12 +25,15 @@ def open_store(
     user_agent: str = DEFAULT_USER_AGENT,
     timeouts: Timeouts | None = None,
     s3: S3Options | None = None,
+    access: Access = NO_ACCESS,
 ) -> Store:
     """The store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    This sends no request yet. Raises ``UserInputError`` for anything else.
+    ``access`` is sent to an HTTP place whose address has no credentials of its own. This sends no request yet. Raises
+    ``UserInputError`` for anything else.
     """
-    scheme = urlsplit(root).scheme.lower() if "://" in root else ""
+    scheme = scheme_of(root)
+    root, own = split_access(root)
     if not scheme:
         if not root:
             raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
@@ -37,7 +41,7 @@ def open_store(
     parts = urlsplit(root)
     if scheme == "file":
         if parts.netloc not in ("", "localhost"):
-            raise UserInputError(f"{root!r} names another machine; write file:///path")
+            raise UserInputError(f"{shown(root)!r} names another machine; write file:///path")
         return LocalStore(Path(unquote(parts.path)))
     if not parts.netloc:
         raise UserInputError(f"{root!r} names no host or bucket")
@@ -47,22 +51,18 @@ def open_store(
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(asked))
         return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
     if scheme in ("http", "https"):
-        if parts.query or parts.fragment:
-            raise UserInputError(
-                f"{root!r} has a query or fragment; give the address without it, so that keys can be appended"
-            )
-        return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)))
-    raise UserInputError(f"{root!r} is not a folder, file://, http(s):// or s3:// address")
+        return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)), own or access)
+    raise UserInputError(f"{shown(root)!r} is not a folder, file://, http(s):// or s3:// address")
 
 
 def _with_endpoint(options: S3Options) -> S3Options:
     """``options`` with the endpoint escaped as it is sent. Raises ``UserInputError`` when it is not an address."""
     if not options.endpoint:
         return options
-    parts = urlsplit(options.endpoint)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise UserInputError(f"{options.endpoint!r} is not an S3 endpoint; write http://host:port or https://host")
-    return replace(options, endpoint=as_sent(options.endpoint).rstrip("/"))
+    endpoint, access = split_access(options.endpoint)
+    if scheme_of(endpoint) not in ("http", "https") or not urlsplit(endpoint).netloc or access:
+        raise UserInputError(f"{shown(endpoint)!r} is not an S3 endpoint; write http://host:port or https://host")
+    return replace(options, endpoint=as_sent(endpoint).rstrip("/"))
 
 
 def is_loopback(host: str) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from yarl import URL
 
+from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
 from cc_pipeline.stores.connections import ConnectionPool
@@ -133,27 +134,36 @@ def as_sent(address: str) -> str:
     try:
         return str(URL(address))
     except ValueError as error:
-        raise UserInputError(f"{address!r} is not an address: {error}") from error
+        raise UserInputError(f"{shown(address)!r} is not an address: {error}") from error
 
 
 class HttpStore:
-    """``base`` is an ``http(s)://`` address; keys are appended to it."""
+    """``base`` is an ``http(s)://`` address; keys are appended to it.
 
-    def __init__(self, base: str, client: HttpClient) -> None:
-        self._base = as_sent(base).rstrip("/") + "/"
+    ``access``, or the credentials in ``base``, go into each request and nowhere else: a redirect is not followed.
+    """
+
+    def __init__(self, base: str, client: HttpClient, access: Access = NO_ACCESS) -> None:
+        place, own = split_access(base)
+        self._access = own or access
+        self._headers = self._access.headers
+        self._base = as_sent(place).rstrip("/") + "/"
         self._client = client
-        self.host = urlsplit(self._base).netloc.rpartition("@")[2].lower()
+        self.host = urlsplit(self._base).netloc.lower()
 
     def url(self, key: str) -> str:
         return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+        asked = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.get(self.url(key), {}, hoped_for=_OK, bound=limit)
-        return await self._client.get(self.url(key), {"Range": span.header}, hoped_for=_PARTIAL, bound=span.length)
+            return await self._client.get(asked, self._headers, hoped_for=_OK, bound=limit)
+        headers = {**self._headers, "Range": span.header}
+        return await self._client.get(asked, headers, hoped_for=_PARTIAL, bound=span.length)
 
     async def head(self, key: str) -> Answer:
-        return await self._client.ask("HEAD", self.url(key), {}, hoped_for=_OK, bound=0)
+        asked = self.url(key) + self._access.suffix
+        return await self._client.ask("HEAD", asked, self._headers, hoped_for=_OK, bound=0)
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
+from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.transport.faults import LONGEST_WAIT
 
@@ -40,14 +40,14 @@ _BY_HOST = {"data.commoncrawl.org": _PUBLIC, "index.commoncrawl.org": _INDEX_SER
 
 def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
     """The limits of a source as ``open_store`` takes it."""
-    scheme = source.partition("://")[0].lower() if "://" in source else "file"
-    if scheme == "file":
+    scheme = scheme_of(source)
+    if scheme in ("", "file"):
         return _OWN_MACHINE
     if scheme == "s3":
-        if s3_endpoint is None or not is_loopback(urlsplit(s3_endpoint).hostname or ""):
+        if s3_endpoint is None or not is_loopback(host_of(s3_endpoint)):
             return _BUCKET
         return _OWN_MACHINE
-    host = urlsplit(source).hostname or ""
+    host = host_of(source)
     return _OWN_MACHINE if is_loopback(host) else _BY_HOST.get(host, _PUBLIC)
 
 

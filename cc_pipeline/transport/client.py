@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
+from cc_pipeline.addresses import NO_ACCESS, Access, split_access
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.local import LocalStore
@@ -38,9 +39,10 @@ _MEMORY_BOUND = 256 << 20
 class Transport:
     """Verified reads of one source. Synchronous, thread-safe, a context manager; ``stats`` counts.
 
-    ``source`` is anything ``open_store`` takes. ``rate`` (requests per second) and ``concurrency`` (requests at the
-    same time) are limits per host and, with a ``budget_path``, for all processes that use the same file; ``None`` means
-    the source's own default. ``memory_bound`` limits the bytes of answers being read or not yet taken.
+    ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``rate``
+    (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
+    ``budget_path``, for all processes that use the same file; ``None`` means the source's own default.
+    ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
     def __init__(
@@ -58,13 +60,14 @@ class Transport:
         s3_anonymous: bool = False,
         timeouts: Timeouts | None = None,
         memory_bound: int = _MEMORY_BOUND,
+        access: Access = NO_ACCESS,
     ) -> None:
-        self.source = source
+        self.source, own = split_access(source)
         s3 = S3Options(s3_endpoint, s3_region, s3_anonymous)
-        self.store = open_store(source, user_agent=user_agent, timeouts=timeouts, s3=s3)
+        self.store = open_store(self.source, user_agent=user_agent, timeouts=timeouts, s3=s3, access=own or access)
         self.stats = TransportStats()
         self._local = self.store if isinstance(self.store, LocalStore) else None
-        self.limits = chosen_limits(default_limits(source, s3_endpoint), rate, concurrency)
+        self.limits = chosen_limits(default_limits(self.source, s3_endpoint), rate, concurrency)
         self._concurrency = self.limits.concurrency
         self._budget_path = budget_path
         self._breaker = breaker

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cc_pipeline.addresses import shown
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind
 from cc_pipeline.stores.answer import Span
 
@@ -64,7 +65,7 @@ PERMANENT_KINDS: Final = frozenset(
 SLOW_DOWN_KINDS: Final = frozenset({FaultKind.THROTTLED, FaultKind.FORBIDDEN})
 
 _ADVICE: Final = {
-    FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the request rate, and check access rights",
+    FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
     FaultKind.REDIRECTED: "Set the source to the address it redirects to",
@@ -227,7 +228,10 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if status >= 500 or status in (408, 425):
         return Finding(FaultKind.SERVER_ERROR, detail, wait)
     if 300 <= status < 400:
-        return Finding(FaultKind.REDIRECTED, f"{detail} to {headers.get('location', '')[:200]!r}")
+        # a place may repeat in it what it was asked with
+        location = headers.get("location", "")
+        where = shown(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
+        return Finding(FaultKind.REDIRECTED, f"{detail} to {where[:200]!r}")
     return Finding(FaultKind.CLIENT_ERROR, detail)
 
 

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
+from cc_pipeline.addresses import shown
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.sequencefile import read_header
 from cc_pipeline.archive.warc import iter_records
@@ -92,9 +93,11 @@ def _location(transport: Transport, named: str) -> str:
     try:
         key = current_key(named)
     except DataFault as fault:
-        raise UserInputError(f"{named!r} is neither a file here nor a key of the source: {fault.reason}") from fault
+        raise UserInputError(
+            f"{shown(named)!r} is neither a file here nor a key of the source: {fault.reason}"
+        ) from None
     if size_and_tag(transport, key) is None:
-        raise UserInputError(f"{named!r} is neither a file here nor a key of {transport.source}")
+        raise UserInputError(f"{shown(named)!r} is neither a file here nor a key of {transport.source}")
     return key
 
 

@@ -62,3 +62,17 @@ def test_settings_that_cannot_be_used_end_the_run_naming_the_variable(monkeypatc
     with pytest.raises(Exception, match="workspace") as failed:
         dg.materialize([any_asset], resources={WORKSPACE: workspace_of_settings})
     assert "CC_PIPELINE_VIA" in str(failed.value.__cause__ or failed.value)
+
+
+@pytest.mark.parametrize("source", ["https://u:s3cret@h.example/x", "https://h.example/x?token=s3cret"])
+def test_a_source_with_credentials_is_refused_where_dagster_would_store_it(source: str, tmp_path: Path) -> None:
+    @dg.asset
+    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
+        pytest.fail("it must not run")
+
+    given = {"source": source, "home": str(tmp_path)}
+    with pytest.raises(Exception, match="workspace") as failed:
+        dg.materialize([any_asset], resources={WORKSPACE: workspace_of_settings.configured(given)})
+    said = str(failed.value.__cause__ or failed.value)
+    assert "CC_PIPELINE_SOURCE_PASSWORD" in said
+    assert "s3cret" not in said

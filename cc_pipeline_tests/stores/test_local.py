@@ -91,7 +91,9 @@ def test_what_a_person_writes_opens_the_right_store(tmp_path: Path) -> None:
     assert open_store("s3://my.bucket").url("k").startswith("https://s3.us-east-1.amazonaws.com/my.bucket/")
 
 
-@pytest.mark.parametrize("root", ["", "ftp://x/y", "http://", "s3://", "file://elsewhere/x", "https://x/?q=1"])
+@pytest.mark.parametrize(
+    "root", ["", "ftp://x/y", "http://", "s3://", "file://elsewhere/x", "https://x/#f", "s3://u:p@b"]
+)
 def test_what_cannot_be_opened_says_why(root: str) -> None:
     with pytest.raises(UserInputError):
         open_store(root)

@@ -1,0 +1,128 @@
+"""Addresses of places: their host, what of them may be shown, and the credentials that are kept apart.
+
+Credentials stand in an address as userinfo (``https://user:password@host/``) or as a query (a presigned one, or
+``?token=…``). No list of names says which field of a query is secret, so all of a query counts as one.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from cc_pipeline.errors import UserInputError
+
+_WEB: Final = frozenset({"http", "https"})
+_SCHEMES: Final = _WEB | {"s3"}
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+#: What a query may hold as it is: all printable ASCII that does not end a request's target.
+_QUERY: Final = "%/?:@!$&'()*+,;=-._~[]|{}^`\\\""
+_HIDDEN: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What lets somebody in: ``user`` and ``password`` for Basic authorization, a ``query`` for each request.
+
+    Its text shows none of it.
+    """
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    query: str = field(default="", repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.user or self.password or self.query)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that a request carries: ``Authorization``, or none."""
+        if not (self.user or self.password):
+            return {}
+        pair = f"{self.user}:{self.password}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+
+    @property
+    def suffix(self) -> str:
+        """What is appended to an escaped address: the query as it was given, behind its question mark."""
+        return f"?{quote(self.query, safe=_QUERY)}" if self.query else ""
+
+
+NO_ACCESS: Final = Access()
+
+
+def split_access(address: str) -> tuple[str, Access]:
+    """An address without its credentials, and the credentials. A folder's path comes back as it is.
+
+    Raises ``UserInputError`` for an address that cannot be taken apart with certainty, which it does not repeat.
+    """
+    if scheme_of(address) not in _SCHEMES:
+        return address, NO_ACCESS
+    parts = _parts(address)
+    if parts is None or parts.fragment:
+        raise UserInputError(
+            f"the {scheme_of(address)}:// address cannot be read: its host or port is none, or its rest is unclear. "
+            "In a user, password or path write / as %2F, ? as %3F, # as %23 and @ as %40"
+        )
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    access = Access(unquote(user), unquote(password), parts.query)
+    if access and parts.scheme not in _WEB:
+        raise UserInputError(
+            f"{shown(address)} takes no credentials in its address; log in with the AWS tools, or set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return _bare(parts), access
+
+
+def shown(address: str) -> str:
+    """An address fit to be printed and stored: without userinfo, query and fragment. Never raises.
+
+    A path comes back as it is; of an address that cannot be taken apart only the scheme is left.
+    """
+    if "://" not in address:
+        scheme = address.partition(":")[0].lower()
+        return f"{scheme}:{_HIDDEN}" if ":" in address and scheme in _SCHEMES else address
+    parts = _parts(address)
+    return f"{address.partition('://')[0].lower()}://{_HIDDEN}" if parts is None else _bare(parts)
+
+
+def scrubbed(text: str) -> str:
+    """A text somebody else wrote with each address in it as :func:`shown` has it."""
+    return _ADDRESS.sub(lambda found: shown(found.group()), text)
+
+
+def holds_access(address: str) -> bool:
+    """Whether an address that is stored somewhere has userinfo or a query, or may have."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return True
+    return parts.scheme in _SCHEMES and ("@" in parts.netloc or bool(parts.query))
+
+
+def host_of(address: str) -> str:
+    """The host (or bucket) of an address in lower case; empty for a path and for what is no address."""
+    parts = _parts(address) if "://" in address else None
+    return (parts.hostname or "").rstrip(".") if parts is not None else ""
+
+
+def scheme_of(address: str) -> str:
+    """The scheme of an address in lower case; empty for a path."""
+    return address.partition("://")[0].lower() if "://" in address else ""
+
+
+def _parts(address: str) -> SplitResult | None:
+    """``None`` where it is not certain what is host and what is secret, e.g. for a ``/`` within a password."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    rest = parts.path + parts.query + parts.fragment
+    return None if parts.scheme in _WEB and "@" in rest else parts
+
+
+def _bare(parts: SplitResult) -> str:
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,232 @@
+"""Credentials in a source's address are sent to it, and found nowhere afterwards."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import sqlite3
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.minicrawl import TEST, ensure
+from cc_pipeline.records.segments import segment_head
+from cc_pipeline.records.wrap import wrap_member
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.guardedserver import GuardedServer
+
+USER, PASSWORD, TOKEN = "keeper", "s3cret/Wörd@7", "t0ken/Zz+9=="
+#: Each way in which a secret might be spelt somewhere.
+SECRETS = {
+    text.encode()
+    for secret in (PASSWORD, TOKEN)
+    for text in (secret, quote(secret, safe=""), quote(secret), quote(secret, safe="@"), json.dumps(secret)[1:-1])
+} | {base64.b64encode(f"{USER}:{PASSWORD}".encode()), b"s3cret", b"t0ken"}
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("guarded") / "bucket"
+    ensure(root, TEST)
+    return root
+
+
+def leaks(data: bytes) -> list[bytes]:
+    return [secret for secret in SECRETS if secret in data]
+
+
+def texts_in(path: Path) -> Iterator[bytes]:
+    """What a file holds: its bytes, what they inflate to, the values of a Parquet or SQLite file."""
+    data = path.read_bytes()
+    yield data
+    if data[:2] == b"\x1f\x8b":
+        while data[:2] == b"\x1f\x8b":
+            inflater = zlib.decompressobj(31)
+            yield inflater.decompress(data)
+            data = inflater.unused_data
+    elif data[:4] == b"PAR1":
+        table = pq.read_table(path, partitioning=None)
+        yield repr(table.schema.metadata).encode()
+        for column in table.columns:
+            for value in column.to_pylist():
+                yield value if isinstance(value, bytes) else str(value).encode()
+    elif data[:15] == b"SQLite format 3":
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+            yield "\n".join(connection.iterdump()).encode("utf-8", "replace")
+
+
+def files_that_leak(folder: Path) -> list[str]:
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and any(leaks(text) for text in texts_in(path)):
+            found.append(str(path.relative_to(folder)))
+    return found
+
+
+def whole_path(cli: Cli, source: str, home: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything a person does with a source, errors included; what all of it said."""
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", source)
+    monkeypatch.chdir(copied.parent)
+    place = source.rpartition("@")[2].partition("?")[0].rpartition("//")[2]
+    said = ""
+    for expected, words in (
+        (0, ["init"]),
+        (0, ["crawls"]),
+        (0, ["harvest", "-c", NEW]),
+        (0, ["run", "-c", NEW, "-d", "example.com"]),
+        (0, ["sql", "SELECT * FROM publication", "--format", "jsonl"]),
+        (0, ["sql", "SELECT * FROM ledger LIMIT 3", "--format", "csv"]),
+        (0, ["plan", "example.com", "-c", NEW]),
+        (0, ["copy", "example.com", "-c", NEW, "--to", str(copied)]),
+        (0, ["doctor"]),
+        (1, ["run", "-c", "CC-MAIN-1999-01", "-d", "example.com"]),
+        (1, ["add-source", f"{source}/nowhere.warc.wet.gz", "--kind", "wet"]),
+        (1, ["copy", "example.com", "-c", NEW, "--to", source]),
+        (1, ["crawls", "--source", source.replace(place, "127.0.0.1:1"), "--home", str(home.parent / "none")]),
+        (1, ["harvest", "-c", NEW, "--source", source.replace(place, "127.0.0.1:1")]),
+        (1, ["crawls", "--source", source.replace(place, f"{place}0000")]),
+        (1, ["crawls", "--source", source.replace("http://", "ftp://")]),
+        (1, ["crawls", "--source", source.replace("http://", "s3://")]),
+    ):
+        answer = cli(*words)
+        assert answer.status == expected, (words, answer)
+        said += answer.out + answer.err
+    return said
+
+
+def test_a_password_is_sent_and_written_nowhere(
+    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, copied = tmp_path / "home", tmp_path / "copied"
+    with GuardedServer(bucket, USER, PASSWORD) as server:
+        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{server.place}"
+        said = whole_path(cli, source, home, copied, monkeypatch)
+        # a run whose step fails: the event log has what was said
+        footers = [path.relative_to(bucket).as_posix() for path in bucket.rglob(f"crawl={OLD}/**/*.parquet")]
+        server.moved = {key: f"{source}/{key}?token={TOKEN}" for key in footers}
+        failed = cli("harvest", "-c", OLD)
+        assert footers
+        assert failed.status == 1
+        said += failed.out + failed.err
+        monkeypatch.setenv("CC_PIPELINE_SOURCE", source.replace("s3cret", "s3cret-wrong"))
+        refused = cli("harvest", "-c", OLD)
+        assert refused.status == 1
+        said += refused.out + refused.err
+    assert {asked.status for asked in server.asked} >= {200, 206, 401}
+    for asked in server.asked:
+        assert leaks(asked.target.encode()) == []
+        assert [name for name, value in asked.headers.items() if leaks(value.encode())] in ([], ["authorization"])
+    assert leaks(said.encode()) == []
+    assert list(copied.rglob("*.warc.gz"))
+    assert files_that_leak(tmp_path) == []
+    stored = next((home / "lake" / "records").rglob("*.warc.gz"))
+    text = b"".join(texts_in(stored))
+    assert f"WARC-Source-URI: http://{server.place}/crawl-data/".encode() in text
+    assert f"source: http://{server.place}\r\n".encode() in text
+    assert stat.S_IMODE((home / "home.json").stat().st_mode) == 0o600
+
+
+def test_a_token_is_sent_as_it_was_given_and_written_nowhere(
+    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    query = f"token={TOKEN}&X-Amz-Credential=a%2Fb"
+    with GuardedServer(bucket, query=query) as server:
+        monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
+        monkeypatch.setenv("CC_PIPELINE_SOURCE", f"http://{server.place}/?{query}")
+        said = [cli("run", "-c", NEW, "-d", "example.com"), cli("doctor")]
+        assert [each.status for each in said] == [0, 0], said
+    assert {asked.status for asked in server.asked} <= {200, 206, 404}
+    assert all(not leaks(value.encode()) for asked in server.asked for value in asked.headers.values())
+    assert leaks(repr(said).encode()) == []
+    assert files_that_leak(tmp_path) == []
+
+
+def test_a_home_goes_on_with_credentials_of_the_environment_or_of_netrc(
+    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("NETRC", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with GuardedServer(bucket, USER, PASSWORD) as server:
+        assert (
+            cli("harvest", "-c", NEW, "--source", f"http://{USER}:{quote(PASSWORD, safe='')}@{server.place}").status
+            == 0
+        )
+        assert cli("harvest", "-c", NEW, "--source", f"http://other:one@{server.place}").status == 1
+        alone = cli("crawls")
+        with monkeypatch.context() as told:
+            told.setenv("CC_PIPELINE_SOURCE_USER", USER)
+            told.setenv("CC_PIPELINE_SOURCE_PASSWORD", PASSWORD)
+            by_environment = cli("crawls")
+        (tmp_path / ".netrc").write_text(f"machine 127.0.0.1 login {USER} password {PASSWORD}\n")
+        by_netrc = cli("crawls")
+        (tmp_path / ".netrc").write_text(f"default login {USER} password {PASSWORD}\n")
+        by_default = cli("crawls")
+        (tmp_path / "odd").write_text(f"machine 127.0.0.1 login {USER} {PASSWORD}\n")
+        monkeypatch.setenv("NETRC", str(tmp_path / "odd"))
+        odd = cli("crawls")
+    # without credentials the list of crawls is the copy of before
+    refused = [asked for asked in server.asked if asked.status == 401]
+    assert refused
+    assert "forbidden" in alone.err + alone.out
+    assert "forbidden" in by_default.err + by_default.out
+    assert "forbidden" not in by_environment.err + by_environment.out + by_netrc.err + by_netrc.out
+    assert (odd.status, leaks((odd.err + odd.out).encode())) == (1, [])
+    assert str(tmp_path / "odd") in odd.err.replace("\n", "")
+
+
+def test_a_redirect_is_told_without_what_it_repeats_and_not_followed(
+    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
+    with GuardedServer(bucket) as elsewhere, GuardedServer(bucket, USER, PASSWORD) as server:
+        for where in (
+            f"http://{USER}:{quote(PASSWORD, safe='')}@{elsewhere.place}/collinfo.json?token={TOKEN}",
+            f"/login?token={TOKEN}",
+        ):
+            server.moved["collinfo.json"] = where
+            said = cli("crawls", "--source", f"http://{USER}:{quote(PASSWORD, safe='')}@{server.place}")
+            assert said.status == 1
+            assert leaks((said.err + said.out).encode()) == []
+    assert elsewhere.asked == []
+
+
+def test_doctor_names_files_of_before_that_hold_credentials(
+    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    records = home / "lake" / "records" / NEW
+    records.mkdir(parents=True)
+    clean, old = "http://127.0.0.1:1", f"http://{USER}:s3cret@127.0.0.1:1"
+    record = b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+    member = gzip.compress(record)
+    for name, info, uri in (
+        ("a-fine", clean, clean),
+        ("b-info", old, clean),
+        ("c-uri", clean, old),
+        ("d-token", clean, f"{clean}/x?token=t0ken"),
+    ):
+        head = segment_head("warc", f"{name}.warc.gz", {"source": info})
+        (records / f"{name}.warc.gz").write_bytes(head + wrap_member(member, record, f"{uri}/k", 5))
+    (home / "home.json").write_text(json.dumps({"source": old, "layout": 2}))
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
+    said = cli("doctor")
+    text = "".join((said.out + said.err).split())
+    assert said.status == 1
+    assert leaks(text.encode()) == []
+    assert "areinhome.json," in text
+    for name in ("b-info", "c-uri", "d-token"):
+        assert f"records/{NEW}/{name}.warc.gz" in text
+    assert "a-fine" not in text
+    # it stays the same home
+    assert os.path.exists(home / "home.json")
+    assert "belongs" not in text
