@@ -25,6 +25,10 @@ ARC_CRAWLS: Final = {
 _ID = re.compile(r"[A-Z0-9][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _WEEKLY = re.compile(r".*-(\d{4})-(\d{2})")
 _MAX_ID = 64
+#: There were some 120 crawls in 18 years.
+MAX_CRAWLS: Final = 10_000
+#: Common Crawl began in 2007; a crawl of a year far from now would pass for the newest or the oldest.
+_YEARS: Final = range(2007, 2101)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,10 @@ def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, .
 
 
 def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
-    """The same with the faults of single entries. Raises ``DataFault`` when it is no JSON list at all.
+    """The same with the faults of single entries: no id, or years and weeks in which no crawl can be.
+
+    Raises ``DataFault`` when it is no JSON list at all, or ``TOO_LARGE`` for a number of thousands of digits, for
+    nesting, and for more than ``MAX_CRAWLS`` entries.
 
     Format: a list of ``{id, name, timegate, cdx-api, from, to}``; the times are ISO 8601 without a zone and mean UTC.
     """
@@ -74,10 +81,14 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
         raise DataFault(DataKind.MALFORMED, source, fault.start, "is not UTF-8 text") from fault
     except json.JSONDecodeError as fault:
         raise DataFault(DataKind.MALFORMED, source, fault.pos, f"is not JSON: {fault.msg}") from fault
+    except ValueError as fault:  # Python converts no number of more than 4,300 digits
+        raise DataFault(DataKind.TOO_LARGE, source, None, "has a number of thousands of digits") from fault
     except RecursionError as fault:
         raise DataFault(DataKind.TOO_LARGE, source, None, "is nested deeper than any list of crawls") from fault
     if not isinstance(entries, list):
         raise DataFault(DataKind.MALFORMED, source, 0, "is not a list of crawls")
+    if len(entries) > MAX_CRAWLS:
+        raise DataFault(DataKind.TOO_LARGE, source, None, f"lists {len(entries)} crawls, more than {MAX_CRAWLS}")
     crawls: dict[str, Crawl] = {}
     faults: list[DataFault] = []
     for number, entry in enumerate(entries):
@@ -113,12 +124,18 @@ def _read_entry(entry: Any) -> Crawl:
     crawl_id = entry.get("id")
     if not isinstance(crawl_id, str) or len(crawl_id) > _MAX_ID or not _ID.fullmatch(crawl_id):
         raise ValueError(f"has no usable id ({str(crawl_id)[:40]!r})")
+    weekly = _WEEKLY.fullmatch(crawl_id)
+    if weekly is not None and (int(weekly[1]) not in _YEARS or not 1 <= int(weekly[2]) <= 53):
+        raise ValueError(f"{crawl_id} names a year or week that no crawl can have")
     name, api = entry.get("name"), entry.get("cdx-api")
+    started, ended = _read_time(entry.get("from")), _read_time(entry.get("to"))
+    if started is not None and ended is not None and ended < started:
+        raise ValueError(f"{crawl_id} ends before it starts")
     return Crawl(
         id=crawl_id,
         name=name if isinstance(name, str) and name else crawl_id,
-        started=_read_time(entry.get("from")),
-        ended=_read_time(entry.get("to")),
+        started=started,
+        ended=ended,
         cdx_api=api if isinstance(api, str) and api else None,
     )
 
@@ -128,9 +145,11 @@ def _read_time(text: Any) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
+    if moment.year not in _YEARS:
+        raise ValueError(f"says the time {text.strip()[:40]!r}, which no crawl can have")
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _age(crawl: Crawl) -> tuple[datetime, str]:

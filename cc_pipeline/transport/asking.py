@@ -42,6 +42,7 @@ class Asker:
                 return Finding(FaultKind.BREAKER_OPEN, str(closed)), NO_BODY, attempt - 1
             stats.budget_seconds += time.monotonic() - asked
             stats.requests += 1
+            sent = time.time()
             try:
                 answer = await fetch()
                 found = judge(answer)
@@ -55,7 +56,7 @@ class Asker:
                 gate.succeeded()
                 return found, answer, attempt
             stats.faults[found.kind.value] += 1
-            gate.failed(found)
+            gate.failed(found, sent)
             wait = self._retry.next_wait(found, attempt, last_wait)
             if wait is None:
                 return found, answer, attempt

@@ -233,28 +233,39 @@ class Budget:
 
     def slow_down(self, refusal: str, retry_after: float | None) -> None:
         """The source asked for less: all processes wait, then go on at half the rate (halved once a second)."""
-        now = time.time()
         with self._exclusive():
-            factor, factor_at, slowed_at, pause_until = self._row("factor, factor_at, slowed_at, pause_until")
-            current = recovered(factor, now - factor_at)
-            if not 0 <= now - slowed_at <= 1:
-                current = max(_SLOWEST_FACTOR, current / 2)
-                slowed_at = now
-            if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
-                pause_until = now
-            pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
-            self._db.execute(
-                "update hosts set factor = ?, factor_at = ?, slowed_at = ?, pause_until = ?, last_refusal = ?, "
-                "last_refusal_at = ? where host = ?",
-                (current, now, slowed_at, pause, refusal, now, self.host),
-            )
+            self._slow_down(time.time(), refusal, retry_after)
 
-    def forbidden(self, refusals: int, refusal: str, retry_after: float | None) -> Closed | None:
-        """Counts refusals without a success between them; gives whether that opened the breaker."""
-        self.slow_down(refusal, retry_after)
+    def _slow_down(self, now: float, refusal: str, retry_after: float | None) -> None:
+        factor, factor_at, slowed_at, pause_until = self._row("factor, factor_at, slowed_at, pause_until")
+        current = recovered(factor, now - factor_at)
+        if not 0 <= now - slowed_at <= 1:
+            current = max(_SLOWEST_FACTOR, current / 2)
+            slowed_at = now
+        if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
+            pause_until = now
+        pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
+        self._db.execute(
+            "update hosts set factor = ?, factor_at = ?, slowed_at = ?, pause_until = ?, last_refusal = ?, "
+            "last_refusal_at = ? where host = ?",
+            (current, now, slowed_at, pause, refusal, now, self.host),
+        )
+
+    def forbidden(
+        self, refusals: int, refusal: str, retry_after: float | None, sent: float | None = None
+    ) -> Closed | None:
+        """Counts refusals without a success between them; says so when that opened the breaker.
+
+        ``sent`` is when the last of the refused requests was sent (seconds since the epoch). Requests that were under
+        way together are one refusal: none of them could know of another, so those sent before the last slow-down add
+        nothing to a count that has begun.
+        """
         now = time.time()
         with self._exclusive():
-            count, opens, open_until = self._row("forbidden, opens, open_until")
+            count, opens, open_until, slowed_at = self._row("forbidden, opens, open_until, slowed_at")
+            self._slow_down(now, refusal, retry_after)
+            if sent is not None and count and sent <= slowed_at <= now:
+                return Closed(open_until, refusal) if now < open_until else None
             count += refusals
             if count < self._breaker.threshold:
                 self._db.execute("update hosts set forbidden = ? where host = ?", (count, self.host))

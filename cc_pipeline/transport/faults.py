@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from cc_pipeline.addresses import shown
@@ -246,11 +248,30 @@ def error_document(body: bytes) -> Finding | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of a ``Retry-After`` header in its number form, at most an hour; the date form is not used by S3."""
+    """Seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3).
+
+    A date is compared with the ``Date`` of the same answer, so that a wrong clock on either side is no matter, else
+    with our clock. ``None`` for a header that is neither.
+    """
     stated = headers.get("retry-after", "").strip()
-    if not stated.isdecimal() or len(stated) > 9:
+    if stated.isdecimal():
+        return min(float(stated), LONGEST_WAIT) if len(stated) <= 9 else None
+    until = _http_date(stated)
+    if until is None:
         return None
-    return min(float(stated), LONGEST_WAIT)
+    now = _http_date(headers.get("date", "")) or datetime.now(UTC)
+    return min(max(0.0, (until - now).total_seconds()), LONGEST_WAIT)
+
+
+def _http_date(text: str) -> datetime | None:
+    """A date in any of the forms HTTP has had; ``None`` for anything else. They are at most 33 letters long."""
+    if len(text) > 64:
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 def same_etag(one: str, other: str) -> bool:

@@ -49,7 +49,7 @@ class Gate:
         self._closed: Closed | None = None
         self._refusals = 0
         self._had_refusals = False
-        self._news: deque[Finding | None] = deque()
+        self._news: deque[tuple[Finding | None, float]] = deque()
         self._reporter: asyncio.Task[None] | None = None
 
     async def enter(self) -> None:
@@ -76,15 +76,18 @@ class Gate:
             self._had_refusals = False
             self._report(None)
 
-    def failed(self, finding: Finding) -> None:
-        """A request failed. When the source asks for it, all processes slow down."""
+    def failed(self, finding: Finding, sent: float) -> None:
+        """A request sent at ``sent`` (seconds since the epoch) failed.
+
+        When the source asks for it, all processes slow down.
+        """
         if finding.kind is FaultKind.FORBIDDEN:
             self._had_refusals = True
-            self._report(finding)
+            self._report(finding, sent)
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)
-            self._report(finding)
+            self._report(finding, sent)
 
     async def close(self) -> None:
         """Gives this process's share back."""
@@ -95,8 +98,8 @@ class Gate:
             await self._ask(self._budget.close)
         self._thread.shutdown()
 
-    def _report(self, finding: Finding | None) -> None:
-        self._news.append(finding)
+    def _report(self, finding: Finding | None, sent: float = 0.0) -> None:
+        self._news.append((finding, sent))
         if self._reporter is None or self._reporter.done():
             self._reporter = asyncio.create_task(self._tell())
 
@@ -110,13 +113,14 @@ class Gate:
         while self._news:
             news, self._news = self._news, deque()
             budget = await self._the_budget()
-            findings = [finding for finding in news if finding is not None]
+            findings = [finding for finding, _ in news if finding is not None]
             waits = [finding.retry_after for finding in findings if finding.retry_after is not None]
             longest = max(waits, default=None)
             forbidden = [finding for finding in findings if finding.kind is FaultKind.FORBIDDEN]
             if forbidden:
-                detail, count = forbidden[-1].detail, len(forbidden)
-                self._closed = await self._ask(budget.forbidden, count, detail, longest)
+                # what is told together was under way together, and counts once
+                sent = max(at for finding, at in news if finding is not None and finding.kind is FaultKind.FORBIDDEN)
+                self._closed = await self._ask(budget.forbidden, 1, forbidden[-1].detail, longest, sent)
             elif findings:
                 await self._ask(budget.slow_down, findings[-1].detail, longest)
             else:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.crawl_quirks import has, quirks_of
 from cc_pipeline.commoncrawl.crawls import parse_collinfo, read_collinfo, validate_crawl_id
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 
@@ -69,6 +69,35 @@ def test_garbage_is_a_data_fault(data: bytes) -> None:
     with pytest.raises(DataFault) as fault:
         parse_collinfo(data, "the list")
     assert fault.value.source == "the list"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"id": "CC-MAIN-2024-22", "from": "9999-12-31T23:59:59-23:00"},
+        {"id": "CC-MAIN-2024-22", "from": "0001-01-01T00:00:00"},
+        {"id": "CC-MAIN-2024-22", "to": "2999-01-01T00:00:00"},
+        {"id": "CC-MAIN-2024-22", "from": "2024-06-01T00:00:00", "to": "2024-05-01T00:00:00"},
+        {"id": "CC-MAIN-9999-01"},
+        {"id": "CC-MAIN-0000-01"},
+        {"id": "CC-MAIN-2024-99"},
+    ],
+)
+def test_years_in_which_no_crawl_can_be_are_faults_of_their_entry(entry: dict[str, str]) -> None:
+    good = {"id": "CC-MAIN-2024-18", "from": "2024-04-12T00:00:00"}
+    read = read_collinfo(json.dumps([entry, good]).encode(), "c")
+    assert [crawl.id for crawl in read.crawls] == ["CC-MAIN-2024-18"]
+    (fault,) = read.faults
+    assert (fault.kind, fault.source) == (DataKind.MALFORMED, "c") and "entry 0" in fault.reason
+
+
+@pytest.mark.parametrize(
+    "data", [b"[%s]" % (b"9" * 5000), b'[{"id": %s}]' % (b"9" * 5000), b"[%s]" % (b"0," * 10_000 + b"0")]
+)
+def test_absurd_numbers_and_counts_are_told(data: bytes) -> None:
+    with pytest.raises(DataFault) as fault:
+        read_collinfo(data, "c")
+    assert (fault.value.kind, fault.value.source) == (DataKind.TOO_LARGE, "c")
 
 
 def test_an_empty_list_is_an_empty_list() -> None:

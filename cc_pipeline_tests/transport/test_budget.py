@@ -161,6 +161,21 @@ def test_refusals_without_a_success_open_the_breaker_longer_each_time(tmp_path: 
     other.close()
 
 
+def test_a_burst_of_refusals_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    one, other = (Budget(path, HOST, SourceLimits(100.0, 8), BreakerPolicy(threshold=3)) for _ in range(2))
+    sent = time.time()
+    for budget in (one, other, one, other, one):
+        assert budget.forbidden(1, "status 403", None, sent) is None
+    assert one.trouble()[3] == 1
+    assert one.forbidden(1, "status 403", None, time.time()) is None
+    assert one.forbidden(1, "status 403", None, time.time()) is not None
+    late = other.forbidden(1, "status 403", None, sent)  # of the first burst; the breaker stays as it is
+    assert isinstance(late, Closed)
+    one.close()
+    other.close()
+
+
 def test_a_clock_set_back_does_not_stop_anybody(tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
     budget = Budget(path, HOST, SourceLimits(10.0, 8))

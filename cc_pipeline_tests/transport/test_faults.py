@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,6 +118,40 @@ def test_whole_objects() -> None:
 )
 def test_retry_after(stated: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": stated}) == seconds
+
+
+NOON = {"date": "Wed, 21 Oct 2026 12:00:00 GMT"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "seconds"),
+    [
+        ("Wed, 21 Oct 2026 12:00:30 GMT", 30.0),
+        ("Wednesday, 21-Oct-26 12:00:30 GMT", 30.0),
+        ("Wed Oct 21 12:00:30 2026", 30.0),
+        ("Wed, 21 Oct 2026 11:00:00 GMT", 0.0),
+        ("Fri, 21 Oct 2999 12:00:00 GMT", 3600.0),
+        ("Wed, 99 Oct 2026 12:00:00 GMT", None),
+        ("Wed, 21 Oct 99999999 12:00:00 GMT", None),
+        ("Wed, 21 Oct 2026 12:00:30 GMT" + " " * 100 + "x", None),
+    ],
+)
+def test_retry_after_as_a_date(stated: str, seconds: float | None) -> None:
+    assert retry_after({**NOON, "retry-after": stated}) == seconds
+
+
+def test_retry_after_as_a_date_by_our_clock() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    assert 90 < (retry_after({"retry-after": soon}) or 0) <= 100
+    assert 90 < (retry_after({"retry-after": soon, "date": "yesterday"}) or 0) <= 100
+
+
+@given(
+    st.text(max_size=80) | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d\d:\d\d:\d\d [-+A-Z0-9]{1,6}")
+)
+def test_no_retry_after_escapes(stated: str) -> None:
+    found = retry_after({"retry-after": stated, "date": stated})
+    assert found is None or 0 <= found <= 3600
 
 
 @pytest.mark.parametrize("which", list(FaultKind))

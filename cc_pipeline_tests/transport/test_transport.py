@@ -246,6 +246,17 @@ def test_repeated_refusals_open_the_breaker_for_all_processes(folder: Path, tmp_
         assert len(server.hits) == asked
 
 
+def test_one_burst_of_refusals_leaves_the_breaker_closed(folder: Path, tmp_path: Path) -> None:
+    rules = [Rule("403", times=1)]
+    with (
+        FaultServer(folder, latency=0.3, rules=rules) as server,
+        open_transport(server.url, rate=1000.0, concurrency=8, budget_path=tmp_path / "b.sqlite") as transport,
+    ):
+        outcomes = list(transport.read_many((ByteRange("f1.bin", n, 5) for n in range(8)), concurrency=8))
+        assert not [each for each in outcomes if isinstance(each, RangeFault) and each.kind is FaultKind.BREAKER_OPEN]
+        assert transport.stats.faults["forbidden"] == 8
+
+
 def test_the_user_agent_is_sent(folder: Path) -> None:
     with (
         FaultServer(folder) as server,
