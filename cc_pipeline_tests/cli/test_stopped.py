@@ -76,8 +76,17 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
         assert (status, err.splitlines()) == (
             STATUS[number], ["stopped: what was committed stays, and the same command goes on from there"]
         )  # fmt: skip
-    assert list((home / "lake" / "records" / NEW).glob("*.warc.gz"))
-    assert_nothing_under_way(home)
+        had = list(server.hits)
+        assert list((home / "lake" / "records" / NEW).glob("*.warc.gz"))
+        assert_nothing_under_way(home)
+        server.set_rules(())
+        again = start(home, server.url, *words)
+        again.communicate(timeout=PATIENCE_SECONDS)
+        assert again.returncode == 0
+        later = {(hit.key, hit.range) for hit in server.hits[len(had) :] if "/warc/" in hit.key}
+    # what came before the end was stored: it is not asked for again
+    assert later
+    assert not later & {(hit.key, hit.range) for hit in had if hit.fault is None}
 
 
 def assert_nothing_under_way(home: Path) -> None:
