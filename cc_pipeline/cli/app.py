@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.markup import escape
 
+from cc_pipeline import interruption
 from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -44,17 +45,34 @@ app.add_typer(url_index.app, name="url-index")
 
 
 def main() -> None:
-    """Runs the command line. Exit status: 1 for an error that we explain, 2 for wrong usage, 130 for Ctrl-C."""
-    try:
-        app()
-    except CcPipelineError as error:
-        if isinstance(error, EnvironmentFault):
-            console_err.print(f"[bold red]error:[/] {escape(error.what)}", highlight=False)
-            if error.advice:
-                console_err.print(f"[bold]what to do:[/] {escape(error.advice)}", highlight=False)
-        else:
-            console_err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        console_err.print("stopped. What was committed stays; run the same command again to go on")
-        sys.exit(130)
+    """Runs the command line.
+
+    Exit status 1 for errors that are ours to explain, 2 for wrong usage, 130 for Ctrl-C and 143 for SIGTERM.
+    """
+    with interruption.watched():
+        try:
+            app()
+        except CcPipelineError as error:
+            _end_if_stopped()
+            _say(error)
+            sys.exit(1)
+        except BaseException:
+            _end_if_stopped()
+            raise
+
+
+def _end_if_stopped() -> None:
+    # whatever a library made of the signal, it is why the command ends
+    number = interruption.received()
+    if number is not None:
+        console_err.print("stopped. What was committed stays; run the same command again to go on", highlight=False)
+        sys.exit(interruption.BY_SIGNAL + number)
+
+
+def _say(error: CcPipelineError) -> None:
+    if not isinstance(error, EnvironmentFault):
+        console_err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        return
+    console_err.print(f"[bold red]error:[/] {escape(error.what)}", highlight=False)
+    if error.advice:
+        console_err.print(f"[bold]what to do:[/] {escape(error.advice)}", highlight=False)

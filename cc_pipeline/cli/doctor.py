@@ -12,6 +12,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.interruption import BY_SIGNAL
 from cc_pipeline.settings import load_settings
 
 
@@ -100,21 +101,25 @@ def ui(
     home: options.Home = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
 ) -> None:
-    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C."""
-    from cc_pipeline.defs.instance import prepare_instance
+    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
+    from cc_pipeline.cli.serving import serve
+    from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance
 
     settings = load_settings(home=home)
     prepare_instance(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
-    # dagster lets a .env of the current folder win over the environment, and that one may name another home
-    os.chdir(settings.dagster_home)
     command = str(Path(sys.executable).with_name("dagster"))
     workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
     where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
     arguments = ["dev", *where, "-h", "127.0.0.1", "-p", str(port)]
     # a process of its own: the environment is the only way to tell it which home is meant
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
-    os.execve(command, [command, *arguments], {**os.environ, **told})
+    try:
+        # dagster lets a .env of the current folder win over the environment, and that one may name another home
+        status = serve([command, *arguments], settings.dagster_home, {**os.environ, **told})
+    finally:
+        end_runs_of_gone_servers(settings)
+    raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
 
 
 def init(quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:

@@ -6,7 +6,9 @@ Not here: launching runs.
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +18,10 @@ from cc_pipeline.settings import Settings, claim_home
 
 #: Which process a run of the command line lives in: its id and start, since ids come round again.
 PROCESS_TAG = "cc_pipeline/process"
+
+#: Where Dagster's launcher notes the code server that a run was given to.
+_SERVER_TAG = "dagster/grpc_info"
+_CONNECT_SECONDS = 2.0
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
@@ -90,6 +96,46 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
             end_run(instance, run, f"its process {number} was killed")
             ended.append(run.run_id)
     return ended
+
+
+def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
+    """Marks runs of this process that are under way as failed and frees the pool slots they hold.
+
+    For a process that is asked to end: Dagster marks a run that it interrupts itself, unless it was between steps.
+    """
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={PROCESS_TAG: this_process()})):
+        end_run(instance, run, "its process was asked to end")
+
+
+def end_runs_of_gone_servers(settings: Settings) -> list[str]:
+    """Marks runs of the UI as failed whose code server does not answer any more; gives their ids.
+
+    For the end of a UI: the next one would find them under way, and wait for them.
+    """
+    instance = open_instance(settings)
+    ended = []
+    try:
+        for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+            if PROCESS_TAG not in run.tags and not _answers(run.tags.get(_SERVER_TAG, "")):
+                end_run(instance, run, "the UI it ran in was stopped")
+                ended.append(run.run_id)
+    finally:
+        instance.dispose()
+    return ended
+
+
+def _answers(server: str) -> bool:
+    """Whether the code server that a run's tag names takes connections."""
+    try:
+        told = json.loads(server)
+        path = told.get("socket")
+        family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (told["host"], int(told["port"])))
+        with socket.socket(family, socket.SOCK_STREAM) as asked:
+            asked.settimeout(_CONNECT_SECONDS)
+            asked.connect(address)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def _started(number: int) -> str:

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from cc_pipeline import interruption
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.instance import PROCESS_TAG, end_runs_of_dead_processes, open_instance, this_process
+from cc_pipeline.defs.instance import (
+    PROCESS_TAG,
+    end_runs_of_dead_processes,
+    end_runs_of_this_process,
+    open_instance,
+    this_process,
+)
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key, range_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError
@@ -164,16 +171,22 @@ class Launcher:
     def _run(
         self, job: str, shown: str, partition_key: str | None = None, tags: dict[str, str] | None = None
     ) -> LaunchedRun:
+        interruption.check()
         definition = self._definitions.resolve_job_def(job)
-        result = definition.execute_in_process(
-            instance=self._instance,
-            partition_key=partition_key,
-            # the daemon must not launch again what a person runs in a terminal
-            tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
-            run_config=_QUIET,
-            resources=self._resources,
-            raise_on_error=False,
-        )
+        try:
+            result = definition.execute_in_process(
+                instance=self._instance,
+                partition_key=partition_key,
+                # the daemon must not launch again what a person runs in a terminal
+                tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
+                run_config=_QUIET,
+                resources=self._resources,
+                raise_on_error=False,
+            )
+        finally:
+            if interruption.received() is not None:
+                end_runs_of_this_process(self._instance)
+        interruption.check()
         if not result.success:
             raise _failure(job, shown, result)
         return LaunchedRun(job, result.run_id, shown)

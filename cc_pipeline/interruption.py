@@ -1,0 +1,95 @@
+"""Ctrl-C and SIGTERM: one exception for both, and which of them it was, whoever else handles signals meanwhile.
+
+Dagster puts handlers of its own in the place of ours while a run executes, and does not say which signal came. The
+numbers are therefore also written to a pipe by the interpreter, which no handler can keep from us.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+#: What is added to the number of a signal to give the exit status of the command it ended, as shells do.
+BY_SIGNAL: Final = 128
+_AT_ONCE: Final = 64
+
+
+class Interrupted(BaseException):
+    """Somebody asks this process to end. No ``Exception``, since nothing is wrong and nobody should go on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+class _Pipe:
+    """The signals that came since it was opened."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        os.set_blocking(self.writing, False)
+        self._numbers: list[int] = []
+
+    def numbers(self) -> list[int]:
+        with suppress(BlockingIOError):
+            while block := os.read(self.reading, _AT_ONCE):
+                self._numbers += [number for number in block if number in SIGNALS]
+        return self._numbers
+
+    def close(self) -> None:
+        os.close(self.reading)
+        os.close(self.writing)
+
+
+_pipe: _Pipe | None = None
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Inside the block the first SIGINT or SIGTERM raises ``Interrupted`` and the next one ends the process at once.
+
+    What is complete is kept however a process ends, so nobody has to wait for a slow end. Does nothing outside of
+    the main thread, where signals cannot be handled, and within another such block.
+    """
+    global _pipe  # noqa: PLW0603  # signals belong to the process
+    if _pipe is not None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _pipe = _Pipe()
+    wakeup = signal.set_wakeup_fd(_pipe.writing, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _handle) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+        _pipe.close()
+        _pipe = None
+
+
+def received() -> int | None:
+    """The first SIGINT or SIGTERM that came inside the block of :func:`watched`, ``None`` where none did."""
+    numbers = _pipe.numbers() if _pipe is not None else []
+    return numbers[0] if numbers else None
+
+
+def check() -> None:
+    """Raises ``Interrupted`` where a signal came, also one that somebody else has handled."""
+    number = received()
+    if number is not None:
+        raise Interrupted(number)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if _pipe is not None and len(_pipe.numbers()) > 1:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    raise Interrupted(number)

@@ -1,0 +1,162 @@
+"""Ctrl-C and SIGTERM: one sentence, the status shells expect, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline import interruption
+from cc_pipeline.cli import main
+from cc_pipeline.defs.internals import instance_in
+from cc_pipeline.minicrawl import TEST, ensure
+from cc_pipeline_tests.cli.conftest import NEW
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMMAND = str(Path(sys.executable).with_name("cc-pipeline"))
+#: Waiting ends here on the slowest machine.
+PATIENCE_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("stopped") / "bucket"
+    ensure(root, TEST)
+    return root
+
+
+def start(home: Path, source: str, *words: str) -> subprocess.Popen[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CC_PIPELINE_", "DAGSTER_"))}
+    told = {"CC_PIPELINE_HOME": str(home), "CC_PIPELINE_SOURCE": source, "COLUMNS": "200", "NO_COLOR": "1"}
+    return subprocess.Popen(
+        [COMMAND, *words], env=kept | told | {"PYTHONPATH": str(REPOSITORY)}, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def stopped(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, str, str]:
+    process.send_signal(number)
+    try:
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def wait_until(server: FaultServer, fault: str | None, key: str, process: subprocess.Popen[str]) -> None:
+    """Until a request for something whose key has ``key`` in it met the fault."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(hit.fault == fault and key in hit.key for hit in server.hits):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", STATUS)
+def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
+    bucket: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    home = tmp_path / "home"
+    words = ("run", "-c", NEW, "-d", "example.com", "-d", "example.org")
+    # one of its files never answers: the run waits there
+    with FaultServer(bucket, rules=(Rule("stall", key="crawl-data/*/warc/*", share=0.5, times=None),)) as server:
+        process = start(home, server.url, *words)
+        wait_until(server, "stall", "/warc/", process)
+        wait_until(server, None, "/warc/", process)
+        time.sleep(0.5)  # what came is being stored
+        status, _, err = stopped(process, number)
+        assert (status, err.splitlines()) == (
+            STATUS[number], ["stopped: what was committed stays, and the same command goes on from there"]
+        )  # fmt: skip
+        had = list(server.hits)
+        assert list((home / "lake" / "records" / NEW).glob("*.warc.gz"))
+        assert_nothing_under_way(home)
+        server.set_rules(())
+        again = start(home, server.url, *words)
+        again.communicate(timeout=PATIENCE_SECONDS)
+        assert again.returncode == 0
+        later = {(hit.key, hit.range) for hit in server.hits[len(had) :] if "/warc/" in hit.key}
+    # what came before the end was stored: it is not asked for again
+    assert later
+    assert not later & {(hit.key, hit.range) for hit in had if hit.fault is None}
+
+
+def assert_nothing_under_way(home: Path) -> None:
+    instance = instance_in(home / "dagster")
+    try:
+        assert {run.status for run in instance.get_runs()} == {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
+        storage = instance.event_log_storage
+        for pool in storage.get_concurrency_keys():
+            assert storage.get_concurrency_info(pool).active_slot_count == 0
+    finally:
+        instance.dispose()
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (("crawls",), signal.SIGINT),
+        (("doctor",), signal.SIGTERM),
+        (("harvest", "-c", NEW), signal.SIGTERM),
+        (("lookup", "example.com", "-c", NEW), signal.SIGINT),
+        (("copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
+    ],
+)
+def test_every_command_stops_with_a_sentence(
+    bucket: Path, tmp_path: Path, words: tuple[str, ...], number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with FaultServer(bucket, rules=(Rule("stall", times=None),)) as server:
+        process = start(tmp_path / "home", server.url, *words)
+        wait_until(server, "stall", "", process)
+        status, out, err = stopped(process, number)
+    assert (status, out) == (STATUS[number], "")
+    assert err.splitlines() == ["stopped: what was committed stays, and the same command goes on from there"]
+
+
+def test_a_signal_that_somebody_else_took_still_stops(tmp_path: Path) -> None:
+    with interruption.watched():
+        handler = signal.signal(signal.SIGTERM, lambda *_: None)
+        assert interruption.received() is None
+        interruption.check()
+        signal.raise_signal(signal.SIGTERM)
+        assert interruption.received() == signal.SIGTERM
+        with pytest.raises(interruption.Interrupted) as raised:
+            interruption.check()
+        assert raised.value.number == signal.SIGTERM
+        signal.signal(signal.SIGTERM, handler)
+    assert interruption.received() is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_handlers_are_as_before_after_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [signal.getsignal(number) for number in STATUS]
+    monkeypatch.setattr(sys, "argv", ["cc-pipeline", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert [signal.getsignal(number) for number in STATUS] == before
+
+
+def test_a_second_signal_ends_a_slow_end_at_once() -> None:
+    program = (
+        "import os, signal, time\nfrom cc_pipeline import interruption\n"
+        "with interruption.watched():\n"
+        "    try:\n        print('ready', flush=True); time.sleep(60)\n"
+        "    finally:\n        print('ending', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "ending\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == -signal.SIGINT
+    process.stdout.close()

@@ -1,0 +1,84 @@
+"""``cc-pipeline ui`` asked to end: nothing that it started lives on, and no run is left under way."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.defs.internals import instance_in
+from cc_pipeline_tests.defs.test_dagster_process import (
+    BIN,
+    PATIENCE_SECONDS,
+    Bucket,
+    Server,
+    checkout,
+    environment,
+    free_port,
+)
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import NEW
+
+__all__ = ["checkout"]
+
+pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
+
+
+def descendants(parent: int) -> set[int]:
+    """Ids of the processes below a process."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text("utf-8").rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = {parent}
+    while more := {child for child, above in parents.items() if above in found} - found:
+        found |= more
+    return found - {parent}
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_the_ui_ends_all_it_started(
+    bucket: Bucket, checkout: Path, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    home, port, log = tmp_path / "home", free_port(), tmp_path / "log"
+    with FaultServer(bucket[0], rules=(Rule("stall", key="*.parquet", times=None),)) as source, log.open("wb") as out:
+        env = environment(Path("unused"), checkout) | {"CC_PIPELINE_SOURCE": source.url}
+        ui = subprocess.Popen(
+            [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(home)],
+            cwd=checkout, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        started: set[int] = set()
+        try:
+            server = Server(ui, port, log)
+            server.wait_until_loaded()
+            server.add_partition("crawl", NEW)
+            run = server.launch("harvest_crawl", {"dagster/partition": NEW})
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not any(hit.fault for hit in source.hits):
+                assert time.monotonic() < deadline, log.read_text("utf-8")[-3000:]
+                time.sleep(0.2)
+            started = descendants(ui.pid)
+            assert len(started) >= 3
+            ui.send_signal(number)
+            assert ui.wait(PATIENCE_SECONDS) == status
+            left = {pid for pid in started if Path(f"/proc/{pid}").exists()}
+            assert left == set()
+        finally:
+            for pid in {ui.pid, *started}:
+                if Path(f"/proc/{pid}").exists():
+                    subprocess.run(["kill", "-9", str(pid)], check=False)
+            ui.wait()
+    assert "stopped: what was committed stays" in log.read_text("utf-8")
+    instance = instance_in(home / "dagster")
+    try:
+        ended = instance.get_run_by_id(run)
+        assert ended is not None
+        assert ended.status in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+    finally:
+        instance.dispose()
