@@ -74,7 +74,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
         time.sleep(0.5)  # what came is being stored
         status, _, err = stopped(process, number)
         assert (status, err.splitlines()) == (
-            STATUS[number], ["stopped: what was committed stays, and the same command goes on from there"]
+            STATUS[number], ["stopped. What was committed stays; run the same command again to go on"]
         )  # fmt: skip
         had = list(server.hits)
         assert list((home / "lake" / "records" / NEW).glob("*.warc.gz"))
@@ -119,7 +119,7 @@ def test_every_command_stops_with_a_sentence(
         wait_until(server, "stall", "", process)
         status, out, err = stopped(process, number)
     assert (status, out) == (STATUS[number], "")
-    assert err.splitlines() == ["stopped: what was committed stays, and the same command goes on from there"]
+    assert err.splitlines() == ["stopped. What was committed stays; run the same command again to go on"]
 
 
 def test_a_signal_that_somebody_else_took_still_stops(tmp_path: Path) -> None:

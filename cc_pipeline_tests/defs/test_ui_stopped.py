@@ -74,7 +74,7 @@ def test_the_ui_ends_all_it_started(
                 if Path(f"/proc/{pid}").exists():
                     subprocess.run(["kill", "-9", str(pid)], check=False)
             ui.wait()
-    assert "stopped: what was committed stays" in log.read_text("utf-8")
+    assert "stopped. What was committed stays" in log.read_text("utf-8")
     instance = instance_in(home / "dagster")
     try:
         ended = instance.get_run_by_id(run)
