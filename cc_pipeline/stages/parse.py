@@ -15,21 +15,18 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
 
 import pyarrow as pa
 
 from cc_pipeline import progress
-from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
-from cc_pipeline.documents.legacy2012.mapping import failed_page
-from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.keys import CAPTURE_ORDER, KEY_NAMES
+from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.records.fetch import read_stored
+from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.locate import located_otherwise
@@ -45,52 +42,6 @@ from cc_pipeline.stages.slice import (
     targets_by_crawl,
 )
 from cc_pipeline.stages.workspace import Workspace
-
-Row = Mapping[str, Any]
-
-#: Columns that a page takes from its row of ``records``.
-_KEYS = (*KEY_NAMES, "archive_format")
-
-
-def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
-    """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
-
-    For a capture that was not fetched, or whose bytes are gone, this is a finished page that says so, because every
-    row of ``records`` gets exactly one row of ``page_metadata``.
-    """
-    row, member = item
-    bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})
-    if row["outcome"] != "fetched" or member is None:
-        reason = ": ".join(part for part in (row["reason"], row["detail"]) if part) or "its stored bytes are gone"
-        return failed_page(bare, "Quarantined" if row["outcome"] == "quarantined" else "Missing", reason)
-    try:
-        return _input(row, _record(row, member))
-    except DataFault as fault:
-        return failed_page(bare, "ParseFailed", fault.reason)
-
-
-def _record(row: Row, member: bytes) -> ArchivedRecord:
-    read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
-    return read(member, row["stored_file"], row["stored_offset"])
-
-
-def _input(row: Row, record: ArchivedRecord) -> PageInput:
-    return PageInput(
-        payload=record.payload,
-        http_status=record.http_status,
-        http_status_line=record.http_status_line,
-        http_headers=record.http_headers,
-        server_ip=record.server_ip,
-        truncated=record.truncated,
-        mime_detected=_identified(record),
-        record_headers=record.record_headers,
-        **{key: row[key] for key in _KEYS},
-    )
-
-
-def _identified(record: ArchivedRecord) -> str | None:
-    return next((v for name, v in record.record_headers if name.lower() == "warc-identified-payload-type"), None)
-
 
 #: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
 _BATCH_ROWS = 64
@@ -177,7 +128,7 @@ def _tasks(rows: pa.Table, storage: RecordStorage) -> Iterator[list[tuple[dict[s
 def _workers(workspace: Workspace, records: int) -> int:
     """Processes to parse in: never this one, since a hostile page may loop or end its process."""
     # the server that workers are forked from imports the parsers once, so that not every worker has to
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.stages.parse", _PARSERS])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.pages", _PARSERS])
     wanted = workspace.settings.workers or len(os.sched_getaffinity(0))
     return max(1, min(wanted, -(-records // _BATCH_ROWS)))
 
