@@ -126,6 +126,15 @@ def test_a_source_within_the_home_moves_with_it(tmp_path: Path) -> None:
     assert load_settings({}, home=str(tmp_path / "moved")).source == str(tmp_path / "moved" / "minicrawl")
 
 
+def test_a_source_within_the_home_may_become_a_link(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    (home / "minicrawl").mkdir(parents=True)
+    workspace_of(home / "minicrawl", home).lake.read("crawls")
+    (home / "minicrawl").rename(elsewhere)
+    (home / "minicrawl").symlink_to(elsewhere)
+    assert workspace_of(home / "minicrawl", home).lake.read("crawls").num_rows == 0
+
+
 def test_a_home_of_a_newer_version_is_refused_and_left_alone(old_home: Path) -> None:
     note = old_home / "home.json"
     note.write_text(json.dumps(json.loads(note.read_text()) | {"layout": LAYOUT + 1}))

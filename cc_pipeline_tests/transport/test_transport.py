@@ -13,6 +13,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.budget import BreakerPolicy
+from cc_pipeline.transport.gate import Gate
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
@@ -296,3 +297,20 @@ def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> N
         assert reader.poll(20)
         assert "after the fork" in reader.recv()
         child.join()
+
+
+def test_closing_ends_the_thread_even_if_the_budget_cannot_be_given_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full_disk(_: Gate) -> None:
+        raise EnvironmentFault("the budget cannot be written", "free some space")
+
+    with FaultServer(folder) as server:
+        transport = open_transport(server.url)
+        transport.read("f1.bin", 0, 1)
+        assert transport._thread.started
+        with monkeypatch.context() as patch:
+            patch.setattr(Gate, "close", full_disk)
+            with pytest.raises(EnvironmentFault, match="cannot be written"):
+                transport.close()
+        assert not transport._thread.started
