@@ -80,6 +80,13 @@ class EnvironmentFault(CcPipelineError):
         return type(self), (self.what, self.advice), self.__dict__
 
 
+class Incomplete(EnvironmentFault):
+    """The source did not give all that was planned, and may still give it. What is complete was committed.
+
+    Commands end with status 3, so that whoever calls them can tell "run it again" from any other failure.
+    """
+
+
 class UserInputError(CcPipelineError):
     """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from cc_pipeline import interruption
 from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
 from cc_pipeline.cli.output import console_err
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
 app = typer.Typer(
     name="cc-pipeline",
@@ -43,11 +43,14 @@ app.add_typer(domains.app, name="domains")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 
+_INCOMPLETE = 3
+
 
 def main() -> None:
     """Runs the command line.
 
-    Exit status 1 for errors that are ours to explain, 2 for wrong usage, 130 for Ctrl-C and 143 for SIGTERM.
+    Exit status 1 for errors that are ours to explain, 2 for wrong usage, 3 where the source did not give all that was
+    planned, 130 for Ctrl-C and 143 for SIGTERM.
     """
     with interruption.watched():
         try:
@@ -55,7 +58,7 @@ def main() -> None:
         except CcPipelineError as error:
             _end_if_stopped()
             _say(error)
-            sys.exit(1)
+            sys.exit(_INCOMPLETE if isinstance(error, Incomplete) else 1)
         except BaseException:
             _end_if_stopped()
             raise

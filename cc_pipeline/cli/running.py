@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.output import console_err, progress_bars
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cc_pipeline.stages.workspace import Workspace
 
+#: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
+_INCOMPLETE = {Incomplete.__name__}
+
 
 def step(name: str, work: Callable[[], object], screen: Console = console_err) -> None:
     """Calls ``work`` and writes to ``screen`` how many seconds it took.
 
     The default is standard error, since standard output is for a command's answer. Raises ``EnvironmentFault`` with
-    the reason when a run fails.
+    the reason when a run fails; ``Incomplete`` when it fails because the source did not give everything.
     """
     from cc_pipeline.defs.launch import RunFailed
 
@@ -27,7 +30,8 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
     try:
         work()
     except RunFailed as failed:
-        raise EnvironmentFault(
+        family = Incomplete if failed.error_class in _INCOMPLETE else EnvironmentFault
+        raise family(
             failed.reason, f"The run is {failed.run_id}; see it in the UI (make dev). What was committed before stays."
         ) from failed
     screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
