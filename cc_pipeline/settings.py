@@ -72,8 +72,8 @@ class Settings:
 
     @property
     def catalog_path(self) -> Path:
-        """The row-group catalog."""
-        return self.home / "catalog.duckdb"
+        """The folder of the row-group catalog."""
+        return self.home / "catalog"
 
     @property
     def published_path(self) -> Path:

@@ -11,7 +11,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format
 from cc_pipeline.commoncrawl.crawls import SUBSETS, validate_crawl_id
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import load_settings
 
 #: Crawls that have no ``url_surtkey`` statistics in any row group (2017-43 to 2018-43).
@@ -74,7 +74,7 @@ ORDER BY path, row_group;
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The row-group catalog (catalog.duckdb): see what it covers, query it, or print a query for Athena.",
+    help="The row-group catalog: see what it covers, query it, or print a query for Athena.",
 )
 
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
@@ -110,7 +110,9 @@ def query(
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
-    """Run a query on catalog.duckdb, read-only. Tables: row_groups, index_files, column_chunks, coverage.
+    """Run a query on the catalog, read-only. Tables: row_groups, index_files, column_chunks, coverage.
+
+    It opens the files of all crawls. Those lie in the home, as catalog/CRAWL.duckdb, and DuckDB opens them as well.
 
     [bold]Examples[/]
 
@@ -118,11 +120,35 @@ def query(
 
       cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
     """
-    from cc_pipeline.cli.output import answer_query
+    import duckdb
 
-    settings = load_settings(home=home)
-    advice = "Harvest a crawl first: cc-pipeline harvest --crawl newest"
-    answer_query(settings.catalog_path, sql, checked_format(output), advice=advice)
+    from cc_pipeline.cli.output import write_answer
+    from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.contents import catalog_exists
+
+    path = load_settings(home=home).catalog_path
+    checked_format(output)
+    if not catalog_exists(path):
+        raise EnvironmentFault(
+            f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
+        )
+    with open_catalog(path) as catalog:
+        try:
+            _refuse_orders(sql)
+            write_answer(catalog.connection(), sql, output)
+        except duckdb.Error as error:
+            raise UserInputError(f"DuckDB says: {error}") from None
+
+
+def _refuse_orders(sql: str) -> None:
+    """Raises ``UserInputError`` for what would change a table: the tables here are views, so DuckDB would let it."""
+    import duckdb
+    from duckdb import StatementType
+
+    kinds = {one.type for one in duckdb.connect().extract_statements(sql)}
+    orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
+    if kinds & {getattr(StatementType, name) for name in orders}:
+        raise UserInputError("the catalog is read-only: only queries are answered")
 
 
 @app.command("sql")

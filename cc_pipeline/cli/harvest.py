@@ -58,13 +58,15 @@ def harvest(
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
     """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
     from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.contents import catalog_exists
 
-    if not settings.catalog_path.exists():
+    if not catalog_exists(settings.catalog_path):
         raise EnvironmentFault(
             f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
         )
     with open_catalog(settings.catalog_path) as catalog:
-        rows = [row for row in catalog.coverage().to_pylist() if crawls is None or row["crawl"] in crawls]
+        shown = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
+        rows = [row for crawl in shown for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
     write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -16,6 +17,9 @@ from rich.table import Table
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 console = Console()
 console_err = Console(stderr=True)
@@ -155,10 +159,15 @@ def answer_query(path: Path, query: str, output: str, *, advice: str) -> None:
         raise EnvironmentFault(f"{path} does not exist yet", advice)
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            result = connection.execute(query)
-            columns = [column[0] for column in result.description or []]
-            rows = iter(lambda: result.fetchmany(10_000), [])
-            write_rows("", columns, (row for batch in rows for row in batch), output)
+            write_answer(connection, query, output)
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
+
+
+def write_answer(connection: DuckDBPyConnection, query: str, output: str) -> None:
+    """Runs ``query`` and writes its rows to standard output. Raises what DuckDB raises for a query that it refuses."""
+    connection.execute("SET TimeZone = 'UTC'")
+    result = connection.execute(query)
+    columns = [column[0] for column in result.description or []]
+    rows = iter(lambda: result.fetchmany(10_000), [])
+    write_rows("", columns, (row for batch in rows for row in batch), output)

@@ -92,11 +92,12 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
     """Whether ``crawl`` has a columnar index of which the catalog knows nothing yet."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.index.catalog.catalog import open_catalog
+    from cc_pipeline.index.catalog.contents import catalog_exists
 
     path = workspace.settings.catalog_path
     if crawl in ARC_CRAWLS:
         return False
-    if not path.exists():
+    if not catalog_exists(path):
         return True
     with open_catalog(path) as catalog:
         return not any(row["harvested"] for row in catalog.coverage(crawl).to_pylist())

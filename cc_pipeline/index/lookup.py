@@ -18,6 +18,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
 from cc_pipeline.index.parquet.fetch import PageIndexes
@@ -95,7 +96,7 @@ def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Calla
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
     with ExitStack() as stack:
-        if crawl not in ARC_CRAWLS and sources.catalog is not None and sources.catalog.exists():
+        if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
             catalog = stack.enter_context(open_catalog(sources.catalog))
             if any(row["harvested"] for row in catalog.coverage(crawl).to_pylist()):
                 finder = CatalogFinder(catalog, transport, FooterStore(sources.footers) if sources.footers else None)

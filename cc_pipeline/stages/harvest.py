@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -15,8 +14,6 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import locked
-from cc_pipeline.index.catalog.build import FORMAT, build_catalog
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -24,6 +21,7 @@ from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.catalog import rebuild_catalog
 from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -116,7 +114,7 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
-    """Decodes the kept footers of ``crawls`` into their tables and builds ``catalog.duckdb`` anew; needs no network."""
+    """Decodes the kept footers of ``crawls`` into their tables and brings the catalog up to date; needs no network."""
     reports = {}
     for number, crawl in enumerate(crawls):
         progress.report("row groups", number, len(crawls), crawl)
@@ -151,30 +149,6 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         seconds=report.seconds,
         notes=(*notes, f"{report.remaining:,} row groups still have no bounds"),
     )
-
-
-def rebuild_catalog(workspace: Workspace) -> bool:
-    """Builds ``catalog.duckdb`` where the lake's tables are newer than it; one builder at a time on a host.
-
-    The versions it was built from are written down after the file is in place, so a run killed in between builds it
-    again.
-    """
-    lake, path = workspace.lake, workspace.settings.catalog_path
-    built_from = path.with_suffix(".versions.json")
-    with locked(workspace.settings.home / "catalog.lock"):
-        tables = {name: lake.pin(name).version for name in ("index_files", "row_groups", "column_chunks", "coverage")}
-        tables["format"] = FORMAT
-        if path.exists() and built_from.exists() and json.loads(built_from.read_text("utf-8")) == tables:
-            return False
-        build_catalog(
-            path,
-            index_files=lake.read("index_files"),
-            row_groups=lake.read("row_groups"),
-            column_chunks=lake.read("column_chunks"),
-            coverage=lake.read("coverage"),
-        )
-        built_from.write_text(json.dumps(tables), "utf-8")
-    return True
 
 
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:

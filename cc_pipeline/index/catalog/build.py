@@ -1,7 +1,7 @@
-"""Builds ``catalog.duckdb`` from the per-crawl tables: under another name, then renamed over the old file.
+"""Builds one file of the catalog from tables of row groups: under another name, then renamed over the old file.
 
-A reader that has the old file open keeps reading all of it. To replace one crawl, build again from the tables in
-which that crawl was replaced.
+A reader that has the old file open keeps reading all of it. A catalog has a file per crawl (``keep``); one file may
+also hold many.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ BLOCK_ROWS: Final = 2048
 _STORAGE_ROWS: Final = 8192
 #: Raised when an older file would be read wrongly.
 FORMAT: Final = 2
+#: How names of files end while they are built.
+BESIDE: Final = ".building"
+#: What DuckDB may take while it builds; beyond it sorting goes to the disk.
+_MEMORY: Final = "256MB"
+#: Each thread has buffers of its own.
+_MOST_THREADS: Final = 4
 
 _MANIFEST: Final = pa.schema([("crawl", pa.string()), ("subset", pa.string()), ("path", pa.string())])
 _REASONS: Final = pa.schema([("crawl", pa.string()), ("reason", pa.string())])
@@ -67,41 +73,51 @@ def build_catalog(
     ``manifest`` (columns ``crawl``, ``subset``, ``path``), with ``reasons`` for crawls that have none. Raises
     ``EnvironmentFault`` when the disk does not take it.
     """
+    with building(path, threads) as con:
+        _load(con, "index_files", index_files, INDEX_FILES_SCHEMA, order="crawl, path")
+        _load_row_groups(con, row_groups)
+        _load(con, "column_chunks", column_chunks, COLUMN_CHUNKS_SCHEMA)
+        if coverage is not None:
+            _load(con, "coverage", coverage, COVERAGE_SCHEMA, order="crawl, subset")
+        else:
+            _count_coverage(con, manifest if manifest is not None else (), reasons or {})
+        unknown = describe(con)
+        counts = {name: _count(con, name) for name in ("index_files", "row_groups", "column_chunks", "coverage")}
+    return CatalogReport(path, counts, unknown, path.stat().st_size)
+
+
+@contextmanager
+def building(path: Path, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that uses a new, empty file; when the block is through, that file is ``path``, whole.
+
+    Memory is bounded, and what does not fit goes to a folder beside ``path``. Raises ``EnvironmentFault`` when the
+    disk does not take it; the old file stays then.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.building")
+    beside = path.with_name(f".{path.name}.{os.getpid()}{BESIDE}")
     leftovers = (beside, beside.with_name(beside.name + ".wal"))
     try:
         with _target(beside, threads) as con:
-            _load(con, "index_files", index_files, INDEX_FILES_SCHEMA, order="crawl, path")
-            _load_row_groups(con, row_groups)
-            _load(con, "column_chunks", column_chunks, COLUMN_CHUNKS_SCHEMA)
-            if coverage is not None:
-                _load(con, "coverage", coverage, COVERAGE_SCHEMA, order="crawl, subset")
-            else:
-                _count_coverage(con, manifest if manifest is not None else (), reasons or {})
-            unknown = _describe(con)
-            counts = {name: _count(con, name) for name in ("index_files", "row_groups", "column_chunks", "coverage")}
+            yield con
         with beside.open("rb") as handle:
             os.fsync(handle.fileno())
         os.replace(beside, path)
-    except (duckdb.IOException, OSError) as error:
+    except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:
         raise EnvironmentFault(
             f"the catalog could not be built at {path}: {error}", "Check the disk and the tables, then build it again."
         ) from error
     finally:
         for leftover in leftovers:
             leftover.unlink(missing_ok=True)
-    return CatalogReport(path, counts, unknown, path.stat().st_size)
 
 
 @contextmanager
 def _target(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    con = duckdb.connect()
+    con = duckdb.connect(config={"memory_limit": _MEMORY})
     try:
-        if threads is not None:
-            con.execute(f"SET threads = {int(threads)}")
-        con.execute(f"SET temp_directory = '{_quoted(path.parent / '.catalog-spill')}'")
-        con.execute(f"ATTACH '{_quoted(path)}' AS building (ROW_GROUP_SIZE {_STORAGE_ROWS})")
+        con.execute(f"SET threads = {int(threads or min(_MOST_THREADS, os.cpu_count() or 1))}")
+        con.execute(f"SET temp_directory = '{quoted(path.parent / '.catalog-spill')}'")
+        con.execute(f"ATTACH '{quoted(path)}' AS building (ROW_GROUP_SIZE {_STORAGE_ROWS})")
         con.execute("USE building")
         yield con
         con.execute("CHECKPOINT building")
@@ -114,8 +130,7 @@ def _target(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnecti
 def _load(
     con: duckdb.DuckDBPyConnection, table: str, source: TableSource, schema: pa.Schema, order: str | None = None
 ) -> None:
-    # Order costs time and only helps where something is looked up by it.
-    con.execute(f"SET preserve_insertion_order = {'true' if order else 'false'}")
+    con.execute("SET preserve_insertion_order = true")
     wanted = ", ".join(f'"{column}"' for column in schema.names)
     ordering = f" ORDER BY {order}" if order else ""
     con.execute(f"CREATE TABLE {table} AS SELECT {wanted} FROM {_scan(con, source, schema)}{ordering}")
@@ -161,7 +176,7 @@ def _count_coverage(con: duckdb.DuckDBPyConnection, manifest: TableSource, reaso
     )
 
 
-def _describe(con: duckdb.DuckDBPyConnection) -> int:
+def describe(con: duckdb.DuckDBPyConnection) -> int:
     """Adds what the reader needs to find its way, and gives the number of row groups of unknown bounds."""
     low, high = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
     con.execute(
@@ -184,7 +199,7 @@ def _scan(con: duckdb.DuckDBPyConnection, source: TableSource, schema: pa.Schema
     if isinstance(source, (pa.Table, pa.RecordBatchReader, ds.Dataset)):
         con.register("incoming", source)
         return "incoming"
-    files = ", ".join(f"'{_quoted(file)}'" for file in source)
+    files = ", ".join(f"'{quoted(file)}'" for file in source)
     return f"read_parquet([{files}], hive_partitioning = true, hive_types_autocast = false, union_by_name = true)"
 
 
@@ -197,5 +212,6 @@ def _number(con: duckdb.DuckDBPyConnection, query: str) -> int:
     return int(row[0]) if row else 0
 
 
-def _quoted(path: str | Path) -> str:
+def quoted(path: str | Path) -> str:
+    """A path as it stands between quotes in SQL."""
     return str(path).replace("'", "''")

@@ -1,13 +1,14 @@
-"""Which row groups of which index files may hold a key: answered from one DuckDB file, with no network.
+"""Which row groups of which index files may hold a key: answered from DuckDB files, with no network.
 
-Bounds are compared as bytes, and unknown bounds match everything. The table is sorted by lowest key;
-``key_blocks`` says for every 2,048 rows what they may hold, so that one domain touches a few blocks.
+A question about one crawl opens that crawl's file alone, however many there are. A question about many is answered
+by the merged files, and by the files of the crawls that changed since those were merged.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -20,39 +21,33 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.build import FORMAT
-from cc_pipeline.index.catalog.schemas import KEY_CHUNK_FIELDS, KEY_COLUMN, ROW_GROUPS_SCHEMA
-
-#: The columns of an answer, a part of ``ROW_GROUPS_SCHEMA``.
-ANSWER_SCHEMA: Final = pa.schema(
-    [
-        ROW_GROUPS_SCHEMA.field(name)
-        for name in (
-            *("crawl", "subset", "path", "row_group", "rows", "compressed_bytes", "data_offset"),
-            *KEY_CHUNK_FIELDS,
-            *(f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max", f"{KEY_COLUMN}_source", "fetch_time_min", "fetch_time_max"),
-        )
-    ]
+from cc_pipeline.index.catalog.contents import (
+    Contents,
+    base_file,
+    catalog_exists,
+    crawl_file,
+    file_of_before,
+    read_contents,
+    recent_file,
 )
-_COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
-#: Places in the table one question names; more are covered together.
-_MOST_STRETCHES: Final = 40
-#: A question about so many crawls or fewer has an answer of some dozen rows: see ``Catalog._few``.
-_FEW_CRAWLS: Final = 4
-_LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
+from cc_pipeline.index.catalog.part import FEW_CRAWLS, Filter, Part
+from cc_pipeline.index.catalog.schemas import (
+    ANSWER_SCHEMA,
+    COLUMN_CHUNKS_SCHEMA,
+    COVERAGE_SCHEMA,
+    INDEX_FILES_SCHEMA,
+    ROW_GROUPS_SCHEMA,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Restricts an answer. ``None`` means all; times are aware, ``since`` inclusive, ``until`` exclusive."""
-
-    crawls: tuple[str, ...] | None = None
-    subsets: tuple[str, ...] | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def takes(self, crawl: str, subset: str) -> bool:
-        """Whether row groups of this crawl and subset are wanted."""
-        return (self.crawls is None or crawl in self.crawls) and (self.subsets is None or subset in self.subsets)
+_SCHEMAS: Final = {
+    "index_files": INDEX_FILES_SCHEMA,
+    "row_groups": ROW_GROUPS_SCHEMA,
+    "column_chunks": COLUMN_CHUNKS_SCHEMA,
+    "coverage": COVERAGE_SCHEMA,
+}
+#: What questions may take; a person's own query spills beyond it.
+_MEMORY: Final = "1GB"
+_ADVICE: Final = "Build the catalog again: delete what is named here, then materialize row_groups."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +70,24 @@ class RowGroupMatches:
 
 
 class Catalog:
-    """An open ``catalog.duckdb``; made by ``open_catalog``, a context manager, safe to use from threads."""
+    """An open catalog; made by ``open_catalog``, a context manager, safe to use from threads.
+
+    It opens a file when a question first needs it. What is replaced or dropped later does not disturb what is open.
+    """
 
     def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         self._con = con
-        self._blocks: list[tuple[int, bytes, bytes]] = con.execute(
-            "SELECT block, lowest, highest FROM catalog.key_blocks ORDER BY block"
-        ).fetchall()
-        info = con.execute("SELECT block_rows, known_row_groups FROM catalog.catalog_info").fetchone()
-        assert info is not None
-        self._block_rows, self._known = int(info[0]), int(info[1])
-        self._unknown_rows: pa.Table | None = None
-        self._unknown_slices: dict[tuple[str, str], tuple[int, int]] = {}
+        self._lock = threading.RLock()
+        self._parts: dict[str, Part] = {}
+        self._views: frozenset[str] | None = None
+        self._contents = Contents() if path.is_file() else read_contents(path)
+        #: one file with all crawls: given as such, or left by a version of before
+        self._whole: Part | None = None
+        self._merged: list[tuple[Part, frozenset[str]]] | None = None
+        one = path if path.is_file() else file_of_before(path)
+        if one.exists():
+            self._whole = self._attached(one, "whole", hidden=self._contents.crawls, required=path.is_file())
 
     def __enter__(self) -> Catalog:
         return self
@@ -112,22 +112,8 @@ class Catalog:
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
         wanted = _filter(crawls, subsets, since, until)
-        found = [self._unknown(wanted)]
-        stretches = self._stretches(ranges)
-        if stretches:
-            conditions, values = _conditions(wanted)
-            places = []
-            for first, end, start, stop in stretches:
-                place = f"rowid >= {first} AND rowid < {end} AND {_HIGH} >= ?"
-                places.append(place if stop is None else f"{place} AND {_LOW} < ?")
-                values += [start] if stop is None else [start, stop]
-            conditions.append(places[0] if len(places) == 1 else f"(({') OR ('.join(places)}))")
-            query = f"SELECT {_COLUMNS} FROM catalog.row_groups WHERE {' AND '.join(conditions)}"
-            if wanted.crawls is not None and len(wanted.crawls) <= _FEW_CRAWLS:
-                found.insert(0, self._few(query, values, ranges))
-            else:
-                found.insert(0, _inside(self._query(query, values).cast(ANSWER_SCHEMA), ranges))
-        return pa.concat_tables(found)
+        found = [table for part, own in self._asked(wanted) for table in part.row_groups_for(own, ranges)]
+        return pa.concat_tables([ANSWER_SCHEMA.empty_table(), *found])
 
     def row_groups_for_many(
         self,
@@ -140,166 +126,165 @@ class Catalog:
     ) -> RowGroupMatches:
         """Like ``row_groups_for``, for thousands of targets (name to ranges) in one pass."""
         wanted = _filter(crawls, subsets, since, until)
-        unknown = self._unknown(wanted)
         names = list(targets)
         asked = [(number, key_range) for number, name in enumerate(names) for key_range in targets[name]]
-        questions = [(number, block, r.start, r.end) for number, r in asked for block in self._candidates(r)]
-        if not questions:
-            return RowGroupMatches(unknown, _pairs([], np.empty(0, np.int64), np.empty(0, np.int64)), 0)
-        conditions, values = _conditions(wanted)
-        restricted = "".join(f" AND {condition}" for condition in conditions)
-        number, block, start, end = zip(*questions, strict=True)
-        asked_table = pa.table(
-            {
-                "target": pa.array(number, pa.int64()),
-                "block": pa.array(block, pa.int64()),
-                "range_start": pa.array(start, pa.binary()),
-                "range_end": pa.array(end, pa.binary()),
-            }
-        )
-        cursor = self._con.cursor()
-        cursor.register("asked", asked_table)
-        hits = cursor.sql(
-            f"""SELECT DISTINCT asked.target, row_groups.rowid AS row FROM catalog.row_groups row_groups JOIN asked
-            ON row_groups.rowid // {self._block_rows} = asked.block
-            AND (asked.range_end IS NULL OR {_LOW} < asked.range_end) AND {_HIGH} >= asked.range_start
-            WHERE row_groups.rowid >= {min(block) * self._block_rows}
-            AND row_groups.rowid < {min(self._known, (max(block) + 1) * self._block_rows)}{restricted}""",
-            params=values,
-        ).to_arrow_table()
-        row_ids = np.unique(hits["row"].to_numpy())
-        cursor.register("hit", pa.table({"id": row_ids}))
-        rows = cursor.sql(
-            f"SELECT {_COLUMNS} FROM catalog.row_groups groups JOIN hit ON groups.rowid = hit.id ORDER BY hit.id"
-        ).to_arrow_table()
-        pairs = _pairs(names, hits["target"].to_numpy(), np.searchsorted(row_ids, hits["row"].to_numpy()))
-        return RowGroupMatches(pa.concat_tables([rows.cast(ANSWER_SCHEMA), unknown]), pairs, len(row_ids))
+        found = [part.row_groups_for_many(own, asked) for part, own in self._asked(wanted)]
+        nothing, empty = ANSWER_SCHEMA.empty_table(), np.empty(0, np.int64)
+        known = pa.concat_tables([nothing, *(one.known for one in found)])
+        unknown = pa.concat_tables([nothing, *(one.unknown for one in found)])
+        first = np.cumsum([0, *(len(one.known) for one in found)])
+        target = np.concatenate([empty, *(one.targets for one in found)])
+        row = np.concatenate([empty, *(one.rows + start for one, start in zip(found, first, strict=False))])
+        return RowGroupMatches(pa.concat_tables([known, unknown]), _pairs(names, target, row), len(known))
 
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
         """Positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
-        cursor = self._con.cursor()
-        cursor.register("asked", row_groups.select(["crawl", "path", "row_group"]))
-        crawls = pc.unique(row_groups["crawl"]).to_pylist()
-        chosen = "" if columns is None else ' AND list_contains(?, c."column")'
-        return cursor.sql(
-            f"""SELECT c.* FROM catalog.column_chunks c JOIN asked USING (crawl, path, row_group)
-            WHERE list_contains(?, c.crawl){chosen} ORDER BY c.crawl, c.path, c.row_group, c.chunk_offset""",
-            params=[crawls] if columns is None else [crawls, list(columns)],
-        ).to_arrow_table()
+        chosen = None if columns is None else list(columns)
+        several = sorted(pc.unique(row_groups["crawl"]).to_pylist())
+        found = []
+        for part, crawls in self._own_parts(several):
+            own = row_groups
+            if len(crawls) < len(several):
+                own = row_groups.filter(pc.is_in(row_groups["crawl"], pa.array(crawls, pa.string())))
+            found.append(part.column_chunks(own, crawls, chosen))
+        return pa.concat_tables(found) if found else COLUMN_CHUNKS_SCHEMA.empty_table()
 
     def coverage(self, crawl: str | None = None) -> pa.Table:
         """Files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
-        return self._of_crawl("coverage", crawl)
+        return self._rows_of("coverage", crawl)
 
     def index_files(self, crawl: str | None = None) -> pa.Table:
         """The index files (``INDEX_FILES_SCHEMA``) of a crawl, or all."""
-        return self._of_crawl("index_files", crawl)
+        return self._rows_of("index_files", crawl)
 
     def crawls(self) -> tuple[str, ...]:
         """The crawls the catalog knows of, harvested or not, in order of their names."""
-        rows = self._con.cursor().execute("SELECT DISTINCT crawl FROM catalog.coverage ORDER BY crawl").fetchall()
-        return tuple(str(row[0]) for row in rows)
+        named = set(self._contents.crawls)
+        if self._whole is not None:
+            named.update(self._whole.rows_of("coverage", None)["crawl"].to_pylist())
+        return tuple(sorted(named))
 
     def sql(self, query: str, params: Sequence[object] = ()) -> pa.Table:
-        """Any read-only query; its tables are named ``catalog.row_groups`` and so on."""
-        return self._query(query, list(params))
+        """Any read-only query; its tables are named ``catalog.row_groups`` and so on. Opens every crawl's file."""
+        return self.connection().sql(query, params=list(params)).to_arrow_table()
 
-    def _of_crawl(self, table: str, crawl: str | None) -> pa.Table:
-        if crawl is None:
-            return self._query(f"SELECT * FROM catalog.{table}", [])
-        return self._query(f"SELECT * FROM catalog.{table} WHERE crawl = ?", [crawl])
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """A cursor in which ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage`` are all the tables'
+        rows, as views in the schema ``catalog``. Opens every crawl's file. Ends with the catalog."""
+        with self._lock:
+            parts = [part for part, _ in self._own_parts(self._contents.crawls)]
+            parts += [] if self._whole is None else [self._whole]
+            names = frozenset(part.name for part in parts)
+            if self._views != names:
+                self._con.execute("CREATE SCHEMA IF NOT EXISTS catalog")
+                for table, schema in _SCHEMAS.items():
+                    self._con.register(f"no_{table}", schema.empty_table())
+                    rows = [part.select(table) for part in parts] or [f"SELECT * FROM no_{table}"]
+                    self._con.execute(f"CREATE OR REPLACE VIEW catalog.{table} AS {' UNION ALL BY NAME '.join(rows)}")
+                self._views = names
+            cursor = self._con.cursor()
+            cursor.execute("USE memory.catalog")
+            return cursor
 
-    def _query(self, query: str, values: Sequence[object]) -> pa.Table:
-        return self._con.cursor().sql(query, params=list(values)).to_arrow_table()
+    def _rows_of(self, table: str, crawl: str | None) -> pa.Table:
+        if crawl is not None:
+            parts = [part for part, _ in self._own_parts([crawl])]
+        else:
+            parts = [part for part, _ in self._own_parts(self._contents.crawls)]
+            parts += [] if self._whole is None else [self._whole]
+        found = [part.rows_of(table, crawl) for part in parts]
+        return pa.concat_tables(found) if found else _SCHEMAS[table].empty_table()
 
-    def _few(self, query: str, values: Sequence[object], ranges: Sequence[KeyRange]) -> pa.Table:
-        """The same for an answer of some dozen rows, which DuckDB gives faster as plain rows than as Arrow."""
-        low, high = ANSWER_SCHEMA.get_field_index(_LOW), ANSWER_SCHEMA.get_field_index(_HIGH)
-        rows = [
-            row
-            for row in self._con.cursor().execute(query, list(values)).fetchall()
-            if any(keys.may_overlap(row[low], row[high]) for keys in ranges)
-        ]
-        columns = zip(*rows, strict=True) if rows else [()] * len(ANSWER_SCHEMA)
-        return pa.table(
-            [pa.array(column, field.type) for column, field in zip(columns, ANSWER_SCHEMA, strict=True)],
-            schema=ANSWER_SCHEMA,
-        )
+    def _asked(self, wanted: Filter) -> list[tuple[Part, Filter]]:
+        """The files that answer a question, each with the question's part for it."""
+        crawls = tuple(self._contents.crawls) if wanted.crawls is None else tuple(dict.fromkeys(wanted.crawls))
+        asked: list[tuple[Part, Filter]] = []
+        if len(crawls) > FEW_CRAWLS or wanted.crawls is None:
+            for part, merged in self._merged_parts():
+                asked.append((part, wanted))
+                crawls = tuple(crawl for crawl in crawls if crawl not in merged)
+        for part, own in self._own_parts([crawl for crawl in crawls if crawl in self._contents.crawls]):
+            asked.append((part, replace(wanted, crawls=own)))
+        if self._whole is not None and (wanted.crawls is None or set(wanted.crawls) - self._contents.crawls.keys()):
+            asked.append((self._whole, wanted))
+        return asked
 
-    def _candidates(self, key_range: KeyRange) -> list[int]:
-        end = key_range.end
-        found = []
-        for block, lowest, highest in self._blocks:
-            if end is not None and lowest >= end:
-                break
-            if highest >= key_range.start:
-                found.append(block)
+    def _own_parts(self, crawls: Iterable[str]) -> list[tuple[Part, tuple[str, ...]]]:
+        """The files that hold all the rows of ``crawls``, each with those it holds."""
+        found: list[tuple[Part, tuple[str, ...]]] = []
+        others = []
+        for crawl in crawls:
+            if crawl not in self._contents.crawls:
+                others.append(crawl)
+                continue
+            part = self._crawl(crawl)
+            if part is not None:
+                found.append((part, (crawl,)))
+        if others and self._whole is not None:
+            found.append((self._whole, tuple(others)))
         return found
 
-    def _stretches(self, ranges: Sequence[KeyRange]) -> list[tuple[int, int, bytes, bytes | None]]:
-        """Where in the table keys of the ranges can be: first row, row after the last, lowest key, end of the keys.
+    def _crawl(self, crawl: str) -> Part | None:
+        """A crawl's own file; ``None`` for one that was dropped after this catalog was opened."""
+        with self._lock:
+            if crawl not in self._parts:
+                path = crawl_file(self.path, crawl)
+                if not path.exists() and crawl not in read_contents(self.path).crawls:
+                    return None
+                part = self._attached(path, f"crawl_{len(self._parts)}")
+                assert part is not None
+                self._parts[crawl] = part
+            return self._parts[crawl]
 
-        Ranges that fall into the same or neighbouring blocks are covered together: one comparison for the two
-        ranges of a domain costs half of two, and the few rows between them are taken out afterwards.
-        """
-        blocks: dict[int, tuple[bytes, bytes | None]] = {}
-        for key_range in ranges:
-            for block in self._candidates(key_range):
-                blocks[block] = _covering(blocks.get(block), key_range)
-        stretches: list[tuple[int, int, bytes, bytes | None]] = []
-        for block, keys in sorted(blocks.items()):
-            first, end = block * self._block_rows, min(self._known, (block + 1) * self._block_rows)
-            if stretches and (stretches[-1][1] == first or len(stretches) >= _MOST_STRETCHES):
-                before, _, start, stop = stretches.pop()
-                stretches.append((before, end, *_covering((start, stop), KeyRange(*keys))))
-            else:
-                stretches.append((first, end, *keys))
-        return stretches
+    def _merged_parts(self) -> list[tuple[Part, frozenset[str]]]:
+        """The merged files, each with the crawls it answers for: those it has as they are now."""
+        with self._lock:
+            if self._merged is None:
+                found: list[tuple[Part, frozenset[str]]] = []
+                left = dict(self._contents.crawls)
+                for name, path in (("base", base_file(self.path)), ("recent", recent_file(self.path))):
+                    part = self._attached(path, name, required=False) if left and path.exists() else None
+                    if part is None:
+                        continue
+                    here = dict(self._con.execute(f"SELECT crawl, made_from FROM {name}.merged").fetchall())
+                    own = frozenset(crawl for crawl, digest in here.items() if left.get(crawl) == digest)
+                    part.hidden = frozenset(here) - own
+                    left = {crawl: digest for crawl, digest in left.items() if crawl not in own}
+                    found.append((part, own))
+                self._merged = found
+            return self._merged
 
-    def _unknown(self, wanted: Filter) -> pa.Table:
-        """The row groups without key bounds that pass the filter: read once, then sliced without a copy."""
-        if self._unknown_rows is None:
-            rows = self._query(
-                f"SELECT {_COLUMNS} FROM catalog.row_groups WHERE rowid >= {self._known} ORDER BY rowid", []
-            )
-            self._unknown_slices = _slices(rows)
-            self._unknown_rows = rows.cast(ANSWER_SCHEMA).combine_chunks()
-        slices: list[tuple[int, int]] = []
-        for (subset, crawl), (first, count) in self._unknown_slices.items():
-            if wanted.takes(crawl, subset):
-                if slices and sum(slices[-1]) == first:
-                    slices[-1] = (slices[-1][0], slices[-1][1] + count)
-                else:
-                    slices.append((first, count))
-        rows = pa.concat_tables([self._unknown_rows.slice(0, 0), *(self._unknown_rows.slice(*part) for part in slices)])
-        if wanted.since is not None:
-            rows = rows.filter(pc.fill_null(pc.greater_equal(rows["fetch_time_max"], wanted.since), True))
-        if wanted.until is not None:
-            rows = rows.filter(pc.fill_null(pc.less(rows["fetch_time_min"], wanted.until), True))
-        return rows
+    def _attached(self, path: Path, name: str, hidden: Iterable[str] = (), required: bool = True) -> Part | None:
+        """Opens a file; one of an older format is ``None`` where it is not ``required``, since it is built anew."""
+        quoted = str(path).replace("'", "''")
+        try:
+            self._con.execute(f"ATTACH '{quoted}' AS {name} (READ_ONLY)")
+            row = self._con.execute(f"SELECT format FROM {name}.catalog_info").fetchone()
+            if row is not None and row[0] == FORMAT:
+                return Part(self._con, name, tuple(hidden))
+            if not required:
+                self._con.execute(f"DETACH {name}")
+                return None
+        except duckdb.Error as error:
+            raise EnvironmentFault(f"{path} cannot be opened as a catalog: {error}", _ADVICE) from error
+        raise EnvironmentFault(f"another version of cc_pipeline built {path}", _ADVICE)
 
 
 def open_catalog(path: Path, *, threads: int | None = None) -> Catalog:
-    """Opens a catalog for reading; later rebuilds do not disturb it. Raises ``EnvironmentFault``."""
-    if not path.exists():
+    """Opens a catalog for reading; later changes do not disturb it. Raises ``EnvironmentFault``.
+
+    ``path`` is the catalog's folder (where there is none yet, the one file of versions of before is read), or a file
+    that ``build_catalog`` has made.
+    """
+    if not catalog_exists(path):
         raise EnvironmentFault(f"there is no catalog at {path}", "Harvest a crawl first (the row_groups asset).")
-    con = duckdb.connect()
+    con = duckdb.connect(config={"memory_limit": _MEMORY})
     try:
         if threads is not None:
             con.execute(f"SET threads = {int(threads)}")
-        quoted = str(path).replace("'", "''")
-        con.execute(f"ATTACH '{quoted}' AS catalog (READ_ONLY)")
-        row = con.execute("SELECT format FROM catalog.catalog_info").fetchone()
-        if row is None or row[0] != FORMAT:
-            raise EnvironmentFault(
-                f"another version of cc_pipeline built {path}", "Build the catalog again: materialize row_groups."
-            )
+        spill = str(path.parent / ".catalog-spill").replace("'", "''")
+        con.execute(f"SET temp_directory = '{spill}'")
         return Catalog(path, con)
-    except duckdb.Error as error:
-        con.close()
-        raise EnvironmentFault(
-            f"{path} cannot be opened as a catalog: {error}", "Build the catalog again: materialize row_groups."
-        ) from error
     except EnvironmentFault:
         con.close()
         raise
@@ -310,52 +295,6 @@ def _filter(
 ) -> Filter:
     some = (crawls,) if isinstance(crawls, str) else None if crawls is None else tuple(crawls)
     return Filter(some, None if subsets is None else tuple(subsets), since, until)
-
-
-def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    conditions: list[str] = []
-    values: list[object] = []
-    for column, choice in (("crawl", wanted.crawls), ("subset", wanted.subsets)):
-        if choice is not None:
-            several = f"{column} IN ({', '.join('?' * len(choice))})" if choice else "false"
-            conditions.append(f"{column} = ?" if len(choice) == 1 else several)
-            values += choice
-    if wanted.since is not None:
-        conditions.append("(fetch_time_max IS NULL OR fetch_time_max >= ?)")
-        values.append(wanted.since)
-    if wanted.until is not None:
-        conditions.append("(fetch_time_min IS NULL OR fetch_time_min < ?)")
-        values.append(wanted.until)
-    return conditions, values
-
-
-def _covering(known: tuple[bytes, bytes | None] | None, more: KeyRange) -> tuple[bytes, bytes | None]:
-    if known is None:
-        return more.start, more.end
-    end = None if known[1] is None or more.end is None else max(known[1], more.end)
-    return min(known[0], more.start), end
-
-
-def _inside(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Table:
-    """The rows whose bounds overlap one of the ranges."""
-    if len(ranges) == 1 or not len(rows):
-        return rows
-    low, high = rows[_LOW], rows[_HIGH]
-    keep = None
-    for key_range in ranges:
-        mask = pc.greater_equal(high, pa.scalar(key_range.start, pa.binary()))
-        if key_range.end is not None:
-            mask = pc.and_(mask, pc.less(low, pa.scalar(key_range.end, pa.binary())))
-        keep = mask if keep is None else pc.or_(keep, mask)
-    return rows.filter(keep)
-
-
-def _slices(rows: pa.Table) -> dict[tuple[str, str], tuple[int, int]]:
-    slices: dict[tuple[str, str], tuple[int, int]] = {}
-    for number, place in enumerate(zip(rows["subset"].to_pylist(), rows["crawl"].to_pylist(), strict=True)):
-        first, count = slices.get(place, (number, 0))
-        slices[place] = (first, count + 1)
-    return slices
 
 
 def _pairs(names: Sequence[str], target: np.ndarray, row: np.ndarray) -> pa.Table:

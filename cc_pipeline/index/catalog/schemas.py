@@ -128,3 +128,15 @@ def bound_type(column: str) -> pa.DataType:
 
 
 ROW_GROUPS_SCHEMA: Final = row_groups_schema()
+
+#: The columns of an answer to a look-up, a part of ``ROW_GROUPS_SCHEMA``; the merged base holds these alone.
+ANSWER_SCHEMA: Final = pa.schema(
+    [
+        ROW_GROUPS_SCHEMA.field(name)
+        for name in (
+            *("crawl", "subset", "path", "row_group", "rows", "compressed_bytes", "data_offset"),
+            *KEY_CHUNK_FIELDS,
+            *(f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max", f"{KEY_COLUMN}_source", "fetch_time_min", "fetch_time_max"),
+        )
+    ]
+)

@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.catalog import build as catalog_build
 from cc_pipeline.index.catalog.build import build_catalog
-from cc_pipeline.index.catalog.catalog import ANSWER_SCHEMA, open_catalog
+from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.checks import (
     check_coverage,
     check_plausible_rows,
@@ -33,6 +33,7 @@ from cc_pipeline.index.catalog.checks import (
 from cc_pipeline.index.catalog.pictures import plot_coverage, plot_key_ranges
 from cc_pipeline.index.catalog.price import plan_lookup
 from cc_pipeline.index.catalog.schemas import (
+    ANSWER_SCHEMA,
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     INDEX_FILES_SCHEMA,

@@ -1,0 +1,91 @@
+"""The row-group catalog of a home, kept in step with the lake: only crawls whose rows there have changed are built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.home import locked
+from cc_pipeline.index.catalog.build import FORMAT
+from cc_pipeline.index.catalog.keep import CatalogChange, CrawlSources, stale_crawls, update_catalog
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.stages.slice import HARVEST, Slice
+from cc_pipeline.stages.workspace import Workspace
+
+#: Rows held at a time, and bytes of a column chunk read at a time.
+_BATCH_ROWS: Final = 32_768
+_BUFFER: Final = 1 << 16
+
+
+def rebuild_catalog(workspace: Workspace) -> CatalogChange:
+    """Builds the catalog's files of crawls that changed in the lake, drops those that are gone, merges when it is due.
+
+    A crawl is taken as changed when the lake keeps its rows in other files. One whose tables a killed harvest left at
+    different states stays as it is until the harvest has run again. One builder at a time on a host. False where there
+    was nothing to do. Raises ``EnvironmentFault`` when the lake cannot be read or the disk does not take it.
+    """
+    lake, folder = workspace.lake, workspace.settings.catalog_path
+    with locked(workspace.settings.home / "catalog.lock"):
+        pinned = {name: lake.pin(name) for name in HARVEST.tables}
+        files = {name: _by_crawl(table) for name, table in pinned.items()}
+        wanted = {crawl: _made_from(crawl, files) for crawl in files["coverage"]}
+        stale = [Slice(crawl) for crawl in stale_crawls(folder, wanted)]
+        versions = {name: table.version for name, table in pinned.items()}
+        halves = frozenset(slice_.crawl for slice_ in HARVEST.interrupted(lake, stale, versions))
+
+        def rows_of(crawl: str) -> CrawlSources:
+            def stream(name: str) -> pa.RecordBatchReader:
+                return _stream(lake, pinned[name], crawl, files[name].get(crawl, {}))
+
+            return {
+                "index_files": stream("index_files"),
+                "row_groups": stream("row_groups"),
+                "column_chunks": stream("column_chunks"),
+                "coverage": stream("coverage"),
+            }
+
+        return update_catalog(folder, wanted, rows_of, held_back=halves)
+
+
+def _by_crawl(table: PinnedTable) -> dict[str, dict[str, str]]:
+    """The table's files of each crawl: their names, which stay when a home is moved, and their addresses."""
+    found: dict[str, dict[str, str]] = {}
+    for address in table.files:
+        folder, _, name = address.rpartition("/")
+        found.setdefault(folder.rpartition("/crawl=")[2], {})[name] = address
+    return found
+
+
+def _made_from(crawl: str, files: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
+    names = {table: sorted(by_crawl.get(crawl, ())) for table, by_crawl in files.items()}
+    return input_digest({"format": FORMAT, "files": names})
+
+
+def _stream(lake: Lake, table: PinnedTable, crawl: str, files: Mapping[str, str]) -> pa.RecordBatchReader:
+    """The rows of a crawl, batch by batch: a dataset would decode whole row groups."""
+    return pa.RecordBatchReader.from_batches(table.spec.schema, _batches(lake, table, crawl, files))
+
+
+def _batches(lake: Lake, table: PinnedTable, crawl: str, files: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    schema, place = table.spec.schema, lake.file_system()
+    for address in files.values():
+        try:
+            with place.open_input_file(address.removeprefix("s3://")) as source:
+                reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
+                # a column that was added later is in no file of before, and the crawl is in the path
+                here = [column for column in schema.names if column in reader.schema_arrow.names]
+                for batch in reader.iter_batches(_BATCH_ROWS, columns=here, use_threads=False):
+                    rows = pa.Table.from_batches([batch])
+                    if "crawl" not in here:
+                        rows = rows.append_column("crawl", pa.repeat(pa.scalar(crawl), rows.num_rows))
+                    yield from with_columns(rows, schema).to_batches()
+        except (OSError, pa.ArrowException) as error:
+            raise EnvironmentFault(
+                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+            ) from error
