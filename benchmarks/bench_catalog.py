@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_catalog                      everything, some ten minutes
     python -m benchmarks.bench_catalog harvest --files 6000
-    python -m benchmarks.bench_catalog catalog --scale 0.1
+    python -m benchmarks.bench_catalog catalog --crawls 30      a home that grows crawl by crawl (14; FULL=1: 120)
     python -m benchmarks.bench_catalog harvest --link ./a-delay-line.sh
 
 Ours and the rivals run against the same server in one run, which says how the distance is made.
@@ -23,11 +23,12 @@ from benchmarks.catalog_rivals import duckdb_rate, pyarrow_rate, user_method
 from benchmarks.catalog_server import far_server
 from benchmarks.report import Report, spread
 from cc_pipeline.index.footers.walk import COMPILED
+from cc_pipeline.transport.budget import default_limits
 
 #: Seconds of distance, and the requests under way that it takes.
 DISTANCES = ((0.030, 160), (0.200, 448))
 RIVAL_FILES = 1000
-FEW_FILES = 40
+FEW_FILES = 400
 SMALL, LARGE = 1_000, 25_000
 PARTS = ("harvest", "catalog", "memory")
 
@@ -37,6 +38,13 @@ def bench_harvest(report: Report, folder: Path, files: int, repeats: int, link: 
     root = folder / "bucket"
     keys = write_files(root, files)
     report.setting |= {"files": files, "compiled_walk": COMPILED}
+    # the rates below are of a source without limits: the public mirror's decide alone, whatever the method
+    limits = default_limits("https://data.commoncrawl.org")
+    report.setting["public_mirror"] = {"requests_a_second": limits.rate, "under_way": limits.concurrency}
+    for name, count in (("a_crawl", 900), ("all_footers", 88_000)):
+        seconds = count / (limits.rate or float("inf"))
+        note = f"{count} requests at {limits.rate:g}/s, by arithmetic"
+        report.figure(f"public_mirror_{name}", seconds, higher_is_better=False, unit="s", note=note)
     for delay, concurrency in DISTANCES:
         name = f"harvest_{delay * 1000:.0f}ms"
         with far_server(root, delay, link) as (url, how):
@@ -44,17 +52,16 @@ def bench_harvest(report: Report, folder: Path, files: int, repeats: int, link: 
             report.setting[name] = how
             rates = [our_rate(url, keys, concurrency, folder) for _ in range(repeats)]
             ours = median(rates)
-            rival = user_method([url + key for key in keys[:RIVAL_FILES]])
-            note = f"{spread(rates)}; rival: three requests, fastparquet, sqlitedict"
-            rate = None if rival is None else rival.rate
-            report.figure(name, ours, rate, 5, unit="files/s", goal_on="ratio", note=note)
-            if rival is not None:
-                note = "ours decodes and stores as well"
-                report.figure(f"{name}_and_its_fetch_alone", ours, rival.fetch_rate, unit="files/s", note=note)
+            rival = user_method([url + key for key in keys[:RIVAL_FILES]], concurrency)
+            note = f"{spread(rates)}; rival: three requests, fastparquet, sqlitedict, as many under way"
+            report.figure(name, ours, rival.rate, 5, unit="files/s", goal_on="ratio", note=note)
+            note = "ours decodes and stores as well"
+            report.figure(f"{name}_and_its_fetch_alone", ours, rival.fetch_rate, unit="files/s", note=note)
             if (delay, concurrency) == DISTANCES[0]:
                 report.figure(f"{name}_rate", ours, None, 1200, unit="files/s", note=f"best {max(rates):.0f}")
                 few = keys[:FEW_FILES]
-                rate, note = pyarrow_rate(url, few), f"{len(few)} files, over fsspec"
+                rate = pyarrow_rate(url, few, concurrency)
+                note = f"{len(few)} files, over fsspec, as many at the same time"
                 report.figure(f"{name}_and_pyarrow_dataset", ours, rate, unit="files/s", note=note)
                 rate, note = duckdb_rate(url, root, few)
                 report.figure(f"{name}_and_duckdb_parquet_metadata", ours, rate, unit="files/s", note=note)
@@ -75,7 +82,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
     parser.add_argument("--files", type=int, default=3000, help="index files to harvest")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of 3,000,000 row groups")
+    parser.add_argument("--crawls", type=int, help="crawls of 30,000 row groups in the catalog")
     parser.add_argument("--link", help="command that serves a folder over a real delay line (see catalog_server)")
     parser.add_argument("--folder", type=Path, help="where generated data is kept for the next run")
     given = parser.parse_args()
@@ -88,7 +95,7 @@ def main() -> None:
         if "harvest" in parts:
             bench_harvest(report, folder, given.files, given.repeats, given.link)
         if "catalog" in parts:
-            bench_catalog(report, folder, given.scale)
+            bench_catalog(report, folder, given.crawls)
         if "memory" in parts:
             bench_memory(report, folder)
     finally:

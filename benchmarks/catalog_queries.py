@@ -1,72 +1,99 @@
-"""A catalog of millions of row groups: built, and asked."""
+"""A catalog of millions of row groups: grown crawl by crawl, and asked."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
-import duckdb
 import numpy as np
 
-from benchmarks.catalog_synthetic import Shape, write_crawls
-from benchmarks.report import Report, percentile
+from benchmarks.catalog_growth import disk, grow, measured, open_home
+from benchmarks.catalog_synthetic import Shape
+from benchmarks.report import Report, percentile, spread
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.index.catalog.build import build_catalog
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
-from cc_pipeline.index.catalog.schemas import COVERAGE_SCHEMA
+from cc_pipeline.index.catalog.contents import base_file, read_contents, recent_file
+from cc_pipeline.index.catalog.merge import merge_crawls
 
 QUESTIONS = 1000
-_BLOCK_BYTES = 256 * 1024
+#: Crawls to which a home grows; all that there are, and some more, with ``FULL=1``.
+SHORT, LONG = 14, 120
+#: The way of before is measured up to here: it held all crawls in memory.
+_MOST_BEFORE = 24
 
 
-def bench_catalog(report: Report, folder: Path, scale: float) -> None:
-    """Build time and sizes, one domain in one crawl and in all, and a thousand domains in one question."""
-    shape = Shape(crawls=max(1, round(100 * scale)))
-    print(f"# a synthetic catalog of {shape.row_groups:,} row groups in {shape.crawls} crawls", flush=True)
-    sources = folder / f"synthetic-{shape.crawls}"
-    if not sources.exists():
-        write_crawls(shape, sources)
-    path = folder / "catalog.duckdb"
-    tables = {
-        name: sorted((sources / name).glob("*.parquet")) for name in ("index_files", "row_groups", "column_chunks")
-    }
+def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> None:
+    """Adding crawls as a harvest does, disk, one domain in one crawl and in all, a thousand domains in one question."""
+    shape = Shape(crawls=crawls or (LONG if os.environ.get("FULL") == "1" else SHORT))
+    print(f"# a home that grows to {shape.row_groups:,} row groups in {shape.crawls} crawls", flush=True)
+    report.setting |= {"row_groups": shape.row_groups, "crawls": shape.crawls}
+    home = folder / f"home-{shape.crawls}"
+    (home / "bucket").mkdir(parents=True, exist_ok=True)
+    path = open_home(home).settings.catalog_path
+    _grow(report, home, shape)
+    for name, size in disk(path).items():
+        report.figure(f"catalog_size_{name}", size / 1e6, unit="MB", note=f"{shape.crawls} crawls")
+    _ask(report, path, "unmerged")
     started = time.perf_counter()
-    built = build_catalog(path, **tables, coverage=COVERAGE_SCHEMA.empty_table())  # type: ignore[arg-type]
-    seconds = time.perf_counter() - started
-    report.setting |= {
-        "row_groups": shape.row_groups,
-        "crawls": shape.crawls,
-        "rows": built.rows,
-        "unknown": built.unknown,
-    }
-    report.figure("catalog_build", seconds, None, 30, higher_is_better=False, unit="s", note=f"{built.rows}")
-    for name, size in table_sizes(path).items():
-        report.figure(f"catalog_size_{name}", size / 1e6, unit="MB")
+    merge_crawls(path, base_file(path), read_contents(path).crawls)
+    recent_file(path).unlink(missing_ok=True)
+    report.figure("all_merged", time.perf_counter() - started, higher_is_better=False, unit="s")
+    _ask(report, path, "merged")
+
+
+def _grow(report: Report, home: Path, shape: Shape) -> None:
+    added = []
+    for count, took in grow(home, shape):
+        added.append(took)
+        if count in (1, SHORT, _MOST_BEFORE) and count <= shape.crawls:
+            before = measured("before", home)
+            note = f"the catalog of {count} crawls brought up to date; rival: all of them through Arrow, as before"
+            for name, unit in (("user", "s"), ("seconds", "s"), ("peak", "MB")):
+                report.figure(
+                    f"crawl_{count}_{name}", took[name], before[name], higher_is_better=False, unit=unit, note=note
+                )
+    last = added[-10:]
+    for name, goal, unit in (("seconds", 2, "s"), ("user", None, "s"), ("peak", 300, "MB")):
+        values = [took[name] for took in last]
+        note = f"crawls {len(added) - len(last) + 1} to {len(added)}, {spread(values)}; with merges that were due"
+        report.figure(f"crawl_added_{name}", median(values), None, goal, higher_is_better=False, unit=unit, note=note)
+
+
+def _ask(report: Report, path: Path, state: str) -> None:
+    """``state`` says whether the newest crawls are in the merged file of all."""
+    started = time.perf_counter()
     with open_catalog(path) as catalog:
-        domains = sample_domains(catalog, 2 * QUESTIONS)
-        for ranges in domains[-20:]:
-            catalog.row_groups_for(None, ["warc"], ranges)
-        crawls = catalog.sql("SELECT DISTINCT crawl FROM catalog.index_files ORDER BY 1")["crawl"].to_pylist()
-        sorted_crawl, overlapping_crawl = crawls[-1], crawls[0]
-        for name, chosen in (
-            ("one_crawl", sorted_crawl),
-            ("one_overlapping_crawl", overlapping_crawl),
-            ("all_crawls", None),
+        crawls = catalog.crawls()
+        catalog.coverage(crawls[-1])
+        opened = (time.perf_counter() - started) * 1000
+        report.figure(f"opened_{state}", opened, higher_is_better=False, unit="ms", note="and one crawl's coverage")
+        domains = sample_domains(catalog, crawls[-1], QUESTIONS)
+        # the oldest crawls overlap: their row groups each span their whole file
+        for name, chosen, goal in (
+            ("one_crawl", crawls[-1], 3),
+            ("one_overlapping_crawl", crawls[0], 3),
+            ("all_crawls", None, 8 if state == "merged" else 12),
         ):
-            times, rows = ask(catalog, chosen, domains[:QUESTIONS])
-            note = f"{QUESTIONS} domains, {rows:.0f} row groups each"
-            report.figure(
-                f"domain_{name}_p50", percentile(times, 0.5), None, 5, higher_is_better=False, unit="ms", note=note
-            )
-            report.figure(f"domain_{name}_p99", percentile(times, 0.99), None, 15, higher_is_better=False, unit="ms")
-        for name, chosen in (("one_crawl", sorted_crawl), ("all_crawls", None)):
-            targets = {str(number): ranges for number, ranges in enumerate(domains[:1000])}
+            ask(catalog, chosen, domains[-20:])
+            times, rows = ask(catalog, chosen, domains)
+            note = f"{len(domains)} domains, {rows:.0f} row groups each"
+            for part, share, most in (("p50", 0.5, goal), ("p99", 0.99, None)):
+                value = percentile(times, share)
+                report.figure(
+                    f"domain_{name}_{state}_{part}", value, None, most, higher_is_better=False, unit="ms", note=note
+                )
+        for name, chosen in (("one_crawl", crawls[-1]), ("all_crawls", None)):
+            targets = {str(number): ranges for number, ranges in enumerate(domains)}
             started = time.perf_counter()
             found = catalog.row_groups_for_many(chosen, ["warc"], targets)
             seconds = time.perf_counter() - started
             note = f"{len(found.row_groups)} row groups, {len(found.pairs)} pairs"
-            report.figure(f"thousand_domains_{name}", seconds, None, 3, higher_is_better=False, unit="s", note=note)
+            report.figure(
+                f"thousand_domains_{name}_{state}", seconds, None, 3, higher_is_better=False, unit="s", note=note
+            )
 
 
 def ask(catalog: Catalog, crawl: str | None, domains: Sequence[Sequence[KeyRange]]) -> tuple[list[float], float]:
@@ -80,26 +107,9 @@ def ask(catalog: Catalog, crawl: str | None, domains: Sequence[Sequence[KeyRange
     return times, rows / len(domains)
 
 
-def sample_domains(catalog: Catalog, count: int) -> list[tuple[KeyRange, ...]]:
-    """Ranges of domains that are in the catalog, in no order."""
-    keys = catalog.sql(
-        f"SELECT url_surtkey_min AS key FROM catalog.row_groups WHERE url_surtkey_min IS NOT NULL "
-        f"USING SAMPLE reservoir({count} ROWS) REPEATABLE (4711)"
-    )["key"].to_pylist()
-    np.random.default_rng(0).shuffle(keys)
+def sample_domains(catalog: Catalog, crawl: str, count: int) -> list[tuple[KeyRange, ...]]:
+    """Ranges of domains that are in ``crawl``, in no order."""
+    found = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])["url_surtkey_min"].drop_null().to_pylist()
+    keys = [found[place] for place in np.random.default_rng(4711).choice(len(found), count, replace=False)]
     stems = [key[: key.index(b")")] for key in keys]
     return [(KeyRange(stem + b")", stem + b"-"), KeyRange(stem + b":", stem + b";")) for stem in stems]
-
-
-def table_sizes(path: Path) -> dict[str, int]:
-    """Bytes of each table's blocks, and of the whole file."""
-    con = duckdb.connect()
-    con.execute(f"ATTACH '{path}' AS c (READ_ONLY)")
-    sizes = {}
-    for table in ("index_files", "row_groups", "column_chunks"):
-        row = con.execute(
-            f"SELECT count(DISTINCT block_id) FROM pragma_storage_info('c.{table}') WHERE block_id >= 0"
-        ).fetchone()
-        sizes[table] = (row[0] if row else 0) * _BLOCK_BYTES
-    con.close()
-    return sizes | {"file": path.stat().st_size}

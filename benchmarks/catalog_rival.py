@@ -36,8 +36,9 @@ async def footer_of(url: str, session: aiohttp.ClientSession) -> bytes:
 
 
 async def footers_of(urls: list[str]) -> list[bytes | BaseException]:
-    """All footers of a batch at once, exceptions among them."""
-    async with aiohttp.ClientSession(raise_for_status=True) as session:
+    """All footers of a batch, as many under way as the first argument says, exceptions among them."""
+    connector = aiohttp.TCPConnector(limit=int(sys.argv[1]))
+    async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as session:
         return await asyncio.gather(*[footer_of(url, session) for url in urls], return_exceptions=True)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PYTHON = HERE / "rival" / ".venv" / "bin" / "python"
+READY = PYTHON.parents[1] / "ready"
 NEEDS = ("aiohttp", "fastparquet", "sqlitedict")
 
 
@@ -22,43 +26,45 @@ class RivalRates:
     fetch_rate: float
 
 
-def make_environment() -> Path | None:
-    """The rivals' own environment (their pandas need not suit ours), made when it is missing; ``None`` if it cannot."""
-    if not PYTHON.exists():
+def make_environment() -> Path:
+    """The rivals' own environment (their pandas need not suit ours), made with venv and pip when it is missing.
+
+    Raises ``RuntimeError`` where that fails: a comparison without its rival says nothing.
+    """
+    if not READY.exists():
+        shutil.rmtree(PYTHON.parents[1], ignore_errors=True)
         for command in (
-            ["uv", "venv", "--quiet", str(PYTHON.parents[1])],
-            ["uv", "pip", "install", "--quiet", "--python", str(PYTHON), *NEEDS],
+            [sys.executable, "-m", "venv", str(PYTHON.parents[1])],
+            [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDS],
         ):
             try:
                 subprocess.run(command, check=True)
             except (OSError, subprocess.CalledProcessError) as error:
-                print(f"# no rival: {error}")
-                return None
+                raise RuntimeError(f"the rival ({', '.join(NEEDS)}) cannot be installed: {error}") from error
+        READY.touch()
     return PYTHON
 
 
-def user_method(urls: Sequence[str]) -> RivalRates | None:
+def user_method(urls: Sequence[str], concurrency: int) -> RivalRates:
     """HEAD, last 8 bytes, footer with asyncio; fastparquet; sqlitedict, as in the user's document."""
-    python = make_environment()
-    if python is None:
-        return None
-    done = subprocess.run(
-        [str(python), str(HERE / "catalog_rival.py")], input="\n".join(urls), capture_output=True, text=True, check=True
-    )
+    command = [str(make_environment()), str(HERE / "catalog_rival.py"), str(concurrency)]
+    done = subprocess.run(command, input="\n".join(urls), stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
     if found["failed"]:
         raise RuntimeError(f"the rival lost {found['failed']} files")
     return RivalRates(found["files"] / found["seconds"], found["files"] / found["fetch_seconds"])
 
 
-def pyarrow_rate(url: str, keys: Sequence[str]) -> float:
+def pyarrow_rate(url: str, keys: Sequence[str], concurrency: int) -> float:
     """Files a second of ``pyarrow.dataset`` reading the key's statistics over HTTP."""
     import fsspec  # noqa: PLC0415 - only here, and only for rivals
     import pyarrow.dataset as ds  # noqa: PLC0415
 
     started = time.perf_counter()
     dataset = ds.dataset([url + key for key in keys], filesystem=fsspec.filesystem("http"), format="parquet")
-    rows = [group.statistics["url_surtkey"] for fragment in dataset.get_fragments() for group in fragment.row_groups]
+    with ThreadPoolExecutor(concurrency) as pool:
+        found = pool.map(lambda fragment: fragment.row_groups, dataset.get_fragments())
+        rows = [group.statistics["url_surtkey"] for groups in found for group in groups]
     seconds = time.perf_counter() - started
     if not rows or rows[0]["min"] is None:
         raise RuntimeError("pyarrow.dataset found no statistics")

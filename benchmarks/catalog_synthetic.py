@@ -7,14 +7,11 @@ written before May 2022 do; ``unknown`` is the share of row groups without stati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS
@@ -70,21 +67,6 @@ def crawl_tables(shape: Shape, number: int) -> CrawlTables:
     random = np.random.default_rng(1000 + number)
     parts = [_subset(shape, crawl, *subset, overlapping, random) for subset in shape.subsets]
     return CrawlTables(crawl, *(pa.concat_tables([part[i] for part in parts]) for i in range(3)))
-
-
-def all_crawls(shape: Shape) -> Iterator[CrawlTables]:
-    """Every crawl's tables, one at a time."""
-    for number in range(shape.crawls):
-        yield crawl_tables(shape, number)
-
-
-def write_crawls(shape: Shape, folder: Path) -> None:
-    """Writes ``<folder>/<table>/<crawl>.parquet``, as the lake keeps them."""
-    for tables in all_crawls(shape):
-        for name in ("index_files", "row_groups", "column_chunks"):
-            path = folder / name / f"{tables.crawl}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(getattr(tables, name), path, compression="zstd")
 
 
 def _subset(

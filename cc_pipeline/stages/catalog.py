@@ -19,7 +19,7 @@ from cc_pipeline.stages.slice import HARVEST, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 #: Rows held at a time, and bytes of a column chunk read at a time.
-_BATCH_ROWS: Final = 32_768
+_BATCH_ROWS: Final = 8_192
 _BUFFER: Final = 1 << 16
 
 

@@ -38,9 +38,9 @@ FORMAT: Final = 2
 #: How names of files end while they are built.
 BESIDE: Final = ".building"
 #: What DuckDB may take while it builds; beyond it sorting goes to the disk.
-_MEMORY: Final = "256MB"
+_MEMORY: Final = "128MB"
 #: Each thread has buffers of its own.
-_MOST_THREADS: Final = 4
+_MOST_THREADS: Final = 2
 
 _MANIFEST: Final = pa.schema([("crawl", pa.string()), ("subset", pa.string()), ("path", pa.string())])
 _REASONS: Final = pa.schema([("crawl", pa.string()), ("reason", pa.string())])

@@ -80,7 +80,7 @@ class Catalog:
         self._con = con
         self._lock = threading.RLock()
         self._parts: dict[str, Part] = {}
-        self._views: frozenset[str] | None = None
+        self._has_views = False
         self._contents = Contents() if path.is_file() else read_contents(path)
         #: one file with all crawls: given as such, or left by a version of before
         self._whole: Part | None = None
@@ -172,28 +172,30 @@ class Catalog:
         """A cursor in which ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage`` are all the tables'
         rows, as views in the schema ``catalog``. Opens every crawl's file. Ends with the catalog."""
         with self._lock:
-            parts = [part for part, _ in self._own_parts(self._contents.crawls)]
-            parts += [] if self._whole is None else [self._whole]
-            names = frozenset(part.name for part in parts)
-            if self._views != names:
+            if not self._has_views:
+                parts = self._all_parts()
                 self._con.execute("CREATE SCHEMA IF NOT EXISTS catalog")
                 for table, schema in _SCHEMAS.items():
-                    self._con.register(f"no_{table}", schema.empty_table())
-                    rows = [part.select(table) for part in parts] or [f"SELECT * FROM no_{table}"]
-                    self._con.execute(f"CREATE OR REPLACE VIEW catalog.{table} AS {' UNION ALL BY NAME '.join(rows)}")
-                self._views = names
+                    if parts:
+                        rows = " UNION ALL BY NAME ".join(part.select(table) for part in parts)
+                        self._con.execute(f"CREATE OR REPLACE VIEW catalog.{table} AS {rows}")
+                    else:
+                        self._con.register("nothing", schema.empty_table())
+                        self._con.execute(f"CREATE OR REPLACE TABLE catalog.{table} AS FROM nothing")
+                self._has_views = True
             cursor = self._con.cursor()
             cursor.execute("USE memory.catalog")
             return cursor
 
     def _rows_of(self, table: str, crawl: str | None) -> pa.Table:
-        if crawl is not None:
-            parts = [part for part, _ in self._own_parts([crawl])]
-        else:
-            parts = [part for part, _ in self._own_parts(self._contents.crawls)]
-            parts += [] if self._whole is None else [self._whole]
+        parts = self._all_parts() if crawl is None else [part for part, _ in self._own_parts([crawl])]
         found = [part.rows_of(table, crawl) for part in parts]
         return pa.concat_tables(found) if found else _SCHEMAS[table].empty_table()
+
+    def _all_parts(self) -> list[Part]:
+        """The files that together hold all rows of all tables."""
+        parts = [part for part, _ in self._own_parts(self._contents.crawls)]
+        return parts if self._whole is None else [*parts, self._whole]
 
     def _asked(self, wanted: Filter) -> list[tuple[Part, Filter]]:
         """The files that answer a question, each with the question's part for it."""

@@ -18,7 +18,7 @@ from cc_pipeline.index.catalog.contents import crawl_file
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, KEY_COLUMN
 
 #: Row groups sorted at a time.
-_SLICE_ROWS: Final = 200_000
+_SLICE_ROWS: Final = 100_000
 _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _KNOWN: Final = f"({_LOW} IS NOT NULL AND {_HIGH} IS NOT NULL)"
@@ -86,13 +86,28 @@ def _merge(con: duckdb.DuckDBPyConnection, sources: Sequence[_Source]) -> None:
             if bound is not None:
                 inside += f" AND {text}"
                 values.append(bound)
+        _append(con, sources, inside, values, _LOW)
+    subsets = {
+        row[0]
+        for source in sources
+        for row in con.execute(f"SELECT DISTINCT subset FROM {source.name}.row_groups WHERE NOT {_KNOWN}").fetchall()
+    }
+    for subset in sorted(subsets):
+        _append(con, sources, f"NOT {_KNOWN} AND subset = ?", [subset], "crawl")
+
+
+def _append(
+    con: duckdb.DuckDBPyConnection, sources: Sequence[_Source], condition: str, values: Sequence[object], order: str
+) -> None:
+    """Appends the rows that meet ``condition``, in order. One source after the other: a union would hold all open."""
+    con.execute(f"CREATE OR REPLACE TEMP TABLE gathered AS SELECT {_COLUMNS} FROM nothing")
+    for source in sources:
         con.execute(
-            f"INSERT INTO row_groups SELECT * FROM ({_rows(sources, inside)}) ORDER BY {_LOW}", values * len(sources)
+            f"INSERT INTO temp.gathered SELECT {_COLUMNS} FROM {source.name}.row_groups "
+            f"WHERE {source.condition} AND {condition}",
+            list(values),
         )
-    subsets = con.execute(f"SELECT DISTINCT subset FROM ({_rows(sources, f'NOT {_KNOWN}')}) ORDER BY 1").fetchall()
-    for (subset,) in subsets:
-        unknown = _rows(sources, f"NOT {_KNOWN} AND subset = ?")
-        con.execute(f"INSERT INTO row_groups SELECT * FROM ({unknown}) ORDER BY crawl", [subset] * len(sources))
+    con.execute(f"INSERT INTO row_groups SELECT * FROM temp.gathered ORDER BY {order}")
 
 
 def _cuts(con: duckdb.DuckDBPyConnection, sources: Sequence[_Source]) -> list[bytes]:
@@ -101,8 +116,3 @@ def _cuts(con: duckdb.DuckDBPyConnection, sources: Sequence[_Source]) -> list[by
         row[0] for source in sources for row in con.execute(f"SELECT lowest FROM {source.name}.key_blocks").fetchall()
     )
     return sorted(set(lowest[:: max(1, _SLICE_ROWS // BLOCK_ROWS)][1:]))
-
-
-def _rows(sources: Sequence[_Source], condition: str) -> str:
-    every = (f"SELECT {_COLUMNS} FROM {one.name}.row_groups WHERE {one.condition} AND {condition}" for one in sources)
-    return " UNION ALL ".join(every) or f"SELECT {_COLUMNS} FROM nothing"
