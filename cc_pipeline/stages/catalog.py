@@ -85,6 +85,8 @@ def _batches(lake: Lake, table: PinnedTable, crawl: str, files: Mapping[str, str
                     if "crawl" not in here:
                         rows = rows.append_column("crawl", pa.repeat(pa.scalar(crawl), rows.num_rows))
                     yield from with_columns(rows, schema).to_batches()
+            # what decoding leaves behind would stay until the process ends
+            pa.default_memory_pool().release_unused()
         except (OSError, pa.ArrowException) as error:
             raise EnvironmentFault(
                 f"could not read {address}: {error}", "Check the place and its permissions, then run it again."

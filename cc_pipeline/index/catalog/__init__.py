@@ -1,1 +1,1 @@
-"""The row-group catalog: built from footers, asked from one DuckDB file."""
+"""The row-group catalog: built from footers, a DuckDB file a crawl, merged ones beside them."""
