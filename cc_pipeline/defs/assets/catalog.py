@@ -95,7 +95,7 @@ def index_footers(
     metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
 )
 def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
-    """One row per row group: where it is, how large, and which keys it holds. Also builds the crawl's file of the catalog."""
+    """One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog file."""
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, context.partition_keys)
     shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
