@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.checks import index_verdicts, ledger_verdict, locators_verdict
+from cc_pipeline.stages.checks import index_verdicts, ledger_verdict, locators_verdict, shortfall_verdict
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -53,6 +53,12 @@ def index_checks(
 def ledger_balances(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Counts captures and records of every slice."""
     return _result("ledger_balances", "records", [ledger_verdict(workspace)])
+
+
+@dg.asset_check(asset="records", description="Every planned capture is here, or missing by name and for good.")
+def nothing_missing(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Adds up what is not here, by whether asking again may bring it."""
+    return _result("nothing_missing", "records", [shortfall_verdict(workspace.lake)])
 
 
 @dg.asset_check(asset="captures", description="A second index has the same captures in a sample of partitions.")

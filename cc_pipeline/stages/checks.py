@@ -18,7 +18,9 @@ from cc_pipeline.index.catalog.checks import (
 )
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.locate import index_sources
+from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.
@@ -59,6 +61,26 @@ def ledger_verdict(workspace: Workspace) -> CheckResult:
         message = f"captures and records differ in {len(wrong)} partitions ({shown}): fetch them again"
         return CheckResult("ledger_balances", "error", message, figures)
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
+
+
+def shortfall_verdict(lake: Lake) -> CheckResult:
+    """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
+    of settled ones, which asking again will not bring, a warning from one in a hundred."""
+    rows = lake.read("fetches").sort_by([("unsettled", "descending"), ("missing", "descending")])
+    planned, fetched, unsettled = (pc.sum(rows[name]).as_py() or 0 for name in ("planned", "fetched", "unsettled"))
+    settled = planned - fetched - unsettled
+    figures: dict[str, int | float | str] = {
+        "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
+    }  # fmt: skip
+    if not unsettled and settled * 100 < planned:
+        return CheckResult("nothing_missing", "ok", f"{fetched:,} of {planned:,} captures are here", figures)
+    message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
+    if settled:
+        message += f"; {settled:,} are missing or damaged in the source itself"
+    for row in rows.slice(0, 5).to_pylist():
+        if row["unsettled"]:
+            message += f"\n{row['crawl']}|{row['target']}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
+    return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
 
 
 def locators_verdict(workspace: Workspace) -> CheckResult:

@@ -12,7 +12,9 @@ from pathlib import Path
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.evolution import pending
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
+from cc_pipeline.stages.checks import shortfall_verdict
 from cc_pipeline.stages.crawls import list_crawls
 from cc_pipeline.stages.old_credentials import files_with_credentials
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
@@ -148,12 +150,26 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _shortfall(lake)
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
     else:
         yield Finding(
             "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
         )
+
+
+def _shortfall(lake: Lake) -> Iterator[Finding]:
+    try:
+        found = shortfall_verdict(lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "records", str(error))
+        return
+    if found.figures["planned"]:
+        again = "Run it again (cc-pipeline run, or replay): it is asked for at once."
+        level = {"ok": "ok", "warn": "note", "error": "bad"}[found.severity]
+        text = f"not here: {found.figures['not here']}; {found.message}"
+        yield Finding(level, "records", text, again if found.figures["unsettled"] else "")
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:

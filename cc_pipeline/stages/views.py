@@ -63,7 +63,7 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
-            "fetched_at FROM main.records",
+            "fetched_at, settled, rounds FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
         ),
         ViewSpec(
@@ -71,6 +71,7 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
             "Records set aside, with the reason.",
         ),
+        ViewSpec("fetches", "SELECT * FROM lake.fetches", "How each fetched partition stands: one row per target."),
         ViewSpec("source_files", "SELECT * FROM lake.source_files", "Files read whole: kind, place, crawl, key."),
         ViewSpec("source_faults", "SELECT * FROM lake.source_faults", "What in files read whole could not be read."),
     )

@@ -13,8 +13,8 @@ from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import fetch_records, read_stored, settle
+from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing
-from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport import Transport
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
