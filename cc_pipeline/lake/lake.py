@@ -6,6 +6,7 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSys
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
+from cc_pipeline.lake.log import TransactionLog
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -64,6 +66,9 @@ class Lake:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
+        self._handles: dict[str, DeltaTable] = {}
+        self._logs: dict[str, TransactionLog] = {}
+        self._lock = threading.Lock()
 
     def address(self, table: str) -> str:
         """Where the table lies."""
@@ -126,11 +131,10 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 write_deltalake(
-                    self.address(table),
+                    self._open(spec) or self.address(table),
                     open_data(),
                     mode="overwrite",
                     predicate=predicate,
-                    storage_options=self._options,
                     commit_properties=properties,
                     writer_properties=_WRITER,
                 )
@@ -144,18 +148,21 @@ class Lake:
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
-        handle = self._open(self.specs[table])
-        if handle is None:
-            return None
-        value = handle.transaction_version(name)
-        return None if value is None else digest_from_int(value)
+        return self.digests(table, [name])[name]
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
-        handle = None if version == _NONE_YET else self._open(self.specs[table], version)
+        spec = self.specs[table]
+        handle = None if version == _NONE_YET else self._open(spec)
         if handle is None:
             return dict.fromkeys(names)
-        values = {name: handle.transaction_version(name) for name in names}
+        wanted = handle.version() if version is None else version
+        all_of_them = self._log(spec).at(wanted)
+        if all_of_them is not None:
+            values = {name: all_of_them.get(name) for name in names}
+        else:
+            then = handle if wanted == handle.version() else self._open(spec, wanted)
+            values = {name: None if then is None else then.transaction_version(name) for name in names}
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
@@ -180,14 +187,11 @@ class Lake:
         handle = self._open(spec)
         if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
             return schema.empty_table()
-        filters = [(k, "=", v) if isinstance(v, str) else (k, "in", list(v)) for k, v in (where or {}).items()]
         try:
             here = {field.name for field in handle.schema().fields}
-            found = handle.to_pyarrow_table(
-                columns=[name for name in names if name in here],
-                filters=filters or None,
-                filesystem=self._table_file_system(spec),
-            )
+            # the library's own engine skips files by the log's statistics before it opens any
+            scanned = handle.scan([name for name in names if name in here], _matching(where or {}))
+            found = pa.table(scanned)
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not read {self.address(table)}", error) from error
         return with_columns(found, schema)
@@ -323,13 +327,35 @@ class Lake:
         address = self.address(spec.name)
         return None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())
 
+    def _log(self, spec: TableSpec) -> TransactionLog:
+        if spec.name not in self._logs:
+            folder = self.address(spec.name).removeprefix("s3://")
+            self._logs[spec.name] = TransactionLog(self.file_system(), folder)
+        return self._logs[spec.name]
+
     def _open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
+        """The table as it is now, or at ``version``. Opening reads the log; a handle that is kept reads what is new."""
         try:
-            return DeltaTable(self.address(spec.name), version, storage_options=self._options)
+            if version is not None:
+                return DeltaTable(self.address(spec.name), version, storage_options=self._options)
+            with self._lock:
+                if spec.name in self._handles:
+                    self._handles[spec.name].update_incremental()
+                else:
+                    self._handles[spec.name] = DeltaTable(self.address(spec.name), storage_options=self._options)
+                return self._handles[spec.name]
         except TableNotFoundError:
             return None
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not open {self.address(spec.name)}", error) from error
+
+
+def _matching(where: Mapping[str, str | Sequence[str]]) -> str | None:
+    parts = [
+        f"{name} = {_quoted(value)}" if isinstance(value, str) else f"{name} IN ({', '.join(map(_quoted, value))})"
+        for name, value in where.items()
+    ]
+    return " AND ".join(parts) or None
 
 
 def _predicate(spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> str | None:
