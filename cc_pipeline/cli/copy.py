@@ -164,11 +164,13 @@ def _deliver(
     question: Question, crawl: str, place: Transport, parallel: int, convert: bool, part_mb: int
 ) -> DeliveryReport:
     from cc_pipeline import progress
-    from cc_pipeline.records.delivery import Order, deliver
+    from cc_pipeline.keys import RECORD_KEY_NAMES
+    from cc_pipeline.records.delivery import Order, deliver, with_planned
 
     workspace = question.workspace
     where = {"crawl": crawl, "target": [target.slug for target in question.targets]}
-    indexes = workspace.lake.read("captures", where, ["located_by"])["located_by"].unique().to_pylist()
+    captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
+    indexes = captures["located_by"].unique().to_pylist()
     order = Order(
         crawl,
         tuple(target.definition for target in question.targets),
@@ -179,7 +181,7 @@ def _deliver(
     )
     return deliver(
         order,
-        workspace.lake.read("records", where),
+        with_planned(workspace.lake.read("records", where), captures.select(RECORD_KEY_NAMES)),
         workspace.storage,
         place,
         workspace.scratch,

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.keys import CAPTURE
 from cc_pipeline.records.copying import (
     LISTED,
     PART_BYTES,
@@ -112,15 +113,17 @@ def deliver(
 ) -> DeliveryReport:
     """Brings the delivery in ``place`` to what ``records`` (rows of the records table, one crawl) say.
 
-    ``parallel`` parts are checked or sent at a time. A capture that another delivery in the place holds is not sent.
+    ``parallel`` parts are checked or sent at a time. A capture that a good file in the place holds is not sent, whoever
+    delivered it, and is not lost because the source lacks it today. Files go only when others hold their captures.
     Raises ``EnvironmentFault`` (also as ``RangeFault``) when the place or the disk refuses; what was sent stays, and
     copying again goes on from there.
     """
     ledger = _ledger_rows(records)
-    fetched = ledger.filter(pc.equal(ledger["outcome"], "fetched"))
-    stock = take_stock(place, order.crawl, order.delivery, fetched, order.convert, parallel)
-    todo = fetched.filter(pa.array(~stock.have)).append_column("row", pa.array(np.flatnonzero(~stock.have)))
-    parts = plan_copy(todo, convert=order.convert, part_bytes=order.part_bytes)
+    stock = take_stock(place, order.crawl, order.delivery, ledger, order.convert, parallel)
+    numbered = ledger.append_column("row", pa.array(np.arange(ledger.num_rows)))
+    parts = plan_copy(
+        numbered.filter(pa.array(~stock.have)), convert=order.convert, part_bytes=order.part_bytes
+    )  # fmt: skip
     work = _Work(order, storage, place, scratch, stock)
     written = work.send(parts, parallel, progress)
     for part, done in zip(parts, written, strict=True):
@@ -138,6 +141,21 @@ def deliver(
         sum(part.file.size for part in new),
         tuple(stock.notes),
     )
+
+
+def with_planned(records: pa.Table, captures: pa.Table) -> pa.Table:
+    """``records`` and a row for each of ``captures`` (``RECORD_KEY_NAMES``) that has none: its fetch was cut short."""
+    new = captures.join(records.select([*CAPTURE]), [*CAPTURE], join_type="left anti")
+    if not new.num_rows:
+        return records
+    fixed = {"outcome": "missing", "detail": "not asked for yet", "attempts": 0}
+    columns = [
+        new[name]
+        if name in new.schema.names
+        else pa.array([fixed.get(name)] * new.num_rows, RECORD_SCHEMA.field(name).type)
+        for name in RECORD_SCHEMA.names
+    ]
+    return pa.concat_tables([records, pa.Table.from_arrays(columns, schema=RECORD_SCHEMA)])
 
 
 def _ledger_rows(records: pa.Table) -> pa.Table:
@@ -199,14 +217,9 @@ class _Work:
     def publish(self, rows: pa.Table, parts: Sequence[PartEntry]) -> Manifest:
         """Sends the ledger, swaps the manifest, and deletes what it supersedes; the manifest."""
         order, stock = self.order, self.stock
-        fetched = pc.equal(rows["outcome"], "fetched").to_numpy()
-        delivered = np.zeros(rows.num_rows, bool)
-        delivered[np.flatnonzero(fetched)] = stock.have
-        places = np.flatnonzero(fetched)
-        why = {int(places[row]): reason for row, reason in stock.left_out.items()}
         table = pa.Table.from_arrays(
-            [*(rows[name] for name in LISTED), pa.array(delivered),
-             pa.array([why.get(row) for row in range(rows.num_rows)], pa.string())],
+            [*(rows[name] for name in LISTED), pa.array(stock.have),
+             pa.array([stock.left_out.get(row) for row in range(rows.num_rows)], pa.string())],
             schema=_LEDGER_SCHEMA,
         )  # fmt: skip
         ledger = self._send_ledger(table)

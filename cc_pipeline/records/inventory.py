@@ -38,6 +38,7 @@ Rows = npt.NDArray[np.int64]
 _BLOCK = 500_000
 _KEY = ("warc_filename", "warc_record_offset")
 _MOST_NAMES = 5
+_NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ def read_manifest(place: Transport, key: str) -> Manifest:
 def take_stock(
     place: Transport, folder: str, delivery: str, wanted: pa.Table, convert: bool, parallel: int = 4
 ) -> Inventory:
-    """Compares the files in ``folder`` with their manifests and with the ``wanted`` captures (fetched rows).
+    """Compares the files in ``folder`` with their manifests and with the ``wanted`` captures (ledger rows).
 
     A file in a folder is read whole. A file in a bucket is read where its ETag is not the one the manifest has.
     Raises ``EnvironmentFault`` when the place does not answer, or has a manifest of another delivery that is damaged.
@@ -119,6 +120,7 @@ class _Wanted:
         self._keys = rows.select([*_KEY]).append_column("row", pa.array(np.arange(rows.num_rows)))
         arc = pc.equal(rows["archive_format"], "arc").to_numpy()
         self.arc: npt.NDArray[np.bool_] = np.zeros(rows.num_rows, bool) if convert else arc.astype(bool)
+        self.at_hand: npt.NDArray[np.bool_] = pc.equal(rows["outcome"], "fetched").to_numpy().astype(bool)
 
     def found(self, lists: Iterable[tuple[int, pa.Table | None]]) -> dict[int, tuple[Rows, int]]:
         """Of each numbered list that could be read: the wanted rows it names, and how many captures it has."""
@@ -165,7 +167,7 @@ class _Taking:
         names = {part.file.name for part in own}
         theirs = {part.file.name: part for other in others for part in other.parts if part.file.name not in names}
         self._borrow(list(theirs.values()))
-        self._keep(own, {name for other in others for name in other.borrowed})
+        self._keep(own)
         self._adopt(delivery, names | theirs.keys())
 
     def _borrow(self, parts: Sequence[PartEntry]) -> None:
@@ -185,7 +187,7 @@ class _Taking:
                 "holds a capture once, so copy that delivery in the form you want, or to another place"
             )
 
-    def _keep(self, parts: Sequence[PartEntry], lent: set[str]) -> None:
+    def _keep(self, parts: Sequence[PartEntry]) -> None:
         files = self._good([part.file for part in parts])
         lists = self._good([part.list for part in parts])
         sound = [
@@ -196,11 +198,11 @@ class _Taking:
         self._tell_differing({part.file.name for part in parts} - {part.file.name for part in sound})
         matched = self._matched([part.list for part in sound])
         for number, part in enumerate(sound):
-            found = matched.get(number)
-            if found is not None and self._fits(part.kind, *found, spare=part.file.name in lent):
-                self._have(part, found[0])
-            else:
+            rows, total = matched.get(number, (_NO_ROWS, 0))
+            if self._superseded(part.kind, rows, total):
                 self.stock.replaced = True
+            else:
+                self._have(part, rows)
 
     def _adopt(self, delivery: str, named: set[str]) -> None:
         """Takes over whole parts that no manifest names: of a copy that was stopped, or made before manifests."""
@@ -221,7 +223,10 @@ class _Taking:
         for number, (rows, total) in matched.items():
             name, kind, listed, _ = found[number]
             read = tables[number]
-            entry = self._proved(name, kind, listed, read[1]) if read and self._fits(kind, rows, total) else None
+            mine = delivery_of(name) == delivery
+            # a copy without a delivery in its names may be of other targets
+            good = not self._superseded(kind, rows, total) and (mine or self._fits(kind, rows, total))
+            entry = self._proved(name, kind, listed, read[1]) if read and good else None
             if entry is not None:
                 self._have(entry, rows)
             elif len(rows) and name not in self.stock.leftovers:
@@ -244,14 +249,19 @@ class _Taking:
             None if proof.reasons else as_entry(name, kind, listed.size, proof, listing, None if local else listed.etag)
         )
 
-    def _fits(self, kind: str, rows: Rows, total: int, spare: bool = False) -> bool:
-        """Whether a part holds wanted captures in the wanted form that nothing else holds, and none besides.
+    def _fits(self, kind: str, rows: Rows, total: int) -> bool:
+        """Whether a part holds wanted captures in the wanted form that nothing else holds, and none besides."""
+        return 0 < total == len(rows) and self._in_place(kind, rows)
 
-        ``spare`` allows others besides: another delivery counts on them.
-        """
-        enough = (len(rows) == total and total > 0) or spare
+    def _superseded(self, kind: str, rows: Rows, total: int) -> bool:
+        """Whether a sound part makes way for others: it is not as wanted, and nothing of it is lost without it."""
+        if self._in_place(kind, rows):
+            return False  # what it holds besides is planned no more, which is no reason to delete it
+        return total == len(rows) and bool((self.wanted.at_hand[rows] | self.stock.have[rows]).all())
+
+    def _in_place(self, kind: str, rows: Rows) -> bool:
         once = len(np.unique(rows)) == len(rows) and not self.stock.have[rows].any()
-        return bool(enough and once and (self.wanted.arc[rows] == (kind == "arc")).all())
+        return bool(once and (self.wanted.arc[rows] == (kind == "arc")).all())
 
     def _have(self, part: PartEntry, rows: Rows) -> None:
         self.stock.have[rows] = True

@@ -28,6 +28,8 @@ _MANIFEST: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\Z")
 _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
 #: Copies made before there were manifests have no delivery in the names of their parts.
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+?-(?:([0-9a-f]{12})-)?[0-9a-f]{16}\.(warc|arc)\.gz\Z")
+#: What a process that was killed leaves in a folder of a file it was writing.
+_UNFINISHED: Final = re.compile(r"\.(.+)\.[0-9]+\.part\Z")
 _LIST_SUFFIX: Final = ".captures.parquet"
 
 
@@ -134,7 +136,10 @@ def part_named(name: str) -> tuple[str | None, str] | None:
 
 
 def delivery_of(name: str) -> str | None:
-    """The delivery that a part, a list or a ledger belongs to by its name."""
+    """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
+    unfinished = _UNFINISHED.match(name)
+    if unfinished is not None:
+        return delivery_of(unfinished[1]) or delivery_of_manifest(unfinished[1])
     ledger = _LEDGER.match(name)
     part = part_named(name.removesuffix(_LIST_SUFFIX))
     return ledger[1] if ledger is not None else part[0] if part is not None else None

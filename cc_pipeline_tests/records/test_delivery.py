@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.records import delivery as delivery_module
+from cc_pipeline.records.delivery import with_planned
 from cc_pipeline.records.manifest import Manifest, from_json, is_ours, manifest_name, to_json
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.delivered import (
@@ -249,13 +251,33 @@ def test_a_capture_that_is_held_twice_is_found_and_mended(shop: Shop, folder: Pl
     assert_whole(folder, shop)
 
 
-def test_what_is_planned_no_more_goes_with_its_part(shop: Shop, folder: Place) -> None:
+def test_nothing_goes_because_a_plan_or_the_source_lacks_it_today(shop: Shop, place: Place) -> None:
     records = shop.records()
-    folder.deliver(shop, records)
-    less = records.slice(0, 20)
-    folder.deliver(shop, less)
-    assert sorted(folder.held().values()) == [1] * 20
-    assert_sound(folder)
+    place.deliver(shop, records)
+    before = place.parts()
+    assert place.deliver(shop, records.slice(0, 20)).manifest.counts["delivered"] == 20
+    assert place.deliver(shop, records.slice(0, 0)).manifest.counts["planned"] == 0
+    assert place.parts() == before
+    for file in FILES:
+        lose(shop, file)
+    shutil.rmtree(shop.root / "lake" / "records")
+    lost = shop.records()
+    assert set(lost["outcome"].to_pylist()) == {"missing"}
+    # the place still has what the source lacks now, even where another form is asked for
+    report = place.deliver(shop, lost, convert=True)
+    assert report.lost == {}
+    assert report.manifest.counts["delivered"] == 27
+    assert place.parts() == before
+    assert_whole(place, shop)
+
+
+def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: Place) -> None:
+    records = shop.records(shop.captures.slice(0, 5))
+    rows = with_planned(records, shop.captures.select(RECORD_KEY_NAMES))
+    report = folder.deliver(shop, rows)
+    assert report.lost == {"missing": 22}
+    assert report.manifest.not_there[0]["detail"] == "not asked for yet"
+    assert with_planned(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
 
 
 def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
@@ -267,42 +289,49 @@ def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
         (home / name).write_bytes(b"mine")
     path = home / manifest_name(report.manifest.delivery)
     path.write_bytes(to_json(replace(report.manifest, superseded=(*strange, "../../source/a.warc.gz"))))
-    folder.deliver(shop, records.slice(0, 3))
+    half = home / f".{report.manifest.parts[0].file.name}.123.part"
+    half.write_bytes(b"of a process that was killed")
+    folder.deliver(shop, records, convert=True)
+    assert not list(home.glob("*.arc.gz*"))
+    assert not half.exists()
     assert all((home / name).read_bytes() == b"mine" for name in strange)
     assert (shop.root / "source" / "a.warc.gz").exists()
     assert [note for note in folder.verify().notes if "ffffffffffff" in note]
     assert not is_ours("../x.warc.gz", report.manifest.delivery)
 
 
-def test_killed_at_every_write_and_copied_again(shop: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpoint", [60.0, -1.0])
+@pytest.mark.parametrize("way", ["first", "healed", "converted"])
+def test_killed_at_every_write_and_copied_again(
+    shop: Shop, tmp_path: Path, way: str, checkpoint: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_module, "_CHECKPOINT", checkpoint)
     records = shop.records()
-    missing = records.filter(pc.not_equal(records["warc_filename"], FILES[1]))
-    kills = 0
-    for upgrade in (False, True):
-        for number in range(100):
-            root = tmp_path / f"{upgrade}-{number}"
-            root.mkdir()
-            with folder_place(root) as place:
-                if upgrade:
-                    place.deliver(shop, missing, part_bytes=6_000)
-                    before = set(place.held())
-                    place.writes.clear()
-                place.kill_at = number
-                try:
-                    place.deliver(shop, records, convert=upgrade, part_bytes=6_000)
-                    break
-                except Killed:
-                    kills += 1
+    some = records.filter(pc.not_equal(records["warc_filename"], FILES[1]))
+    convert = way == "converted"
+    for number in range(100):
+        root = tmp_path / str(number)
+        root.mkdir()
+        with folder_place(root) as place:
+            if way != "first":
+                place.deliver(shop, some, part_bytes=6_000)
+            before = set(place.held())
+            place.writes.clear()
+            place.kill_at = number
+            try:
+                place.deliver(shop, records, convert=convert, part_bytes=6_000)
+                break
+            except Killed:
                 place.kill_at = None
-                # what a manifest names is there at any moment
-                wrong = place.verify().all_wrong if manifests(place) else []
-                assert [reason for reason in wrong if "twice" not in reason and "superseded" not in reason
-                        and "more than once" not in reason] == []  # fmt: skip
-                if upgrade:
-                    assert set(place.held()) >= before
-                place.deliver(shop, records, convert=upgrade, part_bytes=6_000)
-                assert_whole(place, shop)
-    assert kills > 15
+            # at any moment what a manifest names is there
+            if manifests(place):
+                wrong = [reason for one in place.verify().deliveries for reason in one.wrong]
+                assert [reason for reason in wrong if "superseded" not in reason] == []
+            assert set(place.held()) >= before
+            assert set(place.held().values()) <= ({1, 2} if convert else {1})
+            place.deliver(shop, records, convert=convert, part_bytes=6_000)
+            assert_whole(place, shop)
+    assert number > 4
 
 
 def manifests(place: Place) -> list[str]:
