@@ -40,6 +40,7 @@ from cc_pipeline.records.manifest import (
     delivery_id,
     is_ours,
     ledger_name,
+    list_name,
     manifest_name,
     to_json,
 )
@@ -294,6 +295,12 @@ class _Work:
         if before is not None:
             named |= {entry.name for entry in before.files} | set(before.superseded)
         named -= {entry.name for entry in manifest.files} | self.stock.of_others
+        for part, (rows, total) in self.stock.unkept.items():
+            if part in named and part in self.stock.there and (len(rows) < total or not self.stock.have[rows].all()):
+                named -= {part, list_name(part)}
+                self.stock.notes.append(
+                    f"{part} stays, and no manifest names it: it has captures that nothing else has"
+                )
         return {name for name in named if is_ours(name, self.order.delivery) and name in self.stock.there}
 
     def _put(self, manifest: Manifest) -> None:

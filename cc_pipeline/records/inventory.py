@@ -48,7 +48,8 @@ class Inventory:
     ``manifest`` is the delivery's own of before. ``kept`` parts stay, ``borrowed`` are parts of other deliveries that
     hold wanted captures. ``leftovers`` are files with the delivery's name that no manifest has: of a copy that was
     stopped. ``of_others`` are all files that other manifests name. ``replaced`` says that good parts of the manifest
-    are superseded. ``left_out`` says why a wanted capture (by row) is not handed on.
+    are superseded. ``unkept`` are parts of the delivery that do not stay: the wanted captures that their lists name (by
+    row), and how many they name in all. ``left_out`` says why a wanted capture (by row) is not handed on.
     """
 
     there: Mapping[str, Listed]
@@ -59,6 +60,7 @@ class Inventory:
     borrowed: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     replaced: bool = False
+    unkept: dict[str, tuple[Rows, int]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -190,19 +192,20 @@ class _Taking:
     def _keep(self, parts: Sequence[PartEntry]) -> None:
         files = self._good([part.file for part in parts])
         lists = self._good([part.list for part in parts])
-        sound = [
-            replace(part, file=file, list=listed)
-            for part, file, listed in zip(parts, files, lists, strict=True)
-            if file is not None and listed is not None
-        ]
-        self._tell_differing({part.file.name for part in parts} - {part.file.name for part in sound})
-        matched = self._matched([part.list for part in sound])
-        for number, part in enumerate(sound):
+        matched = self._matched([part.list for part in parts])
+        differing: list[str] = []
+        for number, (part, file, listed) in enumerate(zip(parts, files, lists, strict=True)):
             rows, total = matched.get(number, (_NO_ROWS, 0))
-            if self._superseded(part.kind, rows, total):
+            if file is None or listed is None or number not in matched:
+                differing.append(part.file.name)
+            elif self._superseded(part.kind, rows, total):
                 self.stock.replaced = True
             else:
-                self._have(part, rows)
+                self._have(replace(part, file=file, list=listed), rows)
+                continue
+            if number in matched:
+                self.stock.unkept[part.file.name] = rows, total
+        self._tell_differing(differing)
 
     def _adopt(self, delivery: str, named: set[str]) -> None:
         """Takes over whole parts that no manifest names: of a copy that was stopped, or made before manifests."""
@@ -229,7 +232,9 @@ class _Taking:
             entry = self._proved(name, kind, listed, read[1]) if read and good else None
             if entry is not None:
                 self._have(entry, rows)
-            elif len(rows) and name not in self.stock.leftovers:
+            elif mine:
+                self.stock.unkept[name] = rows, total
+            elif len(rows):
                 strange += 1
         if strange:
             self.stock.notes.append(
@@ -292,8 +297,8 @@ class _Taking:
         with ThreadPoolExecutor(max(1, self.parallel)) as pool:
             return list(pool.map(work, given))
 
-    def _tell_differing(self, names: set[str]) -> None:
+    def _tell_differing(self, names: Sequence[str]) -> None:
         if names:
             some = ", ".join(sorted(names)[:_MOST_NAMES])
             more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-            self.stock.notes.append(f"gone, or not what the manifest says, and replaced: {some}{more}")
+            self.stock.notes.append(f"gone, or not what the manifest says: {some}{more}")

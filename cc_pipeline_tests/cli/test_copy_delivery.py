@@ -12,6 +12,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
+from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.world import copy_of
 
@@ -117,3 +118,19 @@ def test_verify_is_asked_for_alone(cli: Cli, tmp_path: Path) -> None:
     assert said.status == 1
     assert "no delivery" in said.err
     assert cli("copy", "--verify", "https://example.com/x").status == 1
+
+
+def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(*_: object) -> Iterator[None]:
+        yield
+        raise RunFailed("fetch_domain", "0", NEW, "the source gave 3 of 30 captures", "Incomplete")
+
+    words = ("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to")
+    assert cli(*words, tmp_path / "before").status == 0
+    monkeypatch.setattr(Launcher, "fetch", fetch)
+    said = cli(*words, tmp_path / "mine")
+    assert said.status == 3
+    assert "the source gave 3 of 30 captures" in said.err
+    assert responses(tmp_path / "mine") == responses(tmp_path / "before") != {}

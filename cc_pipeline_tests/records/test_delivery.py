@@ -271,6 +271,30 @@ def test_nothing_goes_because_a_plan_or_the_source_lacks_it_today(shop: Shop, pl
     assert_whole(place, shop)
 
 
+def test_a_damaged_part_stays_beside_the_delivery_while_nothing_replaces_it(shop: Shop, folder: Place) -> None:
+    records = shop.records()
+    folder.deliver(shop, records)
+    part = folder.parts()[0]
+    data = folder.read(part)
+    folder.transport.put(part, data[:-1])
+    for file in FILES:
+        lose(shop, file)
+    shutil.rmtree(shop.root / "lake" / "records")
+    for _ in range(2):
+        report = folder.deliver(shop, records)  # what the table says, and what is stored no more
+        assert report.lost["left_out"] > 0
+        assert folder.read(part) == data[:-1]
+        assert any(f"{Path(part).name} stays" in note for note in report.notes)
+        assert folder.verify().all_wrong == []
+    # a form that cannot be given takes nothing away either
+    arc = next(key for key in folder.parts() if key.endswith(".arc.gz"))
+    report = folder.deliver(shop, records, convert=True)
+    assert folder.read(arc)
+    folder.transport.put(part, data)
+    assert folder.deliver(shop, records).lost == {}
+    assert_whole(folder, shop)
+
+
 def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: Place) -> None:
     records = shop.records(shop.captures.slice(0, 5))
     rows = with_planned(records, shop.captures.select(RECORD_KEY_NAMES))
