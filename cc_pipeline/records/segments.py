@@ -33,7 +33,7 @@ def segment_head(kind: str, name: str, info: Mapping[str, str]) -> bytes:
     if kind == "warc":
         return _warcinfo(name, info)
     if kind == "arc":
-        return _file_description(name, info)
+        return file_description(name, info, datetime.now(UTC))
     return b""
 
 
@@ -44,11 +44,10 @@ def _warcinfo(name: str, info: Mapping[str, str]) -> bytes:
     return out.getvalue()
 
 
-def _file_description(name: str, info: Mapping[str, str]) -> bytes:
-    """ARC version 1: what the file is stands behind the field names, as free text."""
+def file_description(name: str, info: Mapping[str, str], when: datetime) -> bytes:
+    """The first member of an ARC file (version 1): what the file is stands behind the field names, as free text."""
     text = _ARC_FIELDS[:-1] + "".join(f"{key}: {value}\n" for key, value in info.items()).encode() + b"\n"
-    now = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
-    line = f"filedesc://{name} 0.0.0.0 {now} text/plain {len(text)}\n".encode()
+    line = f"filedesc://{name} 0.0.0.0 {when:%Y%m%d%H%M%S} text/plain {len(text)}\n".encode()
     return gzip.compress(line + text + b"\n", mtime=0)
 
 
