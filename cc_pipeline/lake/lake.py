@@ -211,15 +211,17 @@ class Lake:
         )
 
     def compact(self, table: str, max_files: int = 2_000) -> int:
-        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable."""
+        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable.
+
+        One process at a time (``lake/lease.py``); others may commit meanwhile.
+        """
         handle = self._open(self.specs[table])
         if handle is None or len(handle.file_uris()) <= max_files:
             return 0
         try:
             return int(handle.optimize.compact()["numFilesRemoved"])
         except CommitFailedError:
-            # another process has replaced some of the files meanwhile; the next upkeep merges what is left
-            return 0
+            return 0  # some of the files were replaced meanwhile; the next time merges what is left
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not merge files of {self.address(table)}", error) from error
 

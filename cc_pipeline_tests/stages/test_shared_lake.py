@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import duckdb
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
-from cc_pipeline.lake import pins
+from cc_pipeline.lake import lease, pins
 from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lease import leased
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import workspace as workspaces
@@ -120,6 +124,46 @@ def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     assert captures(one) == captures(two)
     assert keep_up(two, max_files=1, retention_hours=0).deleted["captures"] > 0
     assert captures(one) == captures(two)
+
+
+def test_two_homes_that_merge_at_once_leave_each_row_once(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    extract(one, SITE)
+    extract(two, OTHER)
+    publish(one)
+    whole = captures(one)
+    together = Barrier(2)
+    compact = Lake.compact
+
+    def at_once(self: Lake, table: str, max_files: int = 0) -> int:
+        if table == "captures":
+            with suppress(BrokenBarrierError):
+                together.wait(2)
+        return compact(self, table, max_files)
+
+    monkeypatch.setattr(Lake, "compact", at_once)
+    with ThreadPoolExecutor(2) as pool:
+        merged = [report.merged["captures"] for report in pool.map(lambda home: keep_up(home, max_files=1), (one, two))]
+    assert sorted(merged) == [0, 2]
+    publish(one)
+    assert captures(one) == whole
+
+
+def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (shared("https://one.example", tmp_path, name).place for name in ("one", "two"))
+    for _ in range(3):
+        with leased(one, "work") as mine, leased(two, "work") as other, leased(two, "else") as another:
+            assert (mine, other, another) == (True, False, True)
+    assert len(list((tmp_path / "lake" / "leases" / "work").iterdir())) == 1
+    with leased(two, "work") as mine:
+        assert mine
+    # a home that was killed never gave it back
+    monkeypatch.setattr(lease, "LASTS", -timedelta(seconds=1))
+    with leased(one, "work") as mine, leased(two, "work") as after:
+        assert (mine, after) == (True, True)
 
 
 def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
