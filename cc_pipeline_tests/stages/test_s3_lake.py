@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.cli.output import answer_query
@@ -23,6 +24,7 @@ from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.health import examine
 from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.swiftserver import S3Server
@@ -152,6 +154,8 @@ def test_without_the_extension_views_are_refused_with_both_ways_out(
     assert "pip install" in refused.value.advice
     assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
     assert not far.settings.published_path.exists()
+    [found] = [found for found in examine(far.settings) if found.topic == "publishing"]
+    assert (found.level, found.text, found.advice) == ("bad", refused.value.what, refused.value.advice)
 
 
 def test_a_copy_answers_when_the_server_is_gone(
@@ -223,3 +227,20 @@ def test_two_homes_on_one_lake_run_publish_and_sweep_side_by_side(
         keep_up(workspace, max_files=1)
         assert answer(workspace, CAPTURES, capsys) == whole
     assert pinned_versions(one.place) == {}
+
+
+def test_commits_of_many_writers_all_stand(server: S3Server, tmp_path: Path) -> None:
+    lakes = [on_s3(server, "https://one.example", tmp_path / str(number), "writers").lake for number in range(4)]
+    schema = lakes[0].specs["targets"].schema
+
+    def write(number: int) -> None:
+        for turn in range(3):
+            slug = f"{number}-{turn}"
+            row = dict.fromkeys(("slug", "kind", "definition", "version"), slug)
+            lakes[number].commit("targets", pa.Table.from_pylist([row], schema=schema), [{"slug": slug}], {slug: "ab"})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    wanted = {f"{number}-{turn}" for number in range(4) for turn in range(3)}
+    assert Counter(lakes[0].read("targets")["slug"].to_pylist()) == Counter(wanted)
+    assert set(lakes[0].digests("targets", sorted(wanted)).values()) == {"ab".zfill(15)}
