@@ -25,6 +25,7 @@ DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "quality")
+PUBLISH = ("views", "copy")
 PREFIX = "CC_PIPELINE_"
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
@@ -45,7 +46,7 @@ class Settings:
     ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
     of a partition's captures that may fail to come without failing its run. ``crawls`` is what the sensor
     harvests: ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule
-    runs.
+    runs. ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
     """
 
     source: str
@@ -57,6 +58,7 @@ class Settings:
     via: str = "auto"
     extractor: str = "fast"
     digest_policy: str = "record"
+    publish: str = "views"
     crawls: tuple[str, ...] = ("newest",)
     backfill_per_tick: int = 50
     rate: float | None = None
@@ -108,6 +110,11 @@ class Settings:
         return self.home / "cache"
 
     @property
+    def lake_is_apart(self) -> bool:
+        """Whether the lake lies outside the home, so that other homes may use it too."""
+        return bool(scheme_of(self.lake)) or not Path(self.lake).is_relative_to(self.home)
+
+    @property
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
         return is_public(self.source, self.s3_endpoint)
@@ -145,6 +152,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "via": _text(env, "VIA"),
         "extractor": _text(env, "EXTRACTOR"),
         "digest_policy": _text(env, "DIGEST_POLICY"),
+        "publish": _text(env, "PUBLISH"),
         "crawls": _words(env, "CRAWLS"),
         "backfill_per_tick": _number(env, "BACKFILL_PER_TICK", int),
         "rate": _number(env, "RATE", float),
@@ -204,6 +212,7 @@ def _checked(settings: Settings) -> Settings:
         ("VIA", settings.via, LOCATORS),
         ("EXTRACTOR", settings.extractor, EXTRACTORS),
         ("DIGEST_POLICY", settings.digest_policy, ("record", "fail")),
+        ("PUBLISH", settings.publish, PUBLISH),
     ):
         if value not in allowed:
             raise UserInputError(f"{PREFIX}{name} is {value!r}; choose one of {', '.join(allowed)}")

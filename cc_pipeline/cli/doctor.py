@@ -75,25 +75,26 @@ def migrate(
       cc-pipeline migrate --home ~/commoncrawl --yes
     """
     from cc_pipeline.home import LAYOUT, read_note
-    from cc_pipeline.lake.evolution import migrate as bring_up_to_date
     from cc_pipeline.lake.evolution import pending
     from cc_pipeline.stages.tables import MIGRATIONS
-    from cc_pipeline.stages.workspace import open_lake
+    from cc_pipeline.stages.workspace import open_lake, open_workspace
 
     settings = load_settings(home=home)
     if read_note(settings.home) is None:
         raise UserInputError(f"{settings.home} is no home yet; the first run makes it one")
-    lake = open_lake(settings)
-    steps = pending(settings.home, MIGRATIONS)
-    if not steps:
-        console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False)
-        return
-    price = sum(step.price(lake) for step in steps)
-    for step in steps:
-        console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
-    if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
-        raise typer.Exit(1)
-    bring_up_to_date(settings.home, lake, MIGRATIONS, rewrite=True)
+    with open_workspace(settings) as workspace:
+        workspace.claim()
+        lake = open_lake(settings)
+        steps = pending(settings.home, MIGRATIONS)
+        if not steps:
+            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False)
+            return
+        price = sum(step.price(lake) for step in steps)
+        for step in steps:
+            console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
+        if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
+            raise typer.Exit(1)
+        workspace.migrate(MIGRATIONS, rewrite=True)
     console.print(f"{settings.home} has layout {LAYOUT} now", highlight=False)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -16,6 +17,9 @@ from rich.table import Table
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.reading import S3Place
 
 console = Console()
 console_err = Console(stderr=True)
@@ -143,22 +147,29 @@ def _jsonable(value: object) -> object:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-def answer_query(path: Path, query: str, output: str, *, advice: str) -> None:
+def answer_query(path: Path, query: str, output: str, *, advice: str, lake: S3Place | None = None) -> None:
     """Runs ``query`` on the DuckDB file ``path``, read-only, and writes its rows to standard output.
 
-    Raises ``EnvironmentFault`` with ``advice`` when there is no such file, and ``UserInputError`` with DuckDB's own
-    message for a query that it refuses.
+    ``lake`` is the lake on S3 that views of the file may read. Raises ``EnvironmentFault`` with ``advice`` when there
+    is no such file, and where S3 cannot be read or refuses; ``UserInputError`` with DuckDB's own message for a query
+    that it refuses.
     """
     import duckdb
+
+    from cc_pipeline.lake.reading import open_published
 
     if not path.exists():
         raise EnvironmentFault(f"{path} does not exist yet", advice)
     try:
-        with duckdb.connect(str(path), read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with open_published(path, lake) as connection:
             result = connection.execute(query)
             columns = [column[0] for column in result.description or []]
             rows = iter(lambda: result.fetchmany(10_000), [])
             write_rows("", columns, (row for batch in rows for row in batch), output)
+    except duckdb.HTTPException as error:
+        raise EnvironmentFault(
+            f"the tables of {path} cannot be read from S3: {error}",
+            "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
+        ) from error
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None

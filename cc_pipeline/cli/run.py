@@ -36,9 +36,9 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
 
     It names targets without captures and index files that could not be read: without that, both look like success.
     """
-    import duckdb
+    from cc_pipeline.lake.reading import open_published, s3_place
 
-    with duckdb.connect(str(settings.published_path), read_only=True) as connection:
+    with open_published(settings.published_path, s3_place(settings)) as connection:
         rows = connection.execute(
             "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
         ).fetchall()

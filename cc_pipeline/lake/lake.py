@@ -7,7 +7,7 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -215,19 +215,38 @@ class Lake:
         )
 
     def compact(self, table: str, max_files: int = 2_000) -> int:
-        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable."""
+        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable.
+
+        One process at a time (``lake/lease.py``); others may commit meanwhile.
+        """
         handle = self._open(self.specs[table])
         if handle is None or len(handle.file_uris()) <= max_files:
             return 0
-        return int(handle.optimize.compact()["numFilesRemoved"])
+        try:
+            return int(handle.optimize.compact()["numFilesRemoved"])
+        except CommitFailedError:
+            return 0  # some of the files were replaced meanwhile; the next time merges what is left
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not merge files of {self.address(table)}", error) from error
 
-    def vacuum(self, table: str, retention_hours: int = 168) -> int:
-        """Deletes files that no version younger than ``retention_hours`` names; gives how many.
+    def vacuum(self, table: str, retention_hours: int = 168, keep: Collection[int] = ()) -> int:
+        """Deletes files that no version younger than ``retention_hours`` and none of ``keep`` names; gives how many.
 
         ``table`` may be one that this version no longer has.
         """
-        handle = self._open(self.specs.get(table) or TableSpec(table, pa.schema([])))
-        return 0 if handle is None else len(handle.vacuum(retention_hours=retention_hours, dry_run=False))
+        spec = self.specs.get(table) or TableSpec(table, pa.schema([]))
+        handle = self._open(spec)
+        if handle is None:
+            return 0
+        kept = [version for version in sorted(keep) if self._has_version(spec, version)]
+        return len(handle.vacuum(retention_hours=retention_hours, dry_run=False, keep_versions=kept or None))
+
+    def _has_version(self, spec: TableSpec, version: int) -> bool:
+        # a version whose log has been cleaned away cannot be kept, nor be read
+        try:
+            return self._open(spec, version) is not None
+        except EnvironmentFault:
+            return False
 
     def retire(self, table: str) -> None:
         """Empties a table that this version no longer has, if it is there. Its files stay until they are vacuumed."""

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cc_pipeline.errors import CcPipelineError
+import duckdb
+
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
 from cc_pipeline.stages.checks import shortfall_verdict
 from cc_pipeline.stages.crawls import list_crawls
@@ -50,6 +53,7 @@ def _machine(settings: Settings) -> list[Finding]:
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
+        *_publishing(settings),
     ]
 
 
@@ -122,6 +126,19 @@ def _disk(home: Path) -> Iterator[Finding]:
         yield Finding("bad", "disk", f"{free / 1e9:.1f} GB free", "Free some space: records and tables need gigabytes.")
     else:
         yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
+
+
+def _publishing(settings: Settings) -> Iterator[Finding]:
+    lake = s3_place(settings)
+    if lake is None or settings.publish == "copy":
+        return
+    try:
+        with duckdb.connect() as connection:
+            let_read(connection, lake)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "publishing", fault.what, fault.advice)
+        return
+    yield Finding("ok", "publishing", f"DuckDB {duckdb.__version__} has httpfs for views over {lake.root}")
 
 
 def _source(workspace: Workspace) -> Iterator[Finding]:

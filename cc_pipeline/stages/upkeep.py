@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cc_pipeline.home import locked
+from cc_pipeline.lake.lease import leased
+from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.records.segments import sweep
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.tables import RETIRED, TABLES
@@ -32,15 +37,28 @@ def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: i
     """Merges the files of tables that have more than ``max_files``, publishes, and deletes superseded files.
 
     A file is deleted when no table version of the last ``retention_hours`` names it. Publishing comes before deleting,
-    so that ``cc.duckdb`` never names a deleted file.
+    so that ``cc.duckdb`` never names a deleted file; nor does that of another home on the same lake (``lake/pins.py``).
     """
     lake = workspace.lake
-    merged = {spec.name: lake.compact(spec.name, max_files) for spec in TABLES}
+    with _merging_alone(workspace) as alone:
+        merged = {spec.name: lake.compact(spec.name, max_files) if alone else 0 for spec in TABLES}
     publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
-    deleted = {name: lake.vacuum(name, retention_hours) for name in names}
+    pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
+    deleted = {name: lake.vacuum(name, retention_hours, pinned.get(name, ())) for name in names}
     deleted["stored records"] = _sweep_records(workspace)
     return UpkeepReport(merged, deleted, _sweep_scratch(workspace.settings.home / "scratch"))
+
+
+@contextmanager
+def _merging_alone(workspace: Workspace) -> Iterator[bool]:
+    """Waits for another upkeep of this home; ``False`` while one of another home on the same lake merges."""
+    with locked(workspace.settings.home / "upkeep.lock"):
+        if not workspace.settings.lake_is_apart:
+            yield True
+            return
+        with leased(workspace.place, "merging") as alone:
+            yield alone
 
 
 def _sweep_records(workspace: Workspace) -> int:

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from cc_pipeline.errors import UserInputError
@@ -76,7 +77,7 @@ class LocalStore:
         """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        beside = target.with_name(f".{target.name}.{os.getpid()}-{token_hex(4)}.part")
         try:
             with open(beside, "wb") as out:
                 if isinstance(data, Path):
@@ -118,7 +119,10 @@ class LocalStore:
                 path = Path(parent, name)
                 key = path.relative_to(self.root).as_posix()
                 if key.startswith(prefix):
-                    found = path.stat()
+                    try:
+                        found = path.stat()
+                    except FileNotFoundError:
+                        continue  # renamed or deleted since the folder was read
                     yield Listed(key, found.st_size, _etag(found), found.st_mtime)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
