@@ -10,9 +10,9 @@ import typer
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import Question, needs_harvest, open_question
-from cc_pipeline.cli.running import all_runs, step
+from cc_pipeline.cli.output import human_bytes, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.question import Question, has_gaps, needs_harvest, open_question
+from cc_pipeline.cli.running import all_runs, despite_gaps, step
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, normalise_root
 
@@ -50,6 +50,7 @@ def copy(
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,
+    allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -67,6 +68,7 @@ def copy(
       cc-pipeline copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
     """
     from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.left_out import what_is_not_there
 
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
@@ -76,23 +78,33 @@ def copy(
     rows: list[Sequence[object]] = []
     with (
         open_question(
-            targets, crawl, source=source, home=home, subset=subset, via=via, concurrency=parallel
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            concurrency=parallel,
+            allow_gaps=allow_gaps,
         ) as question,
         Launcher(question.workspace) as launcher,
         _open(question.settings, destination, endpoint) as place,
         progress_bars(),
     ):
         for one in question.crawls:
-            if needs_harvest(question.workspace, one):
-                step(f"index {one}", partial(launcher.harvest, [one]))
+            if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
+                despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
             step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
             report, fates = _upload(question, one, place, parallel or _UPLOADS, convert, part_mb)
             lost = {outcome: count for outcome, count in fates.items() if outcome != "fetched"}
             rows.append((one, report.records, report.parts, report.held, report.bytes, sum(lost.values())))
             _say(one, report, lost)
+        notes = what_is_not_there(question.workspace, question.crawls, question.targets)
     write_rows(
         f"copied to {destination}", ["crawl", "records", "files", "there before", "bytes sent", "not copied"], rows
     )
+    for note in notes:
+        warn(note)
 
 
 def _upload(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import resolve_crawls, step
+from cc_pipeline.cli.running import despite_gaps, resolve_crawls, step
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
@@ -21,6 +21,8 @@ from cc_pipeline.stages import watch_list
 
 if TYPE_CHECKING:
     import duckdb
+
+    from cc_pipeline.stages.workspace import Workspace
 
 #: Beyond this many (crawl, target) pairs only those without captures are named.
 _SHOWN_PAIRS = 40
@@ -31,7 +33,7 @@ _NAMED = 5
 def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
     """Prints the rows of each table, the ledger, and the captures of ``crawls`` × ``targets``.
 
-    It names targets without captures and index files that could not be read: without that, both look like success.
+    It names targets without captures: without that, they look like success.
     """
     import duckdb
 
@@ -44,7 +46,6 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
             "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
         ).fetchall()
         counts = _captures(connection)
-        gaps = _gaps(connection, crawls)
     show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
     show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
     pairs = [(crawl, target, counts.get((crawl, target.slug), 0)) for crawl in crawls for target in targets]
@@ -56,34 +57,11 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         subsets = ", ".join(settings.subsets)
         _note(f"no captures (subset {subsets}) of {'; '.join(empty[:_NAMED])}{more}")
-    for gap in gaps:
-        _note(gap)
 
 
 def _captures(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
     rows = connection.execute("SELECT crawl, target, count(*) FROM capture_targets GROUP BY ALL").fetchall()
     return {(crawl, target): count for crawl, target, count in rows}
-
-
-def _gaps(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[str]:
-    rows = connection.execute(
-        "SELECT crawl, subset, failed + missing, expected FROM coverage "
-        "WHERE failed + missing > 0 AND list_contains(?, crawl) ORDER BY ALL",
-        [list(crawls)],
-    ).fetchall()
-    notes = []
-    for crawl, subset, lost, expected in rows:
-        failed = connection.execute(
-            "SELECT path, reason FROM index_files WHERE crawl = ? AND subset = ? AND outcome = 'failed' "
-            f"ORDER BY path LIMIT {_NAMED}",
-            [crawl, subset],
-        ).fetchall()
-        named = "".join(f"\n      {path}: {reason}" for path, reason in failed)
-        notes.append(
-            f"{lost:,} of {expected:,} index files of {crawl} {subset} could not be read, so the captures in them "
-            f"are not found; run the command again to retry them{named}"
-        )
-    return notes
 
 
 def _note(text: str) -> None:
@@ -101,6 +79,7 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
+    allow_gaps: options.AllowGaps = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
@@ -112,10 +91,23 @@ def run(
 
       cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
     """
-    settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
+    from cc_pipeline.stages.left_out import what_is_not_there
+
+    settings = load_settings(
+        source=source,
+        home=home,
+        subsets=tuple(subset) if subset else None,
+        via=via,
+        max_index_gaps=options.most_gaps(allow_gaps),
+    )
     targets = [parse_target(text) for text in domain]
-    chosen = materialize(settings, crawl, targets)
+    notes: list[str] = []
+    chosen = materialize(
+        settings, crawl, targets, lambda workspace, crawls: notes.extend(what_is_not_there(workspace, crawls, targets))
+    )
     what_was_found(settings, chosen, targets)
+    for note in notes:
+        _note(note)
 
 
 def demo(
@@ -164,8 +156,16 @@ def _generated(crawl: str, done: int, total: int) -> None:
     progress.report(crawl, done, total)
 
 
-def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; gives the crawls' ids."""
+def materialize(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
+) -> list[str]:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; gives the crawls' ids.
+
+    ``afterwards`` is called with the workspace of the runs, still open, and these ids.
+    """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import open_workspace
 
@@ -177,9 +177,10 @@ def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Tar
     ):
         step("crawls", launcher.list_crawls, console)
         chosen = resolve_crawls(workspace, crawls)
-        step("index", lambda: launcher.harvest(chosen), console)
+        despite_gaps(lambda: step("index", lambda: launcher.harvest(chosen), console))
         step("pages", lambda: list(launcher.extract(chosen, targets)), console)
         step("cc.duckdb", launcher.publish, console)
+        afterwards(workspace, chosen)
     return chosen
 
 

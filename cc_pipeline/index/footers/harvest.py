@@ -214,7 +214,8 @@ class _Run:
             ) from fault
         final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
-        self._bad(_Job(job.path, self.policy.tries if final else job.tries), failure)
+        # what the source says is not there is asked for once more, after all others: the answer may have been passing
+        self._bad(_Job(job.path, max(job.tries, self.policy.tries - 2) if final else job.tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
         self._count(job.path)
