@@ -277,8 +277,13 @@ def harvest_crawl(
             entry = writer.entries.get(path)
             if entry is None or path in changed or (entry.failed and policy.retry_failed):
                 run.waiting.append(_Job(path))
+        # a few files that failed before, and fail again where others were read, tell of themselves, not of the source
+        entries = writer.entries
+        known = all(job.path in entries and entries[job.path].failed for job in run.waiting) and any(
+            path in entries and not entries[path].failed for path in paths
+        )
         run.run()
-        if not run.fetched and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
+        if not run.fetched and not known and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
             first = next(iter(run.failed.values())).reason
             raise run.sick(f"none of {run.wanted} files could be fetched: {first}")
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
