@@ -64,47 +64,59 @@ def test_a_hole_in_the_index_is_never_a_smaller_answer(
     assert "part-00000" in said.err
     assert "--allow-gaps" in said.err
     assert [NEW, "warc", "2", "1", "1", "0"] in [line.split()[:6] for line in said.out.splitlines()]
-
-    for command in (("lookup", SITE), ("check", SITE), ("plan", SITE)):
-        assert cli(*command, "-c", NEW, *place).status == 3
-    assert cli("run", "-c", NEW, "-d", SITE, *place).status == 3
-    assert cli("copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *place).status == 3
-
-    said = cli("lookup", SITE, "-c", NEW, "--allow-gaps", "--format", "jsonl", *place)
-    assert said.status == 0, said.err
-    assert len(said.out.splitlines()) < len(truth)
+    said = cli("run", "-c", NEW, "-d", SITE, *place)
+    assert said.status == 3
     assert "part-00000" in said.err
-    said = cli("run", "-c", NEW, "-d", SITE, "--allow-gaps", *place)
-    assert said.status == 0, said.err
-    assert "captures in them are missing from 1 of 1 targets" in said.out
-    assert captures(tmp_path / "home") < len(truth)
 
     # another index of the crawl is whole
     server.set_rules([hole(kind)])
-    said = cli("lookup", SITE, "-c", NEW, "--format", "jsonl", *place)
-    assert said.status == 0, said.err
-    assert {json.loads(line)["located_by"] for line in said.out.splitlines()} == {"zipnum"}
-    assert len(said.out.splitlines()) == len(truth)
-    said = cli("lookup", SITE, "-c", NEW, "--via", "parquet", *place)
-    assert said.status == 3
     said = cli("run", "-c", NEW, "-d", SITE, *place)
     assert said.status == 0, said.err
     assert "another index was asked, which is whole" in said.out
     assert "part-00000" in said.out
     assert captures(tmp_path / "home") == len(truth)
-    said = cli("copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *place)
-    assert said.status == 0, said.err
-    assert "another index was asked, which is whole" in said.err
 
     # the hole is filled
     server.set_rules([])
-    said = cli("lookup", SITE, "-c", NEW, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
-    assert said.status == 0, said.err
-    assert len(said.out.splitlines()) == len(truth)
     said = cli("run", "-c", NEW, "-d", SITE, *place)
     assert said.status == 0, said.err
     assert "could not be read" not in said.out
     assert captures(tmp_path / "home") == len(truth)
+
+
+def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without(
+    cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path
+) -> None:
+    truth = bucket[1].of(NEW, subset="warc", domain=SITE)
+    place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
+    copied = ("copy", SITE, "--to", tmp_path / "mine", *place)
+    server.set_rules([hole("404"), NO_ZIPNUM])
+    assert cli("harvest", "--allow-gaps", *place).status == 0
+    for command in ("lookup", "check", "plan"):
+        assert cli(command, SITE, *place).status == 3
+        assert cli(command, SITE, "--allow-gaps", *place).status == 0
+    assert cli(*copied).status == 3
+    said = cli("lookup", SITE, "--allow-gaps", "--format", "jsonl", *place)
+    assert len(said.out.splitlines()) < len(truth)
+    assert "part-00000" in said.err
+    said = cli("run", "-d", SITE, "--allow-gaps", *place)
+    assert said.status == 0, said.err
+    assert "captures in them are missing from 1 of 1 targets" in said.out
+    assert captures(tmp_path / "home") < len(truth)
+
+    server.set_rules([hole("404")])
+    said = cli("lookup", SITE, "--format", "jsonl", *place)
+    assert {json.loads(line)["located_by"] for line in said.out.splitlines()} == {"zipnum"}
+    assert len(said.out.splitlines()) == len(truth)
+    assert cli("lookup", SITE, "--via", "parquet", *place).status == 3
+    said = cli(*copied)
+    assert said.status == 0, said.err
+    assert "another index was asked, which is whole" in said.err
+
+    server.set_rules([])
+    said = cli("lookup", SITE, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
+    assert said.status == 0, said.err
+    assert len(said.out.splitlines()) == len(truth)
 
 
 def test_what_defaults_leave_out_is_said(cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path) -> None:
