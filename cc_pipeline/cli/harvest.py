@@ -11,7 +11,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import progress_bars, warn, write_rows
 from cc_pipeline.cli.running import harvest_crawls, resolve_crawls, step
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -56,11 +56,13 @@ def harvest(
         chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
         try:
             harvest_crawls(workspace, chosen)
-        finally:
-            if settings.catalog_path.exists():
-                show_coverage(settings, chosen)
-        for gaps in catalog_gaps(workspace, chosen):
-            warn(gaps.note)
+        except IndexIncomplete:
+            show_coverage(settings, chosen)
+            raise
+        gaps = catalog_gaps(workspace, chosen)
+    show_coverage(settings, chosen)
+    for one in gaps:
+        warn(f"{one.what} could not be read: {one.named}")
 
 
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:

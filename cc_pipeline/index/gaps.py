@@ -50,7 +50,8 @@ class IndexGaps:
         """The first few files with the reason of each, in words."""
         shown = [f"{path} ({reason})" for path, reason in self.files[:_NAMED]]
         more = self.unread - len(shown)
-        return "; ".join([*shown, *([f"{more:,} more" if shown else "not harvested yet"] if more else [])])
+        rest = [f"{more:,} more" if shown else f"{more:,} not harvested yet"] if more else []
+        return "; ".join([*shown, *rest])
 
     @property
     def note(self) -> str:
@@ -59,7 +60,7 @@ class IndexGaps:
 
     def allowed(self, most: float) -> bool:
         """Whether no subset lacks more than ``most`` of its files, a share between 0 and 1, and none lacks all."""
-        return all(unread <= most * expected and unread < expected for _, unread, expected in self.by_subset)
+        return all(unread / expected <= most and unread < expected for _, unread, expected in self.by_subset)
 
 
 def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:

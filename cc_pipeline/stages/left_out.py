@@ -28,7 +28,7 @@ _COLUMNS: Final = ("url",)
 
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, other subsets."""
-    slugs = [target.slug for target in targets]
+    slugs = [target.slug for target in targets[:_MOST_PAIRS]]
     found = {}
     for crawl in crawls[:_MOST_PAIRS]:
         held = workspace.lake.read("captures", {"crawl": crawl, "target": slugs}, ["target"])

@@ -113,12 +113,13 @@ def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
     """Slices to look up: what was located over holes counts only as long as the settings allow these holes."""
     here = LOCATE.made_from(workspace.lake, wanted.keys())
     stale = [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
-    partial = [slice_ for slice_ in stale if here[slice_] == _with_gaps(wanted[slice_])]
-    if partial:
-        gaps = catalog_gaps(workspace, [partial[0].crawl])
-        if all(one.allowed(workspace.settings.max_index_gaps) for one in gaps):
-            return [slice_ for slice_ in stale if slice_ not in set(partial)]
-    return stale
+    partial = {slice_ for slice_ in stale if here[slice_] == _with_gaps(wanted[slice_])}
+    if not partial:
+        return stale
+    gaps = catalog_gaps(workspace, sorted({slice_.crawl for slice_ in partial}))
+    if not all(one.allowed(workspace.settings.max_index_gaps) for one in gaps):
+        return stale
+    return [slice_ for slice_ in stale if slice_ not in partial]
 
 
 def _with_gaps(digest: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.index.btree.files import index_folder
+from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.harvest import commit_manifest, harvest_footers, refused_gaps
@@ -106,6 +107,22 @@ def test_the_share_that_may_be_missing_is_a_setting(server: FaultServer, tmp_pat
     for wrong in ("-1", "1.1", "nan"):
         with pytest.raises(UserInputError, match="MAX_INDEX_GAPS must be a share between 0 and 1"):
             load_settings({"CC_PIPELINE_MAX_INDEX_GAPS": wrong})
+
+
+@pytest.mark.parametrize(
+    ("unread", "most", "allowed"), [(29, 0.29, True), (30, 0.29, False), (99, 1.0, True), (100, 1.0, False)]
+)
+def test_shares_are_compared_as_a_person_counts(unread: int, most: float, allowed: bool) -> None:
+    gaps = IndexGaps(NEW, 100, unread, (("warc", unread, 100),), ())
+    assert gaps.allowed(most) is allowed
+    assert gaps.named == f"{unread} not harvested yet"
+
+
+def test_a_message_names_a_few_files_and_counts_the_others() -> None:
+    files = tuple((f"part-{number}", "server_error") for number in range(20))
+    named = IndexGaps(NEW, 300, 30, (("warc", 30, 300),), files).named
+    assert named.startswith("part-0 (server_error); ")
+    assert named.endswith("part-4 (server_error); 25 more")
 
 
 def test_a_subset_of_which_nothing_was_read_is_never_answered(server: FaultServer, tmp_path: Path) -> None:
