@@ -87,6 +87,10 @@ class Incomplete(EnvironmentFault):
     """
 
 
+class IndexIncomplete(Incomplete):
+    """Files of a crawl's index could not be read, so captures in them would be left out of an answer in silence."""
+
+
 class UserInputError(CcPipelineError):
     """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
 

@@ -44,9 +44,10 @@ class Settings:
     and at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``rate`` is requests per
     second and ``concurrency`` requests in flight, both per host and machine; ``None`` means the source's own default.
     ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
-    of a partition's captures that may fail to come without failing its run. ``crawls`` is what the sensor
-    harvests: ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule
-    runs. ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
+    of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
+    index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
+    ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule runs. ``publish`` says
+    what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
     """
 
     source: str
@@ -66,6 +67,7 @@ class Settings:
     max_bytes: int = 20_000_000_000
     max_requests: int = 200_000
     max_unsettled: float = 0.01
+    max_index_gaps: float = 0.0
     workers: int = 0
     s3_endpoint: str | None = None
     s3_region: str = "us-east-1"
@@ -160,6 +162,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "max_bytes": _number(env, "MAX_BYTES", int),
         "max_requests": _number(env, "MAX_REQUESTS", int),
         "max_unsettled": _number(env, "MAX_UNSETTLED", float),
+        "max_index_gaps": _number(env, "MAX_INDEX_GAPS", float),
         "workers": _number(env, "WORKERS", int),
         "s3_endpoint": _text(env, "S3_ENDPOINT"),
         "s3_region": _text(env, "S3_REGION"),
@@ -226,6 +229,8 @@ def _checked(settings: Settings) -> Settings:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
     if not 0 <= settings.max_unsettled <= 1:
         raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
+    if not 0 <= settings.max_index_gaps <= 1:
+        raise UserInputError(f"{PREFIX}MAX_INDEX_GAPS must be a share between 0 and 1, not {settings.max_index_gaps}")
     if settings.backfill_per_tick < 1:
         raise UserInputError(f"{PREFIX}BACKFILL_PER_TICK must be a number above 0, not {settings.backfill_per_tick}")
     for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):

@@ -10,9 +10,9 @@ import typer
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import human_bytes, notice, progress_bars, write_rows
-from cc_pipeline.cli.question import Question, needs_harvest, open_question
-from cc_pipeline.cli.running import all_runs, step
+from cc_pipeline.cli.output import human_bytes, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.question import Question, has_gaps, needs_harvest, open_question
+from cc_pipeline.cli.running import all_runs, despite_gaps, step
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import load_settings, normalise_root
 
@@ -73,6 +73,7 @@ def copy(
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,
+    allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -95,6 +96,8 @@ def copy(
 
       cc-pipeline copy --verify s3://my-bucket/common_crawl
     """
+    from cc_pipeline.stages.left_out import what_is_not_there
+
     if verify is not None:
         given = {
             "TARGET": targets,
@@ -121,15 +124,22 @@ def copy(
     troubled: Incomplete | None = None
     with (
         open_question(
-            targets, crawl, source=source, home=home, subset=subset, via=via, concurrency=parallel
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            concurrency=parallel,
+            allow_gaps=allow_gaps,
         ) as question,
         _launcher(question) as launcher,
         _open(destination, endpoint, question.settings.user_agent, question.settings.s3_region) as place,
         progress_bars(),
     ):
         for one in question.crawls:
-            if needs_harvest(question.workspace, one):
-                step(f"index {one}", partial(launcher.harvest, [one]))
+            if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
+                despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
             try:
                 step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
             except Incomplete as error:
@@ -141,9 +151,12 @@ def copy(
             _say(one, report)
             if lost:
                 short.append((one, report))
+        notes = what_is_not_there(question.workspace, question.crawls, question.targets)
     write_rows(
         f"copied to {destination}", ["crawl", "records", "files", "there before", "bytes sent", "not copied"], rows
     )
+    for note in notes:
+        warn(note)
     _end(short, troubled, allow_missing)
 
 

@@ -120,6 +120,11 @@ def notice(text: str) -> None:
     console_err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Writes a line to standard error that a person should not overlook."""
+    console_err.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+
+
 def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[place]) for row in [columns, *rows]) for place in range(len(columns))]
     for row in [columns, *rows]:

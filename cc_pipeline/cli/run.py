@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import all_runs, resolve_crawls, step
+from cc_pipeline.cli.running import all_runs, despite_gaps, resolve_crawls, step
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, disk_is_full
@@ -34,7 +34,7 @@ _NAMED = 5
 def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
     """Prints the rows of each table, the ledger, and the captures of ``crawls`` × ``targets``.
 
-    It names targets without captures and index files that could not be read: without that, both look like success.
+    It names targets without captures: without that, they look like success.
     """
     from cc_pipeline.lake.reading import open_published, s3_place
 
@@ -47,7 +47,6 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
             "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
         ).fetchall()
         counts = _captures(connection)
-        gaps = _gaps(connection, crawls)
         lacking = _lacking(connection, crawls, targets)
     show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
     show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
@@ -60,8 +59,6 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         subsets = ", ".join(settings.subsets)
         _note(f"no captures (subset {subsets}) of {'; '.join(empty[:_NAMED])}{more}")
-    for gap in gaps:
-        _note(gap)
     _say_shortfall(lacking)
 
 
@@ -83,9 +80,8 @@ def _say_shortfall(lacking: tuple[int, int, int]) -> None:
 
     planned, unsettled, settled = lacking
     if unsettled:
-        text = (
-            f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)}) did not come; run it again for them"
-        )
+        figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
+        text = f"{figure} did not come and will be asked for again: run the command again"
         console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
     if settled:
         _note(
@@ -99,27 +95,6 @@ def _say_shortfall(lacking: tuple[int, int, int]) -> None:
 def _captures(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
     rows = connection.execute("SELECT crawl, target, count(*) FROM capture_targets GROUP BY ALL").fetchall()
     return {(crawl, target): count for crawl, target, count in rows}
-
-
-def _gaps(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[str]:
-    rows = connection.execute(
-        "SELECT crawl, subset, failed + missing, expected FROM coverage "
-        "WHERE failed + missing > 0 AND list_contains(?, crawl) ORDER BY ALL",
-        [list(crawls)],
-    ).fetchall()
-    notes = []
-    for crawl, subset, lost, expected in rows:
-        failed = connection.execute(
-            "SELECT path, reason FROM index_files WHERE crawl = ? AND subset = ? AND outcome = 'failed' "
-            f"ORDER BY path LIMIT {_NAMED}",
-            [crawl, subset],
-        ).fetchall()
-        named = "".join(f"\n      {path}: {reason}" for path, reason in failed)
-        notes.append(
-            f"{lost:,} of {expected:,} index files of {crawl} {subset} could not be read, so the captures in them "
-            f"are not found; run the command again to retry them{named}"
-        )
-    return notes
 
 
 def _note(text: str) -> None:
@@ -137,6 +112,7 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
+    allow_gaps: options.AllowGaps = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
@@ -150,10 +126,23 @@ def run(
 
       cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
     """
-    settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
+    from cc_pipeline.stages.left_out import what_is_not_there
+
+    settings = load_settings(
+        source=source,
+        home=home,
+        subsets=tuple(subset) if subset else None,
+        via=via,
+        max_index_gaps=options.most_gaps(allow_gaps),
+    )
     targets = [parse_target(text) for text in domain]
-    chosen, trouble = materialize(settings, crawl, targets)
+    notes: list[str] = []
+    chosen, trouble = materialize(
+        settings, crawl, targets, lambda workspace, crawls: notes.extend(what_is_not_there(workspace, crawls, targets))
+    )
     what_was_found(settings, chosen, targets)
+    for note in notes:
+        _note(note)
     if trouble is not None:
         raise trouble
 
@@ -207,12 +196,15 @@ def _generated(crawl: str, done: int, total: int) -> None:
 
 
 def materialize(
-    settings: Settings, crawls: Sequence[str], targets: Sequence[Target]
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
 ) -> tuple[list[str], Incomplete | None]:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run.
 
     Gives the crawls' ids, and what the source did not give, if that is more than the settings allow: what came is
-    parsed and published all the same.
+    parsed and published all the same. ``afterwards`` is called with the workspace of the runs, still open, and the ids.
     """
     trouble: Incomplete | None = None
     from cc_pipeline.defs.launch import Launcher
@@ -226,13 +218,14 @@ def materialize(
     ):
         step("crawls", launcher.list_crawls, console)
         chosen = resolve_crawls(workspace, crawls)
-        step("index", lambda: launcher.harvest(chosen), console)
+        despite_gaps(lambda: step("index", lambda: launcher.harvest(chosen), console))
         try:
             step("pages", lambda: list(launcher.extract(chosen, targets)), console)
         except Incomplete as error:
             trouble = error
             step("pages of what came", lambda: _parse_what_came(launcher, workspace, chosen, targets), console)
         step("cc.duckdb", launcher.publish, console)
+        afterwards(workspace, chosen)
     return chosen, trouble
 
 

@@ -8,7 +8,13 @@ from collections.abc import Iterable
 import dagster as dg
 
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.checks import index_verdicts, ledger_verdict, locators_verdict, shortfall_verdict
+from cc_pipeline.stages.checks import (
+    index_complete_verdict,
+    index_verdicts,
+    ledger_verdict,
+    locators_verdict,
+    shortfall_verdict,
+)
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -65,3 +71,9 @@ def nothing_missing(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResu
 def locators_agree(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Looks a few located partitions up again through another index."""
     return _result("locators_agree", "captures", [locators_verdict(workspace)])
+
+
+@dg.asset_check(asset="captures", description="No partition lacks captures because index files could not be read.")
+def index_complete(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Names the partitions that were located over holes in their index."""
+    return _result("index_complete", "captures", [index_complete_verdict(workspace)])

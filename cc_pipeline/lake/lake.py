@@ -21,6 +21,7 @@ from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
 from cc_pipeline.lake.log import TransactionLog
+from cc_pipeline.lake.predicates import matching, of_slices
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -127,7 +128,7 @@ class Lake:
         self._prepare(spec)
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
         properties = CommitProperties(app_transactions=transactions)
-        predicate = _predicate(spec, slices)
+        predicate = of_slices(spec.slice_columns, slices)
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 write_deltalake(
@@ -190,7 +191,7 @@ class Lake:
         try:
             here = {field.name for field in handle.schema().fields}
             # the library's own engine skips files by the log's statistics before it opens any
-            scanned = handle.scan([name for name in names if name in here], _matching(where or {}))
+            scanned = handle.scan([name for name in names if name in here], matching(where or {}))
             found = pa.table(scanned)
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not read {self.address(table)}", error) from error
@@ -367,33 +368,6 @@ class Lake:
             return None
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not open {self.address(spec.name)}", error) from error
-
-
-def _matching(where: Mapping[str, str | Sequence[str]]) -> str | None:
-    parts = [
-        f"{name} = {_quoted(value)}" if isinstance(value, str) else f"{name} IN ({', '.join(map(_quoted, value))})"
-        for name, value in where.items()
-    ]
-    return " AND ".join(parts) or None
-
-
-def _predicate(spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> str | None:
-    if not slices:
-        return None
-    if spec.slice_columns == ("crawl", "target"):
-        by_crawl: dict[str, list[str]] = {}
-        for one in slices:
-            by_crawl.setdefault(one["crawl"], []).append(one["target"])
-        parts = [
-            f"(crawl = {_quoted(crawl)} AND target IN ({', '.join(map(_quoted, targets))}))"
-            for crawl, targets in by_crawl.items()
-        ]
-        return " OR ".join(parts)
-    return " OR ".join("(" + " AND ".join(f"{k} = {_quoted(v)}" for k, v in one.items()) + ")" for one in slices)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _environment_fault(what: str, error: Exception) -> EnvironmentFault:

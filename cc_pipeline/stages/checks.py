@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog.checks import (
     CheckResult,
     check_coverage,
@@ -20,6 +20,7 @@ from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.locate import index_sources
+from cc_pipeline.stages.lookups import incomplete_slices, index_complete
 from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.workspace import Workspace
 
@@ -108,6 +109,17 @@ def locators_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 
+def index_complete_verdict(workspace: Workspace) -> CheckResult:
+    """Whether any located partition lacks captures because files of its index could not be read."""
+    partial = incomplete_slices(workspace)
+    if not partial:
+        return CheckResult("index_complete", "ok", "no partition was located over unread index files")
+    named = [f"{slice_.crawl}|{slice_.target}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
+    more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
+    message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
+    return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
+
+
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace)
@@ -117,7 +129,7 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
         return None
     try:
         return look_up(crawl, workspace.settings.subsets, [target], sources, via=others[0])
-    except UserInputError:
+    except (UserInputError, IndexIncomplete):
         return None
 
 

@@ -52,6 +52,23 @@ TARGETS_SCHEMA = pa.schema(
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 
+#: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it.
+LOOKUPS_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("located_by", pa.string(), nullable=False),
+        pa.field("subsets", pa.list_(pa.string()), nullable=False),
+        pa.field("complete", pa.bool_(), nullable=False),
+        pa.field("index_files", pa.int64()),
+        pa.field("unread_files", pa.int64(), nullable=False),
+        pa.field("unread", pa.list_(pa.string()), nullable=False),
+        pa.field("captures", pa.int64(), nullable=False),
+        pa.field("looked_up_at", TIMESTAMP, nullable=False),
+        pa.field("made_from", pa.string(), nullable=False),
+    ]
+)
+
 TABLES: tuple[TableSpec, ...] = (
     TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
@@ -60,6 +77,7 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
     TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",)),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER),
     TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",)),

@@ -51,6 +51,11 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
         ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
         ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
         ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
+        ViewSpec(
+            "lookups",
+            "SELECT * EXCLUDE (made_from) FROM lake.lookups",
+            "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
+        ),
         _held_back(held_back),
         *repeats,
         ViewSpec("captures", _captures(), _COMMENTS["captures"]),
