@@ -41,7 +41,7 @@ class TransactionLog:
         if version not in self._known:
             try:
                 found = self._read(version)
-            except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+            except (OSError, pa.ArrowException, ValueError, KeyError):
                 return None
             if found is None:
                 return None
@@ -79,7 +79,7 @@ class TransactionLog:
     def _of_checkpoint(self, version: int) -> dict[str, int]:
         path = f"{self._log}/{version:020}.checkpoint.parquet"
         with self._files.open_input_file(path) as file:
-            rows = pq.read_table(file, columns=["txn.appId", "txn.version"]).column("txn").drop_null()
+            rows = pq.read_table(file, columns=["txn"]).column("txn").drop_null()
         return {row["appId"]: row["version"] for row in rows.to_pylist() if row["appId"] is not None}
 
     def _of_commit(self, version: int) -> dict[str, int]:
