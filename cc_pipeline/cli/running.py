@@ -31,9 +31,9 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
         work()
     except RunFailed as failed:
         family = _INCOMPLETE.get(failed.error_class, EnvironmentFault)
-        raise family(
-            failed.reason, f"The run is {failed.run_id}; see it in the UI (make dev). What was committed before stays."
-        ) from failed
+        what, _, advice = failed.reason.partition("\n")
+        where = f"The run is {failed.run_id}; see it in the UI (make dev)."
+        raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
     screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
 
 
