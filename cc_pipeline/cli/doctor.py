@@ -28,8 +28,19 @@ def doctor(
             help="Close the circuit breaker of a host, so that requests are sent to it again.",
         ),
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Also read stored records and compare them with their rows: a sample of them."),
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --verify: read all stored records.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Fetch records again whose bytes are gone (and those that --verify finds damaged)."
+        ),
+    ] = False,
 ) -> None:
-    """Check settings, source, disk, request budget and tables, and say what to do about each problem.
+    """Check settings, source, disk, request budget, tables and stored files, and say what to do about each problem.
 
     All processes of this machine share the request budget. When a host throttles, all of them slow down. When a host
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
@@ -39,7 +50,12 @@ def doctor(
       cc-pipeline doctor
 
       cc-pipeline doctor --reset-breaker data.commoncrawl.org
+
+      cc-pipeline doctor --verify --all
+
+      cc-pipeline doctor --verify --repair
     """
+    from cc_pipeline.cli.repairing import verify_and_repair
     from cc_pipeline.stages.health import budget_findings, examine
     from cc_pipeline.transport.budget import reset_breaker
 
@@ -48,7 +64,10 @@ def doctor(
         raise UserInputError(
             f"no request was ever sent to {reset!r} from {settings.home}; cc-pipeline doctor lists the hosts it knows"
         )
-    findings = [*examine(settings), *budget_findings(settings)]
+    if everything and not verify:
+        raise UserInputError("--all says how much --verify reads; give both")
+    found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
+    findings = [*examine(settings), *found, *budget_findings(settings)]
     marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
     for finding in findings:
         console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)

@@ -14,6 +14,7 @@ from cc_pipeline.stages.checks import (
     ledger_verdict,
     locators_verdict,
     shortfall_verdict,
+    stored_verdict,
 )
 from cc_pipeline.stages.workspace import Workspace
 
@@ -59,6 +60,12 @@ def index_checks(
 def ledger_balances(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Counts captures and records of every slice."""
     return _result("ledger_balances", "records", [ledger_verdict(workspace)])
+
+
+@dg.asset_check(asset="records", description="The files of stored records are there, as long as their rows need them.")
+def stored_files(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Compares the rows with one listing of each crawl's stored files."""
+    return _result("stored_files", "records", [stored_verdict(workspace)])
 
 
 @dg.asset_check(asset="records", description="Every planned capture is here, or missing by name and for good.")

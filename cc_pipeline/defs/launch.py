@@ -23,6 +23,7 @@ from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_r
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError, IndexIncomplete
 from cc_pipeline.stages.crawls import find_crawl
+from cc_pipeline.stages.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
@@ -67,6 +68,7 @@ class Launcher:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
         end_runs_of_dead_processes(self._instance)
+        clear_debris(workspace.settings)
         self._definitions = dg.Definitions.merge(defs(), dg.Definitions())
         self._resources = {WORKSPACE: workspace}
 

@@ -25,6 +25,9 @@ from cc_pipeline.lake.predicates import matching, of_slices
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
+#: Hours for which superseded files of a table stay at least: readers may have them open, and a commit under way has
+#: files that no version names yet.
+RETENTION_FLOOR_HOURS = 168
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
@@ -230,17 +233,24 @@ class Lake:
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not merge files of {self.address(table)}", error) from error
 
-    def vacuum(self, table: str, retention_hours: int = 168, keep: Collection[int] = ()) -> int:
-        """Deletes files that no version younger than ``retention_hours`` and none of ``keep`` names; gives how many.
+    def vacuum(self, table: str, retention_hours: int = RETENTION_FLOOR_HOURS, keep: Collection[int] = ()) -> int:
+        """Deletes files that were superseded, or written and never committed, more than ``retention_hours`` ago, and
+        that none of the versions in ``keep`` names; gives how many.
 
-        ``table`` may be one that this version no longer has.
+        For superseded files the log says when, however old they are. For files that no commit ever named (those of a
+        killed process, and those of a commit under way) their own age counts. Fewer hours than
+        ``RETENTION_FLOOR_HOURS`` are taken for that many. ``table`` may be one that this version no longer has.
         """
         spec = self.specs.get(table) or TableSpec(table, pa.schema([]))
         handle = self._open(spec)
         if handle is None:
             return 0
         kept = [version for version in sorted(keep) if self._has_version(spec, version)]
-        return len(handle.vacuum(retention_hours=retention_hours, dry_run=False, keep_versions=kept or None))
+        hours = max(retention_hours, RETENTION_FLOOR_HOURS)
+        try:
+            return len(handle.vacuum(retention_hours=hours, dry_run=False, full=True, keep_versions=kept or None))
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not delete superseded files of {self.address(table)}", error) from error
 
     def _has_version(self, spec: TableSpec, version: int) -> bool:
         # a version whose log has been cleaned away cannot be kept, nor be read

@@ -7,7 +7,6 @@ of those versions itself, and needs neither the lake nor a network.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -22,7 +21,10 @@ import pyarrow as pa
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
 from cc_pipeline.lake.reading import S3Place, let_read
+from cc_pipeline.processes import this_process
 
+#: What stands between the name of the file and the mark of the process that builds a new one beside it.
+BUILDING: Final = ".building-"
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
 #: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
@@ -78,7 +80,7 @@ def publish(
     becomes ``main.<name>``, a table when ``materialized``. ``s3`` is where the files are, if on S3. Raises
     ``EnvironmentFault`` when the file cannot be built; the old one then stays.
     """
-    building = path.with_name(f"{path.name}.building-{os.getpid()}")
+    building = path.with_name(path.name + BUILDING + this_process())
     building.unlink(missing_ok=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

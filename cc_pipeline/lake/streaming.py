@@ -1,4 +1,4 @@
-"""The rows of one slice, or of a whole table, in small batches, whatever the size of the table's files.
+"""The rows of a slice, a crawl or a whole table in small batches, whatever the size of the table's files.
 
 pyarrow's datasets decode a row group whole, and a row group may be all the pages of a slice; a Parquet file read
 batch by batch decodes page by page.
@@ -23,6 +23,8 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 _BATCH_ROWS = 64
 #: Bytes of a column chunk that are read at a time.
 _BUFFER = 1 << 16
+#: Rows held at a time where a row is a few numbers and names.
+_NARROW_ROWS = 1 << 16
 #: The same for whole tables, where a read may be a request.
 _LARGE_BUFFER = 1 << 19
 #: Bytes of a batch of a whole table, as far as the footer tells.
@@ -41,9 +43,7 @@ def stream_slice(lake: Lake, table: str, crawl: str, target: str, columns: Seque
     """
     schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
     files = lake.file_system()
-    for address in lake.pin(table).files:
-        if f"/crawl={crawl}/" not in address:
-            continue
+    for address in files_of_crawl(lake.pin(table), crawl):
         try:
             with files.open_input_file(address.removeprefix("s3://")) as source:
                 yield from _file_rows(source, target, schema)
@@ -51,6 +51,36 @@ def stream_slice(lake: Lake, table: str, crawl: str, target: str, columns: Seque
             raise EnvironmentFault(
                 f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
             ) from error
+
+
+def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """``columns`` of all rows of ``crawl`` at a version, in no order. Choose narrow columns: batches have many rows.
+
+    Raises ``EnvironmentFault`` when the lake cannot be read.
+    """
+    schema = pa.schema([pinned.spec.schema.field(name) for name in columns])
+    files = lake.file_system()
+    for address in files_of_crawl(pinned, crawl):
+        try:
+            with files.open_input_file(address.removeprefix("s3://")) as source:
+                reader = pq.ParquetFile(source, pre_buffer=False)
+                names = [name for name in schema.names if name in reader.schema_arrow.names]
+                for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
+                    yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
+        except (OSError, pa.ArrowException) as error:
+            raise EnvironmentFault(
+                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+            ) from error
+
+
+def crawls_of(pinned: PinnedTable) -> list[str]:
+    """The crawls that a table partitioned by crawl has files of; reads no file."""
+    return sorted({crawl for crawl in map(_crawl_of, pinned.files) if crawl is not None})
+
+
+def files_of_crawl(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
+    """The files of one crawl at a version. Files never change, so the same ones hold the same rows."""
+    return tuple(address for address in pinned.files if f"/crawl={crawl}/" in address)
 
 
 def stream_table(lake: Lake, pinned: PinnedTable) -> pa.RecordBatchReader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +61,14 @@ def fetch_records(
     options: RecordOptions | None = None,
     plan: str = "",
     progress: Progress | None = None,
+    holding: Callable[[set[str]], None] | None = None,
 ) -> RecordsResult:
     """Fetches, verifies and stores the captures (``CAPTURE_SCHEMA`` and ``target``) of one crawl.
 
     ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
-    rows of the records table for this crawl, of any target: the records they name are not fetched again. Raises
-    ``EnvironmentFault`` when the disk or the lake's own place fails.
+    rows of the records table for this crawl, of any target: the records they name are not fetched again. ``holding``
+    is told the files taken over from killed runs, before anything is fetched. Raises ``EnvironmentFault`` when the
+    disk or the lake's own place fails.
     """
     run = FetchRun(captures, transport, crawl, options or RecordOptions(), progress)
     info = {
@@ -83,6 +85,8 @@ def fetch_records(
     started = time.monotonic()
     requests, read = transport.stats.requests, transport.stats.bytes
     left = list(adopt(storage, crawl))
+    if holding is not None:
+        holding({row["stored_file"] for row in left})
     reused, adopted = run.take(held, left)
     try:
         run.fetch(writer)

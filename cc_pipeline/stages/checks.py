@@ -22,6 +22,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.lookups import incomplete_slices, index_complete
 from cc_pipeline.stages.shortfall import share
+from cc_pipeline.stages.stored_files import lost_records
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.
@@ -62,6 +63,20 @@ def ledger_verdict(workspace: Workspace) -> CheckResult:
         message = f"captures and records differ in {len(wrong)} partitions ({shown}): fetch them again"
         return CheckResult("ledger_balances", "error", message, figures)
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
+
+
+def stored_verdict(workspace: Workspace) -> CheckResult:
+    """Whether the bytes of all stored records are there; one listing a crawl."""
+    lost = lost_records(workspace.lake, workspace.storage)
+    figures: dict[str, int | float | str] = {
+        "lost records": sum(one.records for one in lost),
+        "files gone or too short": sum(len(one.files) for one in lost),
+    }
+    if lost:
+        shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
+        message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
+        return CheckResult("stored_files", "error", message, figures)
+    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:

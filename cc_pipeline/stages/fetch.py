@@ -16,8 +16,10 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
+from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
 from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, refuse, shortfalls, unsettled_rows
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.workspace import Workspace
@@ -25,39 +27,31 @@ from cc_pipeline.stages.workspace import Workspace
 VERSION = "1"
 
 
-def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False) -> StageReport:
-    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. Stored records are not fetched again.
+def fetch_captures(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
+) -> StageReport:
+    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. Stored records are not fetched again,
+    unless their bytes are gone.
 
-    ``replay`` fetches quarantined and settled records again too. Raises ``Incomplete`` when the source gives nothing,
+    ``replay`` fetches quarantined and settled records again too, and ``distrusted`` are captures whose stored bytes are
+    not used. Raises ``Incomplete`` when the source gives nothing,
     or less than the settings allow, after what came was committed; ``EnvironmentFault`` when the disk fails. Records
     fetched until then are kept, and the next call adopts them.
     """
     started = time.monotonic()
     wanted = _digests(workspace, slices_of(crawl, slugs))
     stale = list(wanted) if replay else _to_fetch(workspace, crawl, wanted)
+    behind = set(stale)
+    healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
+    stale += healed
+    unfinished = left_behind(workspace.storage, crawl)
     result: RecordsResult | None = None
     found: dict[Slice, Shortfall] = {}
-    if stale:
-        captures = _captures(workspace, crawl, stale)
-        held = workspace.lake.read("records", {"crawl": crawl})
-        result = fetch_records(
-            captures,
-            workspace.transport,
-            workspace.storage,
-            crawl=crawl,
-            commit=uuid.uuid4().hex,
-            held=held,
-            options=RecordOptions(
-                fail_on_digest=workspace.settings.digest_policy == "fail",
-                retry_settled=replay,
-                witnesses=_witnesses(crawl),
-            ),
-            plan=input_digest({"plans": [wanted[slice_] for slice_ in stale]}),
-            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-        )
-        _balanced(captures, result.table, crawl)
-        found = shortfalls(result.table, stale)
-        _commit(workspace, crawl, {slice_: wanted[slice_] for slice_ in stale}, result, found)
+    # where a fetch was killed between its commit and its end, its journals are settled even if nothing is stale
+    if stale or unfinished:
+        to_make = {slice_: wanted[slice_] for slice_ in stale}
+        result, found = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted)
+        forget(workspace.storage, unfinished)
         refuse(list(found.values()), workspace.settings.max_unsettled, workspace.settings.source)
     return FETCH.report(
         _figures(workspace, crawl, wanted.keys()),
@@ -65,8 +59,47 @@ def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, re
         started,
         bytes=result.bytes if result else 0,
         requests=result.requests if result else 0,
-        notes=_notes(result, found),
+        notes=(*_notes(result, found), *lost_note(healed)),
     )
+
+
+def _fetch(
+    workspace: Workspace,
+    crawl: str,
+    wanted: Mapping[Slice, str],
+    healed: Sequence[Slice],
+    replay: bool,
+    distrusted: Collection[Place],
+) -> tuple[RecordsResult, dict[Slice, Shortfall]]:
+    commit = uuid.uuid4().hex
+    # nothing that is counted on from here to the commit may be swept meanwhile
+    with lease(workspace.storage, crawl, commit) as held_here:
+        captures = _captures(workspace, crawl, [*wanted])
+        held = held_rows(workspace, crawl, captures, distrusted)
+        result = fetch_records(
+            captures,
+            workspace.transport,
+            workspace.storage,
+            crawl=crawl,
+            commit=commit,
+            held=held.rows,
+            options=RecordOptions(
+                fail_on_digest=workspace.settings.digest_policy == "fail",
+                retry_settled=replay,
+                witnesses=_witnesses(crawl),
+            ),
+            plan=input_digest({"plans": list(wanted.values())}),
+            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
+            holding=lambda adopted: held_here.hold(held.files | adopted),
+        )
+        _balanced(captures, result.table, crawl)
+        found = shortfalls(result.table, [*wanted])
+        held_here.confirm()
+        if wanted:
+            _commit(workspace, crawl, wanted, healed, distrusted, result, found)
+        else:
+            settle(workspace.storage, result)
+    return result, found
 
 
 def _to_fetch(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> list[Slice]:
@@ -83,6 +116,8 @@ def _commit(
     workspace: Workspace,
     crawl: str,
     wanted: Mapping[Slice, str],
+    healed: Sequence[Slice],
+    distrusted: Collection[Place],
     result: RecordsResult,
     found: Mapping[Slice, Shortfall],
 ) -> None:
@@ -99,6 +134,8 @@ def _commit(
     rows = fetch_rows(found, made_from, silent)
     lake.commit("fetches", rows, [slice_.where for slice_ in wanted], {f"fetches:{crawl}": digest})
     if result.answered or result.reused or result.adopted:
+        note_superseded(workspace, [*wanted], result.table, time.time())
+        forget_failed_pages(workspace, healed, distrusted)
         FETCH.commit(lake, made_from, {"records": result.table})
         settle(workspace.storage, result)
 

@@ -20,6 +20,7 @@ from cc_pipeline.settings import PREFIX, Settings, remembered_source
 from cc_pipeline.stages.checks import shortfall_verdict
 from cc_pipeline.stages.crawls import list_crawls
 from cc_pipeline.stages.old_credentials import files_with_credentials
+from cc_pipeline.stages.stored_files import Verified, lost_records
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline.transport.budget import HostState, budget_state
@@ -44,7 +45,13 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """All findings; nothing raises, since a broken home is what a person asks about."""
     with open_workspace(settings) as workspace:
-        return [*_machine(settings), *_credentials(workspace), *_source(workspace), *_tables(workspace)]
+        return [
+            *_machine(settings),
+            *_credentials(workspace),
+            *_source(workspace),
+            *_tables(workspace),
+            *_stored(workspace),
+        ]
 
 
 def _machine(settings: Settings) -> list[Finding]:
@@ -174,6 +181,44 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
         )
+
+
+def _stored(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
+    if remembered_source(settings.home) != settings.source:
+        return
+    try:
+        lost = lost_records(open_lake(settings), workspace.storage)
+    except CcPipelineError as error:
+        yield Finding("bad", "stored", f"stored records cannot be looked at: {error}")
+        return
+    for one in lost:
+        targets = ", ".join([*one.targets][:_NAMED]) + (" …" if len(one.targets) > _NAMED else "")
+        files = ", ".join(one.files[:_NAMED]) + (" …" if len(one.files) > _NAMED else "")
+        yield Finding(
+            "bad",
+            "stored",
+            f"the bytes of {one.records:,} records of {targets} in {one.crawl} are gone: {files}",
+            "Fetch them again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
+        )
+    if not lost:
+        yield Finding("ok", "stored", "the bytes of all stored records are there")
+
+
+def verified_finding(done: Verified) -> Finding:
+    """What reading stored records found."""
+    share = "all" if done.whole else "a sample; --all reads all"
+    text = f"{done.read:,} of {done.stored:,} records were read from their files ({share})"
+    if not done.records:
+        return Finding("ok", "verified", f"{text}: lengths and digests are right")
+    some = [f"{file} at {offset}: {why}" for places in done.damaged.values() for (file, offset), why in places.items()]
+    more = " …" if len(some) > _NAMED else ""
+    return Finding(
+        "bad",
+        "verified",
+        f"{text}: {done.records:,} are damaged: {'; '.join(some[:_NAMED])}{more}",
+        "Fetch them again: cc-pipeline doctor --verify --all --repair.",
+    )
 
 
 def _shortfall(lake: Lake) -> Iterator[Finding]:

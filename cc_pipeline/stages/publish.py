@@ -10,6 +10,7 @@ from cc_pipeline.lake.pins import pin, unpin
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.snapshot import Copying, Publication, publish
 from cc_pipeline.lake.streaming import stream_table
+from cc_pipeline.stages.debris import clear_debris
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.views import publication_views
@@ -29,6 +30,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     settings = workspace.settings
     copied = settings.publish == "copy"
     with locked(settings.home / "publish.lock"):
+        clear_debris(settings)
         lake = workspace.lake
         pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
         # a stage may commit while this pins one table after the other, so judge by the pinned versions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from cc_pipeline.lake.claim import claim_lake, note_layout
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stages.collinfo import CrawlList, read_crawl_list
@@ -117,7 +117,7 @@ class Workspace:
     @property
     def scratch(self) -> Path:
         """A folder of this process for files that do not outlive it."""
-        path = self.settings.home / "scratch" / str(os.getpid())
+        path = self.settings.home / "scratch" / this_process()
         with disk_trouble(path):
             path.mkdir(parents=True, exist_ok=True)
         return path

@@ -11,6 +11,7 @@ from secrets import token_hex
 from typing import Final
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.processes import this_process
 from cc_pipeline.stores.answer import Answer, Listed, Span
 
 _STATUS_OF_ERRNO: Final = {
@@ -77,7 +78,7 @@ class LocalStore:
         """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}-{token_hex(4)}.part")
+        beside = target.with_name(f".{target.name}.{token_hex(4)}.{this_process()}.part")
         try:
             with open(beside, "wb") as out:
                 if isinstance(data, Path):

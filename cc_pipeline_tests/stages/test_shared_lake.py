@@ -183,12 +183,13 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
 
 
 def _without_patience(vacuum):  # type: ignore[no-untyped-def]
-    """Lake.vacuum, but Delta's own least retention of a week is not asked for."""
+    """Lake.vacuum, but neither Delta's own least retention of a week nor ours is asked for."""
     from deltalake import DeltaTable  # noqa: PLC0415  # only here
 
     def at_once(self: Lake, table: str, retention_hours: int = 0, keep=()) -> int:  # type: ignore[no-untyped-def]
         with pytest.MonkeyPatch.context() as patch:
             real = DeltaTable.vacuum
+            patch.setattr("cc_pipeline.lake.lake.RETENTION_FLOOR_HOURS", 0)
             patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k, enforce_retention_duration=False))
             return vacuum(self, table, retention_hours, keep)
 
