@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test fuzz setup dev lint types imports fmt lock check clean help
+.PHONY: demo test httpfs fuzz setup dev lint types imports fmt lock check clean help
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
@@ -20,6 +20,9 @@ demo: setup      ## a mini crawl, the whole graph through Dagster, and what it f
 
 test: setup      ## the test suite
 	$(VENV)/python -m pytest -n auto --dist loadgroup
+
+httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
+	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt
 
 fuzz: setup      ## mutated pages, feeds, ARC, WARC, SequenceFiles, B-trees and footers, a minute (FUZZ_SECONDS=300 for longer)
 	CC_PIPELINE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(VENV)/python -m pytest -n auto cc_pipeline_tests/*/test_fuzz*.py

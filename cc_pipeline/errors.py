@@ -69,12 +69,15 @@ class DataFault(CcPipelineError):
 
 
 class EnvironmentFault(CcPipelineError):
-    """Something on this machine or its network stops the work. ``what`` says what, ``advice`` what a person can do."""
+    """Something on this machine or its network stops the work. ``what`` says what, ``advice`` what a person can do.
+
+    Its text is both, each on a line of its own, so that they can be told apart in an event log too.
+    """
 
     def __init__(self, what: str, advice: str) -> None:
         self.what = what
         self.advice = advice
-        super().__init__(f"{what}. {advice}" if advice else what)
+        super().__init__(f"{what}\n{advice}" if advice else what)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.advice), self.__dict__
@@ -85,6 +88,10 @@ class Incomplete(EnvironmentFault):
 
     Commands end with status 3, so that whoever calls them can tell "run it again" from any other failure.
     """
+
+
+class IndexIncomplete(Incomplete):
+    """Files of a crawl's index could not be read, so captures in them would be left out of an answer in silence."""
 
 
 class UserInputError(CcPipelineError):

@@ -25,6 +25,7 @@ DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "quality")
+PUBLISH = ("views", "copy")
 PREFIX = "CC_PIPELINE_"
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
@@ -42,9 +43,11 @@ class Settings:
     ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source
     and at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``rate`` is requests per
     second and ``concurrency`` requests in flight, both per host and machine; ``None`` means the source's own default.
-    ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``crawls`` is what the sensor
-    harvests: ``newest``, ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule
-    runs.
+    ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
+    of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
+    index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
+    ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule runs. ``publish`` says
+    what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
     """
 
     source: str
@@ -56,12 +59,15 @@ class Settings:
     via: str = "auto"
     extractor: str = "fast"
     digest_policy: str = "record"
+    publish: str = "views"
     crawls: tuple[str, ...] = ("newest",)
     backfill_per_tick: int = 50
     rate: float | None = None
     concurrency: int | None = None
     max_bytes: int = 20_000_000_000
     max_requests: int = 200_000
+    max_unsettled: float = 0.01
+    max_index_gaps: float = 0.0
     workers: int = 0
     s3_endpoint: str | None = None
     s3_region: str = "us-east-1"
@@ -106,6 +112,11 @@ class Settings:
         return self.home / "cache"
 
     @property
+    def lake_is_apart(self) -> bool:
+        """Whether the lake lies outside the home, so that other homes may use it too."""
+        return bool(scheme_of(self.lake)) or not Path(self.lake).is_relative_to(self.home)
+
+    @property
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
         return is_public(self.source, self.s3_endpoint)
@@ -143,12 +154,15 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "via": _text(env, "VIA"),
         "extractor": _text(env, "EXTRACTOR"),
         "digest_policy": _text(env, "DIGEST_POLICY"),
+        "publish": _text(env, "PUBLISH"),
         "crawls": _words(env, "CRAWLS"),
         "backfill_per_tick": _number(env, "BACKFILL_PER_TICK", int),
         "rate": _number(env, "RATE", float),
         "concurrency": _number(env, "CONCURRENCY", int),
         "max_bytes": _number(env, "MAX_BYTES", int),
         "max_requests": _number(env, "MAX_REQUESTS", int),
+        "max_unsettled": _number(env, "MAX_UNSETTLED", float),
+        "max_index_gaps": _number(env, "MAX_INDEX_GAPS", float),
         "workers": _number(env, "WORKERS", int),
         "s3_endpoint": _text(env, "S3_ENDPOINT"),
         "s3_region": _text(env, "S3_REGION"),
@@ -201,6 +215,7 @@ def _checked(settings: Settings) -> Settings:
         ("VIA", settings.via, LOCATORS),
         ("EXTRACTOR", settings.extractor, EXTRACTORS),
         ("DIGEST_POLICY", settings.digest_policy, ("record", "fail")),
+        ("PUBLISH", settings.publish, PUBLISH),
     ):
         if value not in allowed:
             raise UserInputError(f"{PREFIX}{name} is {value!r}; choose one of {', '.join(allowed)}")
@@ -212,6 +227,10 @@ def _checked(settings: Settings) -> Settings:
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
         if number is not None and not 0 < number < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
+    if not 0 <= settings.max_unsettled <= 1:
+        raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
+    if not 0 <= settings.max_index_gaps <= 1:
+        raise UserInputError(f"{PREFIX}MAX_INDEX_GAPS must be a share between 0 and 1, not {settings.max_index_gaps}")
     if settings.backfill_per_tick < 1:
         raise UserInputError(f"{PREFIX}BACKFILL_PER_TICK must be a number above 0, not {settings.backfill_per_tick}")
     for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):

@@ -25,18 +25,22 @@ _HOP_FIELDS: Final = {
     "content-encoding": "X-Crawler-Content-Encoding",
     "transfer-encoding": "X-Crawler-Transfer-Encoding",
 }
-_URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
-def warcinfo_record(filename: str, fields: Mapping[str, str], when: datetime) -> ArcWarcRecord:
+def warcinfo_record(filename: str | None, fields: Mapping[str, str], when: datetime) -> ArcWarcRecord:
     """The ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
 
-    ``when`` is aware; line breaks inside a value become blanks.
+    ``when`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named after
+    its bytes, which cannot hold their own name; then ``fields`` alone must be unlike those of any other file.
     """
     lines = (f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items())
     block = "".join(lines).encode("utf-8")
-    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(when)), ("WARC-Filename", filename)]
-    return _record("warcinfo", headers, block, block, "application/warc-fields", f"{filename}\n{_date(when)}")
+    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(when))]
+    if filename is not None:
+        headers.append(("WARC-Filename", filename))
+    identity = f"{filename or block.decode()}\n{_date(when)}"
+    return _record("warcinfo", headers, block, block, "application/warc-fields", identity)
 
 
 def arc_as_warc(
@@ -62,7 +66,7 @@ def arc_as_warc(
             record.declared_mime or "application/octet-stream",
         )
     headers = [("WARC-Type", record_type), ("WARC-Date", _date(record.fetch_time))]
-    headers.append(("WARC-Target-URI", quote(record.url, safe=_URI_SAFE)))
+    headers.append(("WARC-Target-URI", quote(record.url, safe=URI_SAFE)))
     if record.server_ip is not None:
         headers.append(("WARC-IP-Address", record.server_ip))
     if record.truncated is not None:

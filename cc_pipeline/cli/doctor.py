@@ -28,8 +28,19 @@ def doctor(
             help="Close the circuit breaker of a host, so that requests are sent to it again.",
         ),
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Also read stored records and compare them with their rows: a sample of them."),
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --verify: read all stored records.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Fetch records again whose bytes are gone (and those that --verify finds damaged)."
+        ),
+    ] = False,
 ) -> None:
-    """Check settings, source, disk, request budget and tables, and say what to do about each problem.
+    """Check settings, source, disk, request budget, tables and stored files, and say what to do about each problem.
 
     All processes of this machine share the request budget. When a host throttles, all of them slow down. When a host
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
@@ -39,7 +50,12 @@ def doctor(
       cc-pipeline doctor
 
       cc-pipeline doctor --reset-breaker data.commoncrawl.org
+
+      cc-pipeline doctor --verify --all
+
+      cc-pipeline doctor --verify --repair
     """
+    from cc_pipeline.cli.repairing import verify_and_repair
     from cc_pipeline.stages.health import budget_findings, examine
     from cc_pipeline.transport.budget import reset_breaker
 
@@ -48,7 +64,10 @@ def doctor(
         raise UserInputError(
             f"no request was ever sent to {reset!r} from {settings.home}; cc-pipeline doctor lists the hosts it knows"
         )
-    findings = [*examine(settings), *budget_findings(settings)]
+    if everything and not verify:
+        raise UserInputError("--all says how much --verify reads; give both")
+    found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
+    findings = [*examine(settings), *found, *budget_findings(settings)]
     marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
     for finding in findings:
         console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)
@@ -75,25 +94,26 @@ def migrate(
       cc-pipeline migrate --home ~/commoncrawl --yes
     """
     from cc_pipeline.home import LAYOUT, read_note
-    from cc_pipeline.lake.evolution import migrate as bring_up_to_date
     from cc_pipeline.lake.evolution import pending
     from cc_pipeline.stages.tables import MIGRATIONS
-    from cc_pipeline.stages.workspace import open_lake
+    from cc_pipeline.stages.workspace import open_lake, open_workspace
 
     settings = load_settings(home=home)
     if read_note(settings.home) is None:
         raise UserInputError(f"{settings.home} is no home yet; the first run makes it one")
-    lake = open_lake(settings)
-    steps = pending(settings.home, MIGRATIONS)
-    if not steps:
-        console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False)
-        return
-    price = sum(step.price(lake) for step in steps)
-    for step in steps:
-        console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
-    if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
-        raise typer.Exit(1)
-    bring_up_to_date(settings.home, lake, MIGRATIONS, rewrite=True)
+    with open_workspace(settings) as workspace:
+        workspace.claim()
+        lake = open_lake(settings)
+        steps = pending(settings.home, MIGRATIONS)
+        if not steps:
+            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False)
+            return
+        price = sum(step.price(lake) for step in steps)
+        for step in steps:
+            console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
+        if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
+            raise typer.Exit(1)
+        workspace.migrate(MIGRATIONS, rewrite=True)
     console.print(f"{settings.home} has layout {LAYOUT} now", highlight=False)
 
 

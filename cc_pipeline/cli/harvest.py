@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import progress_bars, write_rows
+from cc_pipeline.cli.output import progress_bars, warn, write_rows
 from cc_pipeline.cli.running import harvest_crawls, resolve_crawls, step
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ def harvest(
         typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every published crawl of the source.")] = False,
+    allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     """Fetch the footers of crawls' index files, and put their row groups into the catalog.
 
     It sends one request per index file (900 per crawl today). It does not fetch footers again that the home already
-    has, so a stopped harvest goes on where it stopped.
+    has, so a stopped harvest goes on where it stopped. Each harvest asks again for files that could not be read. When
+    some are left, the others are in the catalog, and the command ends with status 3.
 
     [bold]Examples[/]
 
@@ -43,16 +45,24 @@ def harvest(
 
       cc-pipeline harvest --all
     """
+    from cc_pipeline.stages.lookups import catalog_gaps
     from cc_pipeline.stages.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home)
+    settings = load_settings(source=source, home=home, max_index_gaps=options.most_gaps(allow_gaps))
     if every == bool(crawl):
         raise UserInputError("name crawls with --crawl, or take all of them with --all")
     claim_home(settings)
     with open_workspace(settings) as workspace:
         chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
-        harvest_crawls(workspace, chosen)
+        try:
+            harvest_crawls(workspace, chosen)
+        except IndexIncomplete:
+            show_coverage(settings, chosen)
+            raise
+        gaps = catalog_gaps(workspace, chosen)
     show_coverage(settings, chosen)
+    for one in gaps:
+        warn(f"{one.what} could not be read: {one.named}")
 
 
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:

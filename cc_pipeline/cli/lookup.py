@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, write_rows
+from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import Question, open_question, sources_for
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def plan(
         bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
     ] = False,
     harvest: _Harvest = False,
+    allow_gaps: options.AllowGaps = False,
     output: _Format = "table",
     source: options.Source = None,
     home: options.Home = None,
@@ -66,7 +67,9 @@ def plan(
     checked_format(output)
     rows: list[Sequence[object]] = []
     notes: list[str] = []
-    with open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as question:
+    with open_question(
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
+    ) as question:
         settings = question.settings
         for one in question.crawls:
             sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
@@ -121,6 +124,7 @@ def lookup(
     subset: options.Subsets = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
     harvest: _Harvest = False,
+    allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -147,7 +151,9 @@ def lookup(
     filtered = any((since, until, status, mime, language))
     read = _columns_to_read(names, filtered)
     with (
-        open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as question,
+        open_question(
+            targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
+        ) as question,
         capture_writer(chosen, names, out) as write,
     ):
         left = limit or None
@@ -167,6 +173,7 @@ def check(
     via: options.Via = None,
     subset: options.Subsets = None,
     harvest: _Harvest = False,
+    allow_gaps: options.AllowGaps = False,
     output: _Format = "table",
     source: options.Source = None,
     home: options.Home = None,
@@ -185,10 +192,14 @@ def check(
     import pyarrow as pa
 
     from cc_pipeline.records.copying import distinct_captures
+    from cc_pipeline.stages.left_out import left_out
 
     checked_format(output)
     rows: list[Sequence[object]] = []
-    with open_question(targets, crawl, source=source, home=home, subset=subset, via=via) as found:
+    counts: dict[str, dict[str, int]] = {}
+    with open_question(
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
+    ) as found:
         # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
         question = Question(found.workspace, found.crawls, single)
@@ -197,8 +208,12 @@ def check(
             rows += [(one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True)]
             if len(single) > 1:
                 rows.append((one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables)))))
+            counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
+        notes = left_out(question.workspace, single, counts)
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
     write_rows("what there is", columns, rows, output)
+    for note in notes:
+        warn(note)
 
 
 def _captures(

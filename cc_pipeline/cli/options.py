@@ -31,3 +31,14 @@ Subsets = Annotated[
 Via = Annotated[
     str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.", show_default=False)
 ]
+AllowGaps = Annotated[
+    bool,
+    typer.Option(
+        "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
+    ),
+]
+
+
+def most_gaps(allow_gaps: bool) -> float | None:
+    """The setting ``max_index_gaps`` that the flag means; ``None`` leaves it to the environment."""
+    return 1.0 if allow_gaps else None

@@ -21,6 +21,8 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from cc_pipeline.lake.reading import S3Place
+
 console = Console()
 console_err = Console(stderr=True)
 
@@ -120,6 +122,11 @@ def notice(text: str) -> None:
     console_err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Writes a line to standard error that a person should not overlook."""
+    console_err.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+
+
 def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[place]) for row in [columns, *rows]) for place in range(len(columns))]
     for row in [columns, *rows]:
@@ -147,19 +154,27 @@ def _jsonable(value: object) -> object:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-def answer_query(path: Path, query: str, output: str, *, advice: str) -> None:
+def answer_query(path: Path, query: str, output: str, *, advice: str, lake: S3Place | None = None) -> None:
     """Runs ``query`` on the DuckDB file ``path``, read-only, and writes its rows to standard output.
 
-    Raises ``EnvironmentFault`` with ``advice`` when there is no such file, and ``UserInputError`` with DuckDB's own
-    message for a query that it refuses.
+    ``lake`` is the lake on S3 that views of the file may read. Raises ``EnvironmentFault`` with ``advice`` when there
+    is no such file, and where S3 cannot be read or refuses; ``UserInputError`` with DuckDB's own message for a query
+    that it refuses.
     """
     import duckdb
+
+    from cc_pipeline.lake.reading import open_published
 
     if not path.exists():
         raise EnvironmentFault(f"{path} does not exist yet", advice)
     try:
-        with duckdb.connect(str(path), read_only=True) as connection:
+        with open_published(path, lake) as connection:
             write_answer(connection, query, output)
+    except duckdb.HTTPException as error:
+        raise EnvironmentFault(
+            f"the tables of {path} cannot be read from S3: {error}",
+            "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
+        ) from error
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
 

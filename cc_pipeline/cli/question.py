@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.running import harvest_crawls, resolve_crawls
+from cc_pipeline.cli.options import most_gaps
+from cc_pipeline.cli.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
@@ -42,6 +43,7 @@ def open_question(
     subset: Sequence[str] | None = None,
     via: str | None = None,
     concurrency: int | None = None,
+    allow_gaps: bool = False,
 ) -> Iterator[Question]:
     """Parses the targets and crawls a person typed, and opens a workspace for the block.
 
@@ -51,7 +53,14 @@ def open_question(
     from cc_pipeline.stages.workspace import open_workspace
 
     subsets = tuple(subset) if subset else None
-    settings = load_settings(source=source, home=home, subsets=subsets, via=via, concurrency=concurrency)
+    settings = load_settings(
+        source=source,
+        home=home,
+        subsets=subsets,
+        via=via,
+        concurrency=concurrency,
+        max_index_gaps=most_gaps(allow_gaps),
+    )
     parsed = {target.slug: target for target in map(parse_target, targets)}
     claim_home(settings)
     with open_workspace(settings) as workspace:
@@ -61,7 +70,7 @@ def open_question(
 def sources_for(
     workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
 ) -> IndexSources:
-    """The indexes of a workspace for one crawl. ``harvest`` first reads the footers of a crawl that needs it.
+    """The indexes of a workspace for one crawl. ``harvest`` first reads the footers that a crawl lacks.
 
     Raises ``EnvironmentFault`` when the home has no index of the crawl; it names the command that makes one.
     """
@@ -70,10 +79,11 @@ def sources_for(
     from cc_pipeline.stages.locate import index_sources
 
     columnar = crawl not in ARC_CRAWLS
-    if via in ("auto", "parquet") and needs_harvest(workspace, crawl):
-        if harvest:
-            harvest_crawls(workspace, [crawl])
-        elif via == "parquet":
+    if via in ("auto", "parquet"):
+        lacks = needs_harvest(workspace, crawl)
+        if harvest and (lacks or has_gaps(workspace, crawl)):
+            despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+        elif lacks and via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
                 f"Harvest it: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
@@ -101,6 +111,13 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
         return True
     with open_catalog(path) as catalog:
         return not any(row["harvested"] for row in catalog.coverage(crawl).to_pylist())
+
+
+def has_gaps(workspace: Workspace, crawl: str) -> bool:
+    """Whether files of the crawl's columnar index could not be read when it was harvested."""
+    from cc_pipeline.stages.lookups import catalog_gaps
+
+    return bool(catalog_gaps(workspace, [crawl]))
 
 
 def _build(crawl: str) -> str:

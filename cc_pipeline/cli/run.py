@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +12,18 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import resolve_crawls, step
+from cc_pipeline.cli.running import all_runs, despite_gaps, resolve_crawls, step
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, Incomplete, disk_is_full
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages import watch_list
 
 if TYPE_CHECKING:
     import duckdb
+
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.workspace import Workspace
 
 #: Beyond this many (crawl, target) pairs only those without captures are named.
 _SHOWN_PAIRS = 40
@@ -31,11 +34,11 @@ _NAMED = 5
 def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
     """Prints the rows of each table, the ledger, and the captures of ``crawls`` × ``targets``.
 
-    It names targets without captures and index files that could not be read: without that, both look like success.
+    It names targets without captures: without that, they look like success.
     """
-    import duckdb
+    from cc_pipeline.lake.reading import open_published, s3_place
 
-    with duckdb.connect(str(settings.published_path), read_only=True) as connection:
+    with open_published(settings.published_path, s3_place(settings)) as connection:
         rows = connection.execute(
             "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
         ).fetchall()
@@ -44,7 +47,7 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
             "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
         ).fetchall()
         counts = _captures(connection)
-        gaps = _gaps(connection, crawls)
+        lacking = _lacking(connection, crawls, targets)
     show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
     show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
     pairs = [(crawl, target, counts.get((crawl, target.slug), 0)) for crawl in crawls for target in targets]
@@ -56,34 +59,42 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         subsets = ", ".join(settings.subsets)
         _note(f"no captures (subset {subsets}) of {'; '.join(empty[:_NAMED])}{more}")
-    for gap in gaps:
-        _note(gap)
+    _say_shortfall(lacking)
+
+
+def _lacking(
+    connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], targets: Sequence[Target]
+) -> tuple[int, int, int]:
+    """Captures of ``crawls`` × ``targets``: planned, unsettled, and not here for good."""
+    [row] = connection.execute(
+        "SELECT sum(planned), sum(unsettled), sum(planned - fetched - unsettled) FROM fetches "
+        "WHERE list_contains(?, crawl) AND list_contains(?, target)",
+        [list(crawls), [target.slug for target in targets]],
+    ).fetchall()
+    planned, unsettled, settled = (int(value or 0) for value in row)
+    return planned, unsettled, settled
+
+
+def _say_shortfall(lacking: tuple[int, int, int]) -> None:
+    from cc_pipeline.stages.shortfall import share
+
+    planned, unsettled, settled = lacking
+    if unsettled:
+        figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
+        text = f"{figure} did not come and will be asked for again: run the command again"
+        console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
+    if settled:
+        _note(
+            f"{settled:,} of {planned:,} captures ({share(settled, planned)}) are missing or damaged in the source "
+            "itself: see the view ledger for each of them and why"
+        )
+    if planned and not unsettled and not settled:
+        console.print(f"all {planned:,} captures are here", highlight=False, markup=False, style="green")
 
 
 def _captures(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
     rows = connection.execute("SELECT crawl, target, count(*) FROM capture_targets GROUP BY ALL").fetchall()
     return {(crawl, target): count for crawl, target, count in rows}
-
-
-def _gaps(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[str]:
-    rows = connection.execute(
-        "SELECT crawl, subset, failed + missing, expected FROM coverage "
-        "WHERE failed + missing > 0 AND list_contains(?, crawl) ORDER BY ALL",
-        [list(crawls)],
-    ).fetchall()
-    notes = []
-    for crawl, subset, lost, expected in rows:
-        failed = connection.execute(
-            "SELECT path, reason FROM index_files WHERE crawl = ? AND subset = ? AND outcome = 'failed' "
-            f"ORDER BY path LIMIT {_NAMED}",
-            [crawl, subset],
-        ).fetchall()
-        named = "".join(f"\n      {path}: {reason}" for path, reason in failed)
-        notes.append(
-            f"{lost:,} of {expected:,} index files of {crawl} {subset} could not be read, so the captures in them "
-            f"are not found; run the command again to retry them{named}"
-        )
-    return notes
 
 
 def _note(text: str) -> None:
@@ -101,8 +112,11 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
+    allow_gaps: options.AllowGaps = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
+
+    Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
 
     [bold]Examples[/]
 
@@ -112,10 +126,25 @@ def run(
 
       cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
     """
-    settings = load_settings(source=source, home=home, subsets=tuple(subset) if subset else None, via=via)
+    from cc_pipeline.stages.left_out import what_is_not_there
+
+    settings = load_settings(
+        source=source,
+        home=home,
+        subsets=tuple(subset) if subset else None,
+        via=via,
+        max_index_gaps=options.most_gaps(allow_gaps),
+    )
     targets = [parse_target(text) for text in domain]
-    chosen = materialize(settings, crawl, targets)
+    notes: list[str] = []
+    chosen, trouble = materialize(
+        settings, crawl, targets, lambda workspace, crawls: notes.extend(what_is_not_there(workspace, crawls, targets))
+    )
     what_was_found(settings, chosen, targets)
+    for note in notes:
+        _note(note)
+    if trouble is not None:
+        raise trouble
 
 
 def demo(
@@ -141,7 +170,9 @@ def demo(
     targets = [parse_target(text) for text in demo_targets(truth.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print("[bold]2 of 3[/] the whole graph, materialized through Dagster")
-    materialize(settings, crawls, targets)
+    _, trouble = materialize(settings, crawls, targets)
+    if trouble is not None:
+        raise trouble
     console.print("[bold]3 of 3[/] what it found")
     what_was_found(settings, crawls, targets)
     shown = _shown(settings.published_path)
@@ -164,8 +195,18 @@ def _generated(crawl: str, done: int, total: int) -> None:
     progress.report(crawl, done, total)
 
 
-def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; gives the crawls' ids."""
+def materialize(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
+) -> tuple[list[str], Incomplete | None]:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run.
+
+    Gives the crawls' ids, and what the source did not give, if that is more than the settings allow: what came is
+    parsed and published all the same. ``afterwards`` is called with the workspace of the runs, still open, and the ids.
+    """
+    trouble: Incomplete | None = None
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import open_workspace
 
@@ -177,10 +218,27 @@ def materialize(settings: Settings, crawls: Sequence[str], targets: Sequence[Tar
     ):
         step("crawls", launcher.list_crawls, console)
         chosen = resolve_crawls(workspace, crawls)
-        step("index", lambda: launcher.harvest(chosen), console)
-        step("pages", lambda: list(launcher.extract(chosen, targets)), console)
+        despite_gaps(lambda: step("index", lambda: launcher.harvest(chosen), console))
+        try:
+            step("pages", lambda: list(launcher.extract(chosen, targets)), console)
+        except Incomplete as error:
+            trouble = error
+            step("pages of what came", lambda: _parse_what_came(launcher, workspace, chosen, targets), console)
         step("cc.duckdb", launcher.publish, console)
-    return chosen
+        afterwards(workspace, chosen)
+    return chosen, trouble
+
+
+def _parse_what_came(
+    launcher: Launcher, workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]
+) -> None:
+    from cc_pipeline.stages.slice import FETCH, slices_of
+
+    for crawl in crawls:
+        fetched = FETCH.made_from(workspace.lake, slices_of(crawl, [target.slug for target in targets]))
+        slugs = [slice_.target for slice_, digest in fetched.items() if digest is not None]
+        if slugs:
+            all_runs(launcher.parse(crawl, slugs))
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.output import console_err, progress_bars
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.cli.output import console_err, progress_bars, warn
+from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cc_pipeline.stages.workspace import Workspace
 
 #: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
-_INCOMPLETE = {Incomplete.__name__}
+_INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {one.__name__: one for one in (Incomplete, IndexIncomplete)}
 
 
 def step(name: str, work: Callable[[], object], screen: Console = console_err) -> None:
@@ -30,11 +30,19 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
     try:
         work()
     except RunFailed as failed:
-        family = Incomplete if failed.error_class in _INCOMPLETE else EnvironmentFault
-        raise family(
-            failed.reason, f"The run is {failed.run_id}; see it in the UI (make dev). What was committed before stays."
-        ) from failed
+        family = _INCOMPLETE.get(failed.error_class, EnvironmentFault)
+        what, _, advice = failed.reason.partition("\n")
+        where = f"The run is {failed.run_id}; see it in the UI (make dev)."
+        raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
     screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
+
+
+def despite_gaps(harvest: Callable[[], object]) -> None:
+    """Harvests, and goes on where index files could not be read: the look-up finds another index, or says which."""
+    try:
+        harvest()
+    except IndexIncomplete:
+        warn("the index is not whole: some of its files could not be read")
 
 
 def all_runs(runs: Iterable[object]) -> None:
@@ -71,7 +79,8 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
 
 
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str]) -> None:
-    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails."""
+    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails, ``IndexIncomplete``
+    when that is because index files could not be read."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(workspace) as launcher, progress_bars():

@@ -67,8 +67,10 @@ def sql(
 
 
 def _answer(settings: Settings, query: str, output: str) -> None:
+    from cc_pipeline.lake.reading import s3_place
+
     advice = "Publish it first: cc-pipeline run --crawl … --domain …, or make demo."
-    answer_query(settings.published_path, query, output, advice=advice)
+    answer_query(settings.published_path, query, output, advice=advice, lake=s3_place(settings))
 
 
 #: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
@@ -96,17 +98,18 @@ def metadata_json(
     import duckdb
 
     from cc_pipeline.documents.legacy2012.json import metadata_json as document_of
+    from cc_pipeline.lake.reading import open_published, s3_place
 
     if compat not in (None, "2012"):
         raise UserInputError(f"--compat is {compat!r}; the only value is 2012")
     mode: Literal["2012"] | None = "2012" if compat else None
-    path = load_settings(home=home).published_path
+    settings = load_settings(home=home)
+    path = settings.published_path
     if not path.exists():
         raise EnvironmentFault(f"{path} does not exist yet", "Publish it first: cc-pipeline run --crawl … --domain …")
     order = "crawl, warc_filename, warc_record_offset, url"
     query = f"SELECT * FROM page_metadata WHERE ({where}) ORDER BY {order}" + (f" LIMIT {limit}" if limit else "")
-    with duckdb.connect(str(path), read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with open_published(path, s3_place(settings)) as connection:
         try:
             result = connection.execute(query)
             columns = [column[0] for column in result.description or []]

@@ -8,7 +8,14 @@ from collections.abc import Iterable
 import dagster as dg
 
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.checks import index_verdicts, ledger_verdict, locators_verdict
+from cc_pipeline.stages.checks import (
+    index_complete_verdict,
+    index_verdicts,
+    ledger_verdict,
+    locators_verdict,
+    shortfall_verdict,
+    stored_verdict,
+)
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -55,7 +62,25 @@ def ledger_balances(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResu
     return _result("ledger_balances", "records", [ledger_verdict(workspace)])
 
 
+@dg.asset_check(asset="records", description="The files of stored records are there, as long as their rows need them.")
+def stored_files(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Compares the rows with one listing of each crawl's stored files."""
+    return _result("stored_files", "records", [stored_verdict(workspace)])
+
+
+@dg.asset_check(asset="records", description="Every planned capture is here, or missing by name and for good.")
+def nothing_missing(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Adds up what is not here, by whether asking again may bring it."""
+    return _result("nothing_missing", "records", [shortfall_verdict(workspace.lake)])
+
+
 @dg.asset_check(asset="captures", description="A second index has the same captures in a sample of partitions.")
 def locators_agree(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Looks a few located partitions up again through another index."""
     return _result("locators_agree", "captures", [locators_verdict(workspace)])
+
+
+@dg.asset_check(asset="captures", description="No partition lacks captures because index files could not be read.")
+def index_complete(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Names the partitions that were located over holes in their index."""
+    return _result("index_complete", "captures", [index_complete_verdict(workspace)])

@@ -14,6 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from cc_pipeline.defs.internals import end_run, instance_in
+from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
 
 #: Which process a run of the command line lives in: its id and start, since ids come round again.
@@ -77,7 +78,7 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
 
 def this_process() -> str:
     """The value of ``PROCESS_TAG`` for this process."""
-    return f"{os.getpid()}-{_started(os.getpid())}"
+    return f"{os.getpid()}-{started(os.getpid())}"
 
 
 def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
@@ -91,8 +92,8 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
         process = run.tags.get(PROCESS_TAG)
         if process is None:
             continue
-        number, _, started = process.partition("-")
-        if _started(int(number)) != started:
+        number, _, since = process.partition("-")
+        if started(int(number)) != since:
             end_run(instance, run, f"its process {number} was killed")
             ended.append(run.run_id)
     return ended
@@ -136,12 +137,3 @@ def _answers(server: str) -> bool:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
     return True
-
-
-def _started(number: int) -> str:
-    """When a process started (clock ticks after boot), empty when there is none."""
-    try:
-        # the name in parentheses may hold spaces; the start time is the 20th field behind it
-        return Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""

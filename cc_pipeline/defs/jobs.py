@@ -73,7 +73,7 @@ def tidy_tables(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Work
         {
             "files merged": sum(report.merged.values()),
             "files deleted": sum(report.deleted.values()),
-            "scratch folders deleted": report.scratch_folders,
+            "left by killed processes, deleted": report.debris,
         }
     )
 

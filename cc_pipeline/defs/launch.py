@@ -21,8 +21,9 @@ from cc_pipeline.defs.instance import (
 )
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key, range_tags
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.errors import CcPipelineError, IndexIncomplete
 from cc_pipeline.stages.crawls import find_crawl
+from cc_pipeline.stages.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
@@ -67,6 +68,7 @@ class Launcher:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
         end_runs_of_dead_processes(self._instance)
+        clear_debris(workspace.settings)
         self._definitions = dg.Definitions.merge(defs(), dg.Definitions())
         self._resources = {WORKSPACE: workspace}
 
@@ -86,11 +88,26 @@ class Launcher:
         return self._run("list_crawls", "")
 
     def harvest(self, crawls: Sequence[str]) -> list[LaunchedRun]:
-        """Materializes the index assets of ``crawls``. Raises ``UserInputError`` for a crawl the source lacks."""
+        """Materializes the index assets of ``crawls``.
+
+        Raises ``UserInputError`` for a crawl the source lacks, and ``RunFailed`` when a run fails. Where that is
+        because index files could not be read, the other crawls are harvested first.
+        """
         crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
         self._add(CRAWL, crawls)
         ordered = self._instance.get_dynamic_partitions("crawl")
-        return [self._run_range("harvest_crawl", *pair) for pair in contiguous_ranges(ordered, crawls)]
+        runs: list[LaunchedRun] = []
+        incomplete: RunFailed | None = None
+        for pair in contiguous_ranges(ordered, crawls):
+            try:
+                runs.append(self._run_range("harvest_crawl", *pair))
+            except RunFailed as failed:
+                if failed.error_class != IndexIncomplete.__name__:
+                    raise
+                incomplete = incomplete or failed
+        if incomplete is not None:
+            raise incomplete
+        return runs
 
     def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run."""

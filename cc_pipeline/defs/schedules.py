@@ -4,7 +4,7 @@ Belongs here: asking for runs of what is missing. Not here: which partitions tho
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -16,6 +16,7 @@ from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_k
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
 from cc_pipeline.stages.parse import out_of_date
+from cc_pipeline.stages.shortfall import waiting_and_due
 from cc_pipeline.stages.workspace import Workspace
 
 #: How many of the newest failed runs are looked at. A tick starts far fewer.
@@ -91,9 +92,15 @@ def backfill_missing(
         return dg.SkipReason(f"run {running[0].run_id} has not ended yet")
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
     watched = watch_list_file.read(workspace.settings.watch_list_path)
+    waiting, due = waiting_and_due(workspace.lake.read("fetches"), datetime.now(UTC))
+    failures = recent_failures(instance, "extract_domain", crawls, domains, _REMEMBERED)
+    # what the source did not give has a rhythm of its own, however often its runs failed
+    for pair in due:
+        failures.pop(pair, None)
+    targets = [target for target in watched if target.slug in set(domains)]
     decision = decide_backfill(
-        _missing(instance, workspace, crawls, [target for target in watched if target.slug in set(domains)]),
-        recent_failures(instance, "extract_domain", crawls, domains, _REMEMBERED),
+        [pair for pair in _missing(instance, workspace, crawls, targets, due) if pair not in waiting],
+        failures,
         limit=workspace.settings.backfill_per_tick,
         retries=_RETRIES_PER_TICK,
         most_failures=_MOST_FAILURES,
@@ -106,13 +113,18 @@ def backfill_missing(
 
 
 def _missing(
-    instance: dg.DagsterInstance, workspace: Workspace, crawls: Sequence[str], watched: Sequence[Target]
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    crawls: Sequence[str],
+    watched: Sequence[Target],
+    due: Collection[tuple[str, str]],
 ) -> tuple[tuple[str, str], ...]:
-    """Newest crawl first. A set whose members changed is missing again: its key stays the same."""
+    """Newest crawl first. A set whose members changed is missing again, since its key stays the same; so is what is
+    ``due`` to be asked for again."""
     harvested = instance.get_materialized_partitions(dg.AssetKey("row_groups"))
     runnable = [crawl for crawl in reversed(crawls) if crawl in harvested]
     pages = by_crawl(list(instance.get_materialized_partitions(dg.AssetKey("page_metadata"))))
-    done = {(crawl, domain) for crawl, slugs in pages.items() for domain in slugs}
+    done = {(crawl, domain) for crawl, slugs in pages.items() for domain in slugs} - set(due)
     sets = [target for target in watched if target.kind == "set"]
     for crawl in runnable:
         parsed = [target for target in sets if (crawl, target.slug) in done]

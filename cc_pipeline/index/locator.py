@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.index.gaps import IndexGaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class LookupResult:
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
     for choosing it, in words; both are ``None`` in a locator's own answer. ``unanswered`` are the filters that the
-    index could not apply. ``notes`` are sentences for a person.
+    index could not apply. ``gaps`` are the index files that it was to read and could not, where that is allowed.
+    ``notes`` are sentences for a person.
     """
 
     captures: Mapping[str, pa.Table]
@@ -50,6 +52,7 @@ class LookupResult:
     index: str | None = None
     why: str | None = None
     unanswered: tuple[str, ...] = ()
+    gaps: IndexGaps | None = None
 
 
 class Locator(Protocol):

@@ -15,12 +15,14 @@ from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
-from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
+from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete
+from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
@@ -34,7 +36,8 @@ class IndexSources:
 
     ``transport`` leads to the bucket, ``catalog`` is the row-group catalog, ``url_indexes`` the folder of the URL
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
-    ``columns`` are the columns to read of the columnar index (``None``: all).
+    ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
+    index files that may be unread in an answer, from 0 to 1.
     """
 
     transport: Transport
@@ -43,6 +46,7 @@ class IndexSources:
     columns: tuple[str, ...] | None = None
     footers: Path | None = None
     cache: Path | None = None
+    max_gaps: float = 0.0
 
 
 def look_up(
@@ -53,16 +57,25 @@ def look_up(
     *,
     via: str = "auto",
     filters: Filters | None = None,
+    most_bytes: int | None = None,
 ) -> LookupResult:
     """The captures of every target in ``crawl``: complete, or an error is raised.
 
     In the result, ``index`` and ``why`` say which index answered. ``unanswered`` names the ``filters`` that the index
     could not apply; they have to be applied again after the fetch. ``notes`` say the same to a person, and what the
-    index does not cover. Raises ``UserInputError`` when the crawl does not have the index ``via``, ``DataFault`` and
-    ``EnvironmentFault`` from reading the index.
+    index does not cover. ``gaps`` are index files that could not be read: ``auto`` then takes another index that is
+    whole, and where there is none the answer lacks their captures, if ``sources.max_gaps`` allows it.
+
+    Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
+    ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
+    reading the index.
     """
-    with open_locators(crawl, sources) as available:
-        locator, why = choose(available, crawl, subsets, targets, via)
+    with _open(crawl, sources) as indexes:
+        locator, why, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
+        if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
+            raise UserInputError(
+                f"the look-up would read about {price / 1e6:,.0f} MB, more than {most_bytes / 1e6:,.0f}"
+            )
         result = locator.locate(crawl, subsets, targets)
         notes = (f"index: {why}", *result.notes)
         captures = dict(result.captures)
@@ -77,15 +90,17 @@ def look_up(
     unanswered = tuple(sorted(left))
     if unanswered:
         notes += (f"filters to apply after the fetch: {', '.join(unanswered)}",)
-    return replace(result, captures=captures, notes=notes, index=locator.name, why=why, unanswered=unanswered)
+    return replace(
+        result, captures=captures, notes=notes, index=locator.name, why=why, unanswered=unanswered, gaps=gaps
+    )
 
 
 def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
     """What ``look_up`` would read; ``index`` and ``why`` say of which index. Raises as ``look_up`` does."""
-    with open_locators(crawl, sources) as available:
-        locator, why = choose(available, crawl, subsets, targets, via)
+    with _open(crawl, sources) as indexes:
+        locator, why, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         found = locator.price(crawl, subsets, targets)
     return replace(found, index=locator.name, why=why)
 
@@ -93,8 +108,46 @@ def price_lookup(
 @contextmanager
 def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[], Locator]]]:
     """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends."""
+    with _open(crawl, sources) as indexes:
+        yield indexes.available
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexes:
+    """The indexes of a crawl, and the open catalog that says how whole the columnar one is."""
+
+    available: dict[str, Callable[[], Locator]]
+    catalog: Catalog | None
+
+
+def _choose(
+    indexes: _Indexes, crawl: str, subsets: Sequence[str], targets: Sequence[Target], via: str, max_gaps: float
+) -> tuple[Locator, str, IndexGaps | None]:
+    """The locator to use, the reason in words, and the holes that its answer will have."""
+    available = indexes.available
+    columnar = indexes.catalog if via in ("auto", "parquet") else None
+    gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
+    if gaps is None:
+        return *choose(available, crawl, subsets, targets, via), None
+    if via == "auto":
+        for name in ("zipnum", "btree"):
+            locator = available[name]() if name in available else None
+            if locator is not None and _covers(locator, subsets):
+                return locator, f"{name}, which is whole, while {gaps.what} could not be read", None
+    if "parquet" not in available or not gaps.allowed(max_gaps):
+        raise index_incomplete([gaps])
+    return available["parquet"](), f"parquet, although {gaps.what} could not be read", gaps
+
+
+def _covers(locator: Locator, subsets: Sequence[str]) -> bool:
+    return not isinstance(locator, BTreeLocator) or set(subsets) <= set(locator.subsets)
+
+
+@contextmanager
+def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
+    catalog: Catalog | None = None
     with ExitStack() as stack:
         if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
             catalog = stack.enter_context(open_catalog(sources.catalog))
@@ -111,7 +164,7 @@ def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Calla
             available["btree"] = lambda: built
         elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
-        yield available
+        yield _Indexes(available, catalog)
 
 
 def _of_valid_segments(

@@ -6,7 +6,8 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,9 +20,14 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSys
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
+from cc_pipeline.lake.log import TransactionLog
+from cc_pipeline.lake.predicates import matching, of_slices
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
+#: Hours for which superseded files of a table stay at least: readers may have them open, and a commit under way has
+#: files that no version names yet.
+RETENTION_FLOOR_HOURS = 168
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
@@ -64,6 +70,9 @@ class Lake:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
+        self._handles: dict[str, DeltaTable] = {}
+        self._logs: dict[str, TransactionLog] = {}
+        self._lock = threading.Lock()
 
     def address(self, table: str) -> str:
         """Where the table lies."""
@@ -122,15 +131,14 @@ class Lake:
         self._prepare(spec)
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
         properties = CommitProperties(app_transactions=transactions)
-        predicate = _predicate(spec, slices)
+        predicate = of_slices(spec.slice_columns, slices)
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 write_deltalake(
-                    self.address(table),
+                    self._open(spec) or self.address(table),
                     open_data(),
                     mode="overwrite",
                     predicate=predicate,
-                    storage_options=self._options,
                     commit_properties=properties,
                     writer_properties=_WRITER,
                 )
@@ -144,18 +152,21 @@ class Lake:
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
-        handle = self._open(self.specs[table])
-        if handle is None:
-            return None
-        value = handle.transaction_version(name)
-        return None if value is None else digest_from_int(value)
+        return self.digests(table, [name])[name]
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
-        handle = None if version == _NONE_YET else self._open(self.specs[table], version)
+        spec = self.specs[table]
+        handle = None if version == _NONE_YET else self._open(spec)
         if handle is None:
             return dict.fromkeys(names)
-        values = {name: handle.transaction_version(name) for name in names}
+        wanted = handle.version() if version is None else version
+        all_of_them = self._log(spec).at(wanted)
+        if all_of_them is not None:
+            values = {name: all_of_them.get(name) for name in names}
+        else:
+            then = handle if wanted == handle.version() else self._open(spec, wanted)
+            values = {name: None if then is None else then.transaction_version(name) for name in names}
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
@@ -180,14 +191,11 @@ class Lake:
         handle = self._open(spec)
         if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
             return schema.empty_table()
-        filters = [(k, "=", v) if isinstance(v, str) else (k, "in", list(v)) for k, v in (where or {}).items()]
         try:
             here = {field.name for field in handle.schema().fields}
-            found = handle.to_pyarrow_table(
-                columns=[name for name in names if name in here],
-                filters=filters or None,
-                filesystem=self._table_file_system(spec),
-            )
+            # the library's own engine skips files by the log's statistics before it opens any
+            scanned = handle.scan([name for name in names if name in here], matching(where or {}))
+            found = pa.table(scanned)
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not read {self.address(table)}", error) from error
         return with_columns(found, schema)
@@ -211,19 +219,45 @@ class Lake:
         )
 
     def compact(self, table: str, max_files: int = 2_000) -> int:
-        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable."""
+        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable.
+
+        One process at a time (``lake/lease.py``); others may commit meanwhile.
+        """
         handle = self._open(self.specs[table])
         if handle is None or len(handle.file_uris()) <= max_files:
             return 0
-        return int(handle.optimize.compact()["numFilesRemoved"])
+        try:
+            return int(handle.optimize.compact()["numFilesRemoved"])
+        except CommitFailedError:
+            return 0  # some of the files were replaced meanwhile; the next time merges what is left
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not merge files of {self.address(table)}", error) from error
 
-    def vacuum(self, table: str, retention_hours: int = 168) -> int:
-        """Deletes files that no version younger than ``retention_hours`` names; gives how many.
+    def vacuum(self, table: str, retention_hours: int = RETENTION_FLOOR_HOURS, keep: Collection[int] = ()) -> int:
+        """Deletes files that were superseded, or written and never committed, more than ``retention_hours`` ago, and
+        that none of the versions in ``keep`` names; gives how many.
 
-        ``table`` may be one that this version no longer has.
+        For superseded files the log says when, however old they are. For files that no commit ever named (those of a
+        killed process, and those of a commit under way) their own age counts. Fewer hours than
+        ``RETENTION_FLOOR_HOURS`` are taken for that many. ``table`` may be one that this version no longer has.
         """
-        handle = self._open(self.specs.get(table) or TableSpec(table, pa.schema([])))
-        return 0 if handle is None else len(handle.vacuum(retention_hours=retention_hours, dry_run=False))
+        spec = self.specs.get(table) or TableSpec(table, pa.schema([]))
+        handle = self._open(spec)
+        if handle is None:
+            return 0
+        kept = [version for version in sorted(keep) if self._has_version(spec, version)]
+        hours = max(retention_hours, RETENTION_FLOOR_HOURS)
+        try:
+            return len(handle.vacuum(retention_hours=hours, dry_run=False, full=True, keep_versions=kept or None))
+        except (OSError, DeltaError) as error:
+            raise _environment_fault(f"could not delete superseded files of {self.address(table)}", error) from error
+
+    def _has_version(self, spec: TableSpec, version: int) -> bool:
+        # a version whose log has been cleaned away cannot be kept, nor be read
+        try:
+            return self._open(spec, version) is not None
+        except EnvironmentFault:
+            return False
 
     def retire(self, table: str) -> None:
         """Empties a table that this version no longer has, if it is there. Its files stay until they are vacuumed."""
@@ -323,32 +357,27 @@ class Lake:
         address = self.address(spec.name)
         return None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())
 
+    def _log(self, spec: TableSpec) -> TransactionLog:
+        if spec.name not in self._logs:
+            folder = self.address(spec.name).removeprefix("s3://")
+            self._logs[spec.name] = TransactionLog(self.file_system(), folder)
+        return self._logs[spec.name]
+
     def _open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
+        """The table as it is now, or at ``version``. Opening reads the log; a handle that is kept reads what is new."""
         try:
-            return DeltaTable(self.address(spec.name), version, storage_options=self._options)
+            if version is not None:
+                return DeltaTable(self.address(spec.name), version, storage_options=self._options)
+            with self._lock:
+                if spec.name in self._handles:
+                    self._handles[spec.name].update_incremental()
+                else:
+                    self._handles[spec.name] = DeltaTable(self.address(spec.name), storage_options=self._options)
+                return self._handles[spec.name]
         except TableNotFoundError:
             return None
         except (OSError, DeltaError) as error:
             raise _environment_fault(f"could not open {self.address(spec.name)}", error) from error
-
-
-def _predicate(spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> str | None:
-    if not slices:
-        return None
-    if spec.slice_columns == ("crawl", "target"):
-        by_crawl: dict[str, list[str]] = {}
-        for one in slices:
-            by_crawl.setdefault(one["crawl"], []).append(one["target"])
-        parts = [
-            f"(crawl = {_quoted(crawl)} AND target IN ({', '.join(map(_quoted, targets))}))"
-            for crawl, targets in by_crawl.items()
-        ]
-        return " OR ".join(parts)
-    return " OR ".join("(" + " AND ".join(f"{k} = {_quoted(v)}" for k, v in one.items()) + ")" for one in slices)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _environment_fault(what: str, error: Exception) -> EnvironmentFault:

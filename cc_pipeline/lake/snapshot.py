@@ -1,22 +1,35 @@
 """The published DuckDB file: a snapshot that readers open read-only and writers never open again.
 
 It is built under another name and renamed over the old file, so a reader that has the old file open can read all of
-it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3).
+it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows
+of those versions itself, and needs neither the lake nor a network.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Sequence
+import shutil
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
+from cc_pipeline.lake.reading import S3Place, let_read
+from cc_pipeline.processes import this_process
+
+#: What stands between the name of the file and the mark of the process that builds a new one beside it.
+BUILDING: Final = ".building-"
+#: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
+_COPY_MEMORY: Final = "1GB"
+#: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
+#: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
+_SWELLING: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +55,46 @@ class Publication:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """How a copy is made. ``scratch`` is a folder for what does not fit into memory; it is made, and removed again.
+
+    ``rows`` opens the rows of a table. Without it DuckDB reads the files itself, which a folder allows.
+    """
+
+    scratch: Path
+    rows: Callable[[PinnedTable], pa.RecordBatchReader] | None = None
+
+
 def publish(
-    path: Path, tables: Sequence[PinnedTable], views: Sequence[ViewSpec], s3_setup: Sequence[str] = ()
+    path: Path,
+    tables: Sequence[PinnedTable],
+    views: Sequence[ViewSpec],
+    *,
+    s3: S3Place | None = None,
+    copying: Copying | None = None,
 ) -> Publication:
     """Builds ``path`` from ``tables`` and ``views`` and swaps it in.
 
-    ``lake.<table>`` is a view over the pinned files; each of ``views`` becomes ``main.<name>``, a table when
-    ``materialized``. Raises ``EnvironmentFault`` when the file cannot be built; the old one then stays.
+    ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
+    becomes ``main.<name>``, a table when ``materialized``. ``s3`` is where the files are, if on S3. Raises
+    ``EnvironmentFault`` when the file cannot be built; the old one then stays.
     """
-    building = path.with_name(f"{path.name}.building-{os.getpid()}")
+    building = path.with_name(path.name + BUILDING + this_process())
     building.unlink(missing_ok=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if copying is not None:
+            _check_room(path, tables)
         with duckdb.connect(str(building)) as connection:
-            for statement in s3_setup:
-                connection.execute(statement)
             connection.execute("SET TimeZone = 'UTC'")
+            if copying is not None:
+                _bound_memory(connection, copying.scratch)
+            elif s3 is not None:
+                let_read(connection, s3)
             connection.execute("CREATE SCHEMA lake")
             for pinned in tables:
-                connection.execute(f"CREATE VIEW lake.{pinned.spec.name} AS {_select(connection, pinned)}")
+                _show(connection, pinned, copying)
             for view in views:
                 kind = "TABLE" if view.materialized else "VIEW"
                 connection.execute(f"CREATE {kind} {_qualified(view)} AS {view.sql}")
@@ -75,10 +109,42 @@ def publish(
         advice = "The file published before is untouched. Check the disk and the lake, then publish again."
         raise EnvironmentFault(f"could not build {path}: {error}", advice) from error
     finally:
+        if copying is not None:
+            shutil.rmtree(copying.scratch, ignore_errors=True)
         for leftover in (building, building.with_name(building.name + ".wal")):
             with suppress(OSError):
                 leftover.unlink(missing_ok=True)
     return Publication(path=path, rows=rows, versions=versions, bytes=size)
+
+
+def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:
+    name = f"lake.{pinned.spec.name}"
+    if copying is None:
+        connection.execute(f"CREATE VIEW {name} AS {_select(connection, pinned)}")
+    elif copying.rows is None or not pinned.files:
+        connection.execute(f"CREATE TABLE {name} AS {_select(connection, pinned)}")
+    else:
+        connection.register("_rows", copying.rows(pinned))
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows")
+        connection.unregister("_rows")
+
+
+def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
+    scratch.mkdir(parents=True, exist_ok=True)
+    connection.execute(f"SET temp_directory = {_text(str(scratch))}")
+    connection.execute(f"SET memory_limit = '{_COPY_MEMORY}'")
+    # rows are read in no order anyway, and to keep one DuckDB has to hold back what comes too early
+    connection.execute("SET preserve_insertion_order = false")
+
+
+def _check_room(path: Path, tables: Sequence[PinnedTable]) -> None:
+    needed = _SWELLING * sum(pinned.bytes for pinned in tables)
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise EnvironmentFault(
+            f"a copy of the tables takes about {needed / 1e9:,.1f} GB beside {path}, and {free / 1e9:,.1f} GB are free",
+            "Free some space, or publish views: CC_PIPELINE_PUBLISH=views. The file published before is untouched.",
+        )
 
 
 def _write_publication(

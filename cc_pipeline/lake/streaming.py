@@ -1,4 +1,4 @@
-"""The rows of one slice in small batches, whatever the size of the table's files.
+"""The rows of a slice, a crawl or a whole table in small batches, whatever the size of the table's files.
 
 pyarrow's datasets decode a row group whole, and a row group may be all the pages of a slice; a Parquet file read
 batch by batch decodes page by page.
@@ -6,7 +6,10 @@ batch by batch decodes page by page.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,12 +17,23 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import Lake, PinnedTable
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
 #: Bytes of a column chunk that are read at a time.
 _BUFFER = 1 << 16
+#: Rows held at a time where a row is a few numbers and names.
+_NARROW_ROWS = 1 << 16
+#: The same for whole tables, where a read may be a request.
+_LARGE_BUFFER = 1 << 19
+#: Bytes of a batch of a whole table, as far as the footer tells.
+_BATCH_BYTES = 8 << 20
+_MOST_ROWS = 8_192
+#: Files up to this size are read in one go; most files of a lake of many slices are small.
+_SMALL_FILE = 8 << 20
+#: Files that are opened ahead; as many small ones are in memory.
+_AHEAD = 8
 
 
 def stream_slice(lake: Lake, table: str, crawl: str, target: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -29,9 +43,7 @@ def stream_slice(lake: Lake, table: str, crawl: str, target: str, columns: Seque
     """
     schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
     files = lake.file_system()
-    for address in lake.pin(table).files:
-        if f"/crawl={crawl}/" not in address:
-            continue
+    for address in files_of_crawl(lake.pin(table), crawl):
         try:
             with files.open_input_file(address.removeprefix("s3://")) as source:
                 yield from _file_rows(source, target, schema)
@@ -39,6 +51,91 @@ def stream_slice(lake: Lake, table: str, crawl: str, target: str, columns: Seque
             raise EnvironmentFault(
                 f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
             ) from error
+
+
+def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """``columns`` of all rows of ``crawl`` at a version, in no order. Choose narrow columns: batches have many rows.
+
+    Raises ``EnvironmentFault`` when the lake cannot be read.
+    """
+    schema = pa.schema([pinned.spec.schema.field(name) for name in columns])
+    files = lake.file_system()
+    for address in files_of_crawl(pinned, crawl):
+        try:
+            with files.open_input_file(address.removeprefix("s3://")) as source:
+                reader = pq.ParquetFile(source, pre_buffer=False)
+                names = [name for name in schema.names if name in reader.schema_arrow.names]
+                for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
+                    yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
+        except (OSError, pa.ArrowException) as error:
+            raise EnvironmentFault(
+                f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+            ) from error
+
+
+def crawls_of(pinned: PinnedTable) -> list[str]:
+    """The crawls that a table partitioned by crawl has files of; reads no file."""
+    return sorted({crawl for crawl in map(_crawl_of, pinned.files) if crawl is not None})
+
+
+def files_of_crawl(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
+    """The files of one crawl at a version. Files never change, so the same ones hold the same rows."""
+    return tuple(address for address in pinned.files if f"/crawl={crawl}/" in address)
+
+
+def stream_table(lake: Lake, pinned: PinnedTable) -> pa.RecordBatchReader:
+    """All rows of a pinned table in the schema of its spec, in no order.
+
+    It reads through the lake's file system, so that a lake on S3 needs no extension of DuckDB. The reader raises
+    ``EnvironmentFault`` when the lake cannot be read.
+    """
+    return pa.RecordBatchReader.from_batches(pinned.spec.schema, _table_rows(lake, pinned))
+
+
+def _table_rows(lake: Lake, pinned: PinnedTable) -> Iterator[pa.RecordBatch]:
+    files = lake.file_system()
+
+    def opened(address: str) -> pa.NativeFile:
+        source = files.open_input_file(address.removeprefix("s3://"))
+        if source.size() > _SMALL_FILE:
+            return source
+        with source:
+            return pa.BufferReader(source.read_buffer())
+
+    waiting = deque(pinned.files)
+    ahead: deque[tuple[str, Future[pa.NativeFile]]] = deque()
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        while waiting or ahead:
+            while waiting and len(ahead) < _AHEAD:
+                address = waiting.popleft()
+                ahead.append((address, pool.submit(opened, address)))
+            address, coming = ahead.popleft()
+            try:
+                with coming.result() as source:
+                    yield from _whole_file(source, _crawl_of(address), pinned.spec.schema)
+            except (OSError, pa.ArrowException) as error:
+                raise EnvironmentFault(
+                    f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
+                ) from error
+
+
+def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_LARGE_BUFFER)
+    stored = reader.metadata
+    size = sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
+    rows = max(_BATCH_ROWS, min(_MOST_ROWS, _BATCH_BYTES * stored.num_rows // max(size, 1)))
+    names = [name for name in schema.names if name in reader.schema_arrow.names]
+    for batch in reader.iter_batches(rows, columns=names, use_threads=False):
+        table = pa.Table.from_batches([batch])
+        if crawl is not None and "crawl" not in names:
+            # the column that a table is partitioned by stands in the folder's name alone
+            table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
+        yield from with_columns(table, schema).to_batches()
+
+
+def _crawl_of(address: str) -> str | None:
+    folder = address.rpartition("/")[0].rpartition("/")[2]
+    return unquote(folder.removeprefix("crawl=")) if folder.startswith("crawl=") else None
 
 
 def _file_rows(source: pa.NativeFile, target: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,18 @@
-"""Copies fetched records to a bucket or folder of the user: standard WARC and ARC files (parts) of a bounded size.
+"""Stored records as files of a delivery (parts): standard WARC and ARC files of a bounded size.
 
-The name of a part depends on its records alone, and its data is uploaded after the list of its captures. So a part
-that exists is complete, and after a kill the next copy sends only the missing parts.
+A part's bytes follow from its records alone, without clock or chance, and it is named after them. The list of its
+captures is sent before it, so a part that is there can always be read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,50 +20,44 @@ import pyarrow.parquet as pq
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive import arc
-from cc_pipeline.archive.writing import arc_as_warc, write_records
+from cc_pipeline.archive.members import inflate_member
+from cc_pipeline.archive.writing import arc_as_warc, warcinfo_record, write_records
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE, PLACE
 from cc_pipeline.records.fetch import read_stored
+from cc_pipeline.records.manifest import FileEntry, PartEntry, list_name, part_name
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import segment_head
+from cc_pipeline.records.segments import file_description
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 
 #: Compressed record bytes in one part.
 PART_BYTES = 128 << 20
 #: Columns of the list beside a part: those of the ledger, and where in the part a record lies.
-_LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
+LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
 _LIST_SCHEMA = pa.schema(
-    [*(RECORD_SCHEMA.field(name) for name in _LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
+    [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
      pa.field("length", pa.int64())]
 )  # fmt: skip
-
-#: ``(parts done, parts in all, bytes uploaded, bytes in all)``.
-Progress = Callable[[int, int, int, int], None]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """Records that make one file: rows of the records table in file and offset order, ``kind`` is warc or arc."""
 
-    key: str
     kind: str
     rows: pa.Table
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class CopyReport:
-    """How many ``records`` the place has now, in ``parts`` files; ``held`` of the files were there before.
+class Written:
+    """A part that is in the place, ``None`` where it would be empty, and (row of the part, reason) of each record that
+    is not in it."""
 
-    ``bytes`` were uploaded. ``left_out`` records could not be converted; ``faults`` has the first reasons."""
-
-    records: int
-    parts: int
-    held: int
-    bytes: int
-    left_out: int
-    faults: tuple[str, ...]
+    entry: PartEntry | None
+    left_out: tuple[tuple[int, DataFault], ...]
 
 
 def distinct_captures(captures: pa.Table) -> pa.Table:
@@ -72,7 +67,7 @@ def distinct_captures(captures: pa.Table) -> pa.Table:
     return captures.take(first["row_min"].combine_chunks().sort())
 
 
-def plan_copy(records: pa.Table, crawl: str, *, convert: bool = False, part_bytes: int = PART_BYTES) -> list[Part]:
+def plan_copy(records: pa.Table, *, convert: bool = False, part_bytes: int = PART_BYTES) -> list[Part]:
     """The parts to write for those of ``records`` (``RECORD_SCHEMA`` rows of one crawl) that are fetched.
 
     A capture that several targets have is copied once. ``convert`` makes WARC of ARC records.
@@ -87,119 +82,111 @@ def plan_copy(records: pa.Table, crawl: str, *, convert: bool = False, part_byte
     for row in range(ordered.num_rows + 1):
         ends = row == ordered.num_rows
         if row > start and (ends or formats[row] != formats[start] or size + lengths[row] > part_bytes):
-            parts.append(_part(crawl, ordered.slice(start, row - start), formats[start], convert, size))
+            kind = "warc" if convert else formats[start]
+            parts.append(Part(kind, ordered.slice(start, row - start), size))
             start, size = row, 0
         if not ends:
             size += lengths[row]
     return parts
 
 
-def copy_parts(
-    parts: Sequence[Part],
-    storage: RecordStorage,
-    place: Transport,
-    scratch: Path,
-    *,
-    crawl: str,
-    parallel: int = 4,
-    progress: Progress | None = None,
-) -> CopyReport:
-    """Writes ``parts`` from ``storage`` to ``place``, ``parallel`` at a time. Skips parts that exist there.
+def write_part(
+    part: Part, number: int, storage: RecordStorage, place: Transport, scratch: Path, crawl: str, delivery: str
+) -> Written:
+    """Makes a part in ``scratch`` (``number`` keeps it apart from others) and sends it and its list to the folder of
+    ``crawl`` in ``place``.
 
-    Raises ``EnvironmentFault`` (also as ``RangeFault``) when the place refuses; what is there stays, and copying again
-    goes on from there.
+    A record that cannot be given (its stored bytes are gone or damaged, or it has no WARC form) is left out. Raises
+    ``EnvironmentFault`` (also as ``RangeFault``) when the disk or the place refuses.
     """
-    total = sum(part.bytes for part in parts)
-    done = held = sent = written = records = 0
-    faults: list[str] = []
-    left_out = 0
-    with ThreadPoolExecutor(max(1, parallel)) as pool:
-        running = {pool.submit(_copy_part, part, storage, place, scratch, crawl): part for part in parts}
-        try:
-            for future in as_completed(running):
-                part = running[future]
-                size, bad = future.result()
-                done += 1
-                held += size is None
-                sent += part.bytes
-                written += size or 0
-                records += part.rows.num_rows - len(bad)
-                left_out += len(bad)
-                faults += [str(fault) for fault in bad[: 20 - len(faults)]]
-                if progress is not None:
-                    progress(done, len(parts), sent, total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return CopyReport(records, len(parts), held, written, left_out, tuple(faults))
-
-
-def list_key(key: str) -> str:
-    """Where the list of a part's captures is, a Parquet file beside it."""
-    return f"{key}.captures.parquet"
-
-
-def _part(crawl: str, rows: pa.Table, archive_format: str, convert: bool, size: int) -> Part:
-    converted = convert and archive_format == "arc"
-    digest = hashlib.sha256(f"converted {converted}\n".encode())
-    for place in zip(*(rows[name].to_pylist() for name in PLACE), strict=True):
-        digest.update(repr(place).encode())
-    kind = "warc" if converted else archive_format
-    return Part(f"{crawl}/{crawl}-{digest.hexdigest()[:16]}.{kind}.gz", kind, rows, size)
-
-
-def _copy_part(
-    part: Part, storage: RecordStorage, place: Transport, scratch: Path, crawl: str
-) -> tuple[int | None, list[DataFault]]:
-    """Bytes uploaded, ``None`` where the part is there already, and records that were left out."""
-    if place.exists(part.key):
-        return None, []
-    name = part.key.rpartition("/")[2]
-    path = scratch / name
-    listed: list[dict[str, object]] = []
-    faults: list[DataFault] = []
+    path = scratch / f"{delivery}-{number:06d}.{part.kind}.gz"
+    kept: list[int] = []
+    offsets: list[int] = []
+    lengths: list[int] = []
+    left_out: list[tuple[int, DataFault]] = []
     try:
         with disk_trouble(path), path.open("wb") as out:
-            info = {"software": SOFTWARE, "isPartOf": crawl, "description": f"Records of {crawl}, copied"}
-            out.write(segment_head(part.kind, name, info))
-            for row, member in _members(part, storage, faults):
-                offset = out.tell()
+            head = _head(part, crawl, delivery)
+            digest = hashlib.sha256(head)
+            out.write(head)
+            size = len(head)
+            for row, member in _members(part, storage):
+                if isinstance(member, DataFault):
+                    left_out.append((row, member))
+                    continue
                 out.write(member)
-                listed.append({**{key: row[key] for key in _LISTED},
-                               "file": name, "offset": offset, "length": len(member)})  # fmt: skip
-        table = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(listed, schema=_LIST_SCHEMA), table, compression="zstd")
-        place.put(list_key(part.key), table.getvalue())
-        place.put(part.key, path)
-        return path.stat().st_size, faults
+                digest.update(member)
+                kept.append(row)
+                offsets.append(size)
+                lengths.append(len(member))
+                size += len(member)
+        if not kept:
+            return Written(None, tuple(left_out))
+        name = part_name(crawl, delivery, digest.hexdigest(), part.kind)
+        data = _list_of(part.rows.take(kept), name, offsets, lengths)
+        listed = FileEntry(list_name(name), len(data), hashlib.sha256(data).hexdigest())
+        place.put(f"{crawl}/{listed.name}", data)
+        place.put(f"{crawl}/{name}", path)
+        entry = PartEntry(FileEntry(name, size, digest.hexdigest()), part.kind, len(kept), listed)
+        return Written(entry, tuple(left_out))
     except OSError as error:
         raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then run it again.") from error
     finally:
         path.unlink(missing_ok=True)
 
 
-def _members(part: Part, storage: RecordStorage, faults: list[DataFault]) -> Iterator[tuple[dict[str, object], bytes]]:
+def _head(part: Part, crawl: str, delivery: str) -> bytes:
+    """What a part begins with. It has no name of its own, because that follows from its bytes."""
+    rows = hashlib.sha256()
+    for place in zip(*(part.rows[name].to_pylist() for name in PLACE), strict=True):
+        rows.update(repr(place).encode())
+    newest = pc.max(part.rows["fetch_time"]).as_py() or _EPOCH
+    info = {"software": SOFTWARE, "isPartOf": crawl, "description": f"Records of {crawl}, copied",
+            "plan": rows.hexdigest()}  # fmt: skip
+    if part.kind == "warc":
+        out = io.BytesIO()
+        write_records(out, [warcinfo_record(None, {"format": "WARC File Format 1.0", **info}, newest)])
+        return out.getvalue()
+    return file_description(f"{crawl}-{delivery}.arc.gz", info, newest)
+
+
+def _members(part: Part, storage: RecordStorage) -> Iterator[tuple[int, bytes | DataFault]]:
+    number = -1
     for batch in part.rows.to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
-            member = read_stored(storage, row)
-            if part.kind == "warc" and row["archive_format"] == "arc":
-                try:
-                    member = _as_warc(member, row)
-                except DataFault as fault:
-                    faults.append(fault)
-                    continue
-            yield row, member
+            number += 1
+            try:
+                yield number, _member(part, row, storage)
+            except DataFault as fault:
+                yield number, fault
 
 
-def _as_warc(member: bytes, row: dict[str, object]) -> bytes:
-    source, offset, length = str(row["warc_filename"]), _int(row["warc_record_offset"]), len(member)
+def _member(part: Part, row: Mapping[str, Any], storage: RecordStorage) -> bytes:
+    member = read_stored(storage, row)
+    source, offset = row["warc_filename"], row["warc_record_offset"]
+    if part.kind == "warc" and row["archive_format"] == "arc":
+        return _as_warc(member, source, offset)
+    # what is handed on was sound when it was stored; a disk may have changed it since
+    inflate_member(member, source, offset)
+    return member
+
+
+def _as_warc(member: bytes, source: str, offset: int) -> bytes:
     record = arc.read_record(member, source, offset)
-    extra = [("WARC-Source-URI", source), ("WARC-Source-Range", f"bytes={offset}-{offset + length - 1}")]
+    extra = [("WARC-Source-URI", source), ("WARC-Source-Range", f"bytes={offset}-{offset + len(member) - 1}")]
     out = io.BytesIO()
     write_records(out, [arc_as_warc(record, source, offset, extra)])
     return out.getvalue()
 
 
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+def _list_of(rows: pa.Table, name: str, offsets: list[int], lengths: list[int]) -> bytes:
+    columns = [rows[column] for column in LISTED]
+    columns += [pa.array([name] * len(offsets)), pa.array(offsets, pa.int64()), pa.array(lengths, pa.int64())]
+    return table_bytes(pa.Table.from_arrays(columns, schema=_LIST_SCHEMA))
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file."""
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue()

@@ -1,20 +1,23 @@
 """From planned captures to stored, verified records: every capture gets exactly one outcome.
 
-A capture that the source lacks, or has damaged, becomes a row and raises nothing. When an ``EnvironmentFault`` is
-raised, all records fetched so far lie in complete segments, which the next run adopts.
+A capture that the source lacks, has damaged or does not give now becomes a row and raises nothing. When an
+``EnvironmentFault`` is raised (the disk), all records fetched so far lie in complete segments, which the next run
+adopts.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.records.run import FetchRun, Name, Progress, RecordOptions
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.outcomes import Name
+from cc_pipeline.records.run import FetchRun, Progress
 from cc_pipeline.records.segments import SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.wrap import unwrap_member
@@ -29,8 +32,9 @@ class RecordsResult:
 
     ``reused`` captures were stored before this run, ``adopted`` ones came from the segments of a killed run.
     ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files. ``settled`` are the files
-    all of whose records are in the table (or were before). ``unreached`` counts missing captures that only environment
-    faults kept away, so another run may get them. Call ``settle`` once the table is committed.
+    all of whose records are in the table (or were before). ``fetched`` captures are good ones read in this run;
+    ``answered`` says whether the source gave anything that settles a capture, or was not asked. Call ``settle`` once
+    the table is committed.
     """
 
     table: pa.Table
@@ -41,7 +45,8 @@ class RecordsResult:
     seconds: float
     files: tuple[str, ...]
     settled: tuple[str, ...]
-    unreached: int
+    fetched: int
+    answered: bool
     outcomes: Mapping[str, int]
 
 
@@ -56,12 +61,14 @@ def fetch_records(
     options: RecordOptions | None = None,
     plan: str = "",
     progress: Progress | None = None,
+    holding: Callable[[set[str]], None] | None = None,
 ) -> RecordsResult:
     """Fetches, verifies and stores the captures (``CAPTURE_SCHEMA`` and ``target``) of one crawl.
 
     ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
-    rows of the records table for this crawl, of any target: the records they name are not fetched again. Raises
-    ``EnvironmentFault`` when the source or the disk fails.
+    rows of the records table for this crawl, of any target: the records they name are not fetched again. ``holding``
+    is told the files taken over from killed runs, before anything is fetched. Raises ``EnvironmentFault`` when the
+    disk or the lake's own place fails.
     """
     run = FetchRun(captures, transport, crawl, options or RecordOptions(), progress)
     info = {
@@ -77,16 +84,17 @@ def fetch_records(
     )
     started = time.monotonic()
     requests, read = transport.stats.requests, transport.stats.bytes
-    reused = run.take_held(held)
     left = list(adopt(storage, crawl))
-    adopted = run.take(left, adopted=True)
+    if holding is not None:
+        holding({row["stored_file"] for row in left})
+    reused, adopted = run.take(held, left)
     try:
         run.fetch(writer)
     finally:
         writer.close()
-    table = run.table()
+    table = run.outcomes.table(answered=run.answered)
     mine = {row["stored_file"] for row in left} | set(writer.files)
-    known = run.wanted.keys() | (_held_names(held) if left else set())
+    known = run.outcomes.wanted.keys() | (_held_names(held) if left else set())
     others = {row["stored_file"] for row in left if (row["warc_filename"], row["warc_record_offset"]) not in known}
     return RecordsResult(
         table=table,
@@ -97,7 +105,8 @@ def fetch_records(
         seconds=time.monotonic() - started,
         files=tuple(writer.files),
         settled=tuple(sorted(mine - others)),
-        unreached=run.unreached,
+        fetched=run.fetched,
+        answered=run.answered,
         outcomes=Counter(table.column("outcome").to_pylist()),
     )
 

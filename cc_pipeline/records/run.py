@@ -3,69 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, ParamSpec, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from cc_pipeline import SOFTWARE
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.keys import RECORD_KEY_NAMES
-from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, PARSER, Examined, Promise, examine
-from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges, usable
-from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import DEFAULT_ROTATION, Row, SegmentWriter
+from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
+from cc_pipeline.records.examining import examining
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.outcomes import Outcomes, outcome_of
+from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
+from cc_pipeline.records.plan import PlannedRange, plan_ranges, usable
+from cc_pipeline.records.segments import Row, SegmentWriter
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-P = ParamSpec("P")
-T = TypeVar("T")
 #: ``(captures done, captures in all, bytes read)``.
 Progress = Callable[[int, int, int], None]
-#: The WARC file and the offset in it: what names a capture within its crawl.
-Name = tuple[str, int]
-
-#: Columns that say what became of a capture, whichever target asked for it.
-_OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
-#: Columns a record may fill where the index has nothing (the ARC years).
-_FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
-#: Values for an index row that names no place, since the key columns of the table are never null.
-_NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
-#: Rows that are Python objects at a time; bounds memory.
-_BATCH = 5_000
-
-
-#: Records being examined at a time, per thread; bounds what they hold in memory.
-_AHEAD = 4
+#: Bytes of bad records that are kept until it is known whether their file has anything good.
+_KEPT_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class RecordOptions:
-    """How records are fetched. ``fail_on_digest``: a payload whose digest is not the index's goes to quarantine;
-    otherwise the difference is only noted.
+class _Ask:
+    """A range to request, ``granted`` times at most. ``alone``: it is one record that was seen bad or not at all."""
 
-    ``tries`` is how often bytes that are not the promised record are requested. After ``give_up_after`` ranges in a row
-    without an answer the run stops, because then the source fails and not the data. ``retry_quarantined`` fetches
-    captures again that are in quarantine. ``rotation`` is the size of a stored file in bytes. ``examiners`` is how many
-    threads inflate and check (0: the caller's own); ``None`` leaves one core for fetching and one for storing.
-    """
-
-    fail_on_digest: bool = False
-    tries: int = 3
-    give_up_after: int = 25
-    retry_quarantined: bool = False
-    rotation: int = DEFAULT_ROTATION
-    examiners: int | None = None
-    coalescing: Coalescing = field(default_factory=Coalescing)
-    software: str = SOFTWARE
+    planned: PlannedRange
+    granted: int
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +47,20 @@ class _Arrival:
     verdict: Future[Examined]
 
 
-class _Here(Executor):
-    """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
+@dataclass(slots=True)
+class _Bad:
+    """What was read of a record that is not as promised: its digest, the verdict, and the bytes while there is room."""
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        done: Future[T] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
+    mark: bytes
+    outcome: Row
+    data: bytes | None
 
 
 class FetchRun:
-    """``fetch`` gives every distinct (file, offset) among the captures one outcome; ``table`` makes the rows of them.
+    """``fetch`` gives every distinct (file, offset) among the captures one outcome, in ``outcomes``.
+
+    Afterwards ``fetched`` counts the good ones that were read, and ``answered`` says whether the source gave anything
+    that settles a capture, good or bad (also when nothing had to be asked).
 
     Fetching happens in the transport's thread, storing in the caller's, and where there are cores for it,
     inflating and digests in a few threads here (both give up the interpreter's lock).
@@ -103,146 +75,241 @@ class FetchRun:
         progress: Progress | None,
     ) -> None:
         self.options = options
-        self.unreached = 0
-        self.wanted: dict[Name, int] = {}
+        self.outcomes = Outcomes(captures)
+        self.fetched = 0
+        self.answered = False
+        self.patience = Patience((), options.give_up_after)
         self._captures = captures
         self._transport = transport
         self._crawl = crawl
         self._progress = progress
-        self._columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in RECORD_KEY_NAMES}
-        self._outcomes: dict[Name, Row] = {}
-        for row in range(captures.num_rows):
-            self.wanted.setdefault(self._name(row), row)
-        self._etags: dict[str, Counter[str | None]] = {}
-        self._bad: dict[int, bytes] = {}
+        self._columns = self.outcomes.columns
+        self._name = self.outcomes.name
+        self._bad: dict[int, _Bad] = {}
+        self._kept = 0
         self._again: list[int] = []
+        self._unread: list[tuple[PlannedRange, RangeFault]] = []
+        self._deferred: list[PlannedRange] = []
+        self._past_the_end: set[int] = set()
         self._last_try = False
-        self._silent = 0
+        self._has_a_witness: bool | None = None
         self._bytes = 0
 
-    def _name(self, row: int) -> Name:
-        return self._columns["warc_filename"][row], self._columns["warc_record_offset"][row]
+    def take(self, held: pa.Table | None, left: Iterable[Row]) -> tuple[int, int]:
+        """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
+        reused = self.outcomes.take_held(held, self._usable) if held is not None else 0
+        return reused, self.outcomes.take(
+            left, lambda row: row.get("settled") is not False and self._judged_as_now(row)
+        )
 
-    def take_held(self, held: pa.Table | None) -> int:
-        """Uses rows of the records table, of any target; says how many captures that settles."""
-        if held is None or not held.num_rows:
-            return 0
-        files = pa.array(sorted({file for file, _ in self.wanted if file is not None}), pa.string())
-        mine = held.filter(pc.is_in(held.column("warc_filename"), value_set=files))
-        return sum(self.take(batch.to_pylist()) for batch in mine.to_batches(max_chunksize=_BATCH))
+    def _usable(self, row: Row) -> bool:
+        """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
+        lost = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
+        return not lost and row["reason"] != "bad_plan" and self._judged_as_now(row)
 
-    def take(self, rows: Iterable[Row], *, adopted: bool = False) -> int:
-        """Uses what is stored already; says how many captures that settles."""
-        taken = 0
-        for row in rows:
-            name = (row["warc_filename"], row["warc_record_offset"])
-            if name not in self.wanted or name in self._outcomes or row["stored_file"] is None:
-                continue
-            if row["outcome"] == "quarantined" and self.options.retry_quarantined and not adopted:
-                continue
-            if self._judged_otherwise(row):
-                continue
-            self._outcomes[name] = {key: _plain(row[key]) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
-            taken += 1
-        return taken
-
-    def _judged_otherwise(self, row: Row) -> bool:
-        """Whether a digest that does not match was treated differently from what ``fail_on_digest`` says now."""
+    def _judged_as_now(self, row: Row) -> bool:
+        """Whether a digest that does not match was treated as ``fail_on_digest`` says now."""
         if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
-            return bool(row["outcome"] == "fetched" and row["digest_check"] == "mismatch")
-        return bool(row["reason"] == "digest_mismatch")
+            return bool(row["outcome"] != "fetched" or row["digest_check"] != "mismatch")
+        return bool(row["reason"] != "digest_mismatch")
 
     def fetch(self, writer: SegmentWriter) -> None:
-        """Reads and stores the captures that are still wanted. Raises ``EnvironmentFault`` when source or disk fail."""
-        rows = [row for name, row in self.wanted.items() if name not in self._outcomes]
-        for row in rows:
+        """Reads and stores the captures that are still wanted. Raises ``EnvironmentFault`` when the disk fails.
+
+        Ranges are asked for in the order of the plan. A file that seems to be gone or damaged waits until all others
+        were asked for; then one question decides whether its rest is asked for too (see ``patience``).
+        """
+        for row in self.outcomes.still_wanted():
             key, offset = self._name(row)
             length = self._columns["warc_record_length"][row]
             if not usable(key, offset, length):
-                self._lose(row, "bad_plan", f"offset {offset}, length {length} of {key!r}", 0)
-        ranges = plan_ranges(
-            self._captures, self.options.coalescing, [row for row in rows if self._name(row) not in self._outcomes]
-        )
-        examiners = self.options.examiners
-        workers = max(0, min(4, _cores() - 2)) if examiners is None else examiners
-        with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _Here() as pool:
-            for attempt in range(1, self.options.tries + 1):
-                if not ranges:
-                    return
-                self._again, self._last_try = [], attempt == self.options.tries
-                self._pass(ranges, attempt, writer, pool, max(1, workers * _AHEAD))
-                # a record that failed in a shared range is requested alone, so that good neighbours do not fail with it
-                ranges = [
-                    PlannedRange(*self._name(row), self._columns["warc_record_length"][row], (row,))
-                    for row in sorted(self._again, key=self._name)
-                ]
+                detail = f"offset {offset}, length {length} of {key!r}"
+                self.outcomes.lose(row, "bad_plan", detail, 0, settled=True)
+        ranges = plan_ranges(self._captures, self.options.coalescing, self.outcomes.still_wanted())
+        if not ranges:
+            self.answered = True
+            return
+        self.patience = Patience(ranges, self.options.give_up_after)
+        with examining(self.options.examiners) as (pool, ahead):
+            self._pass(self._in_order(ranges), writer, pool, ahead)
+            self._pass(self._doubts(), writer, pool, ahead)
+            self._pass(self._the_rest(), writer, pool, ahead)
+            for attempt in range(2, self.options.tries + 1):
+                self._last_try = attempt == self.options.tries
+                self._pass(self._one_by_one(), writer, pool, ahead)
+        self._give_up(writer)
 
-    def _pass(
-        self,
-        ranges: Sequence[PlannedRange],
-        attempt: int,
-        writer: SegmentWriter,
-        pool: Executor,
-        ahead: int,
-    ) -> None:
+    def _in_order(self, ranges: Sequence[PlannedRange]) -> Iterator[_Ask]:
+        """Every range once, but for those of files in doubt; these wait."""
+        for planned in ranges:
+            if self._is_over() or self.patience.files[planned.key].doubtful:
+                self._deferred.append(planned)
+            else:
+                yield _Ask(planned, self.patience.tries(planned.key))
+
+    def _doubts(self) -> Iterator[_Ask]:
+        """One range of each file that gave nothing good; and of its bad records, as many as may be read again."""
+        files = self.patience.files
+        asked: set[str] = set()
+        waiting, self._deferred = self._deferred, []
+        for planned in waiting:
+            if files[planned.key].good or planned.key in asked or self._is_over():
+                self._deferred.append(planned)
+            else:
+                asked.add(planned.key)
+                yield _Ask(planned, 1)
+        unread, self._unread = self._unread, []
+        for planned, fault in unread:
+            state = files[planned.key]
+            asks = not state.good and not state.gone and planned.key not in asked and not self._is_over()
+            if not asks or not self.patience.spend(planned.key):
+                self._unread.append((planned, fault))
+                continue
+            asked.add(planned.key)
+            if fault.kind in BY_RECORD and len(planned.rows) > 1:
+                self._unread.append((planned, fault))
+                yield _Ask(self._alone(planned.rows[0]), 1, alone=True)
+            else:
+                yield _Ask(planned, 1)
+        again, self._again = self._again, []
+        for row in again:
+            key = self._name(row)[0]
+            if not files[key].good and not self._is_over() and self.patience.spend(key):
+                yield _Ask(self._alone(row), 1, alone=True)
+            else:
+                self._again.append(row)
+
+    def _the_rest(self) -> Iterator[_Ask]:
+        """What waited, of files that gave something good by now; what failed of them, as often as is left."""
+        patience = self.patience
+        waiting, self._deferred = self._deferred, []
+        for planned in waiting:
+            state = patience.files[planned.key]
+            if (state.good or state.damaged) and not self._is_over():
+                yield _Ask(planned, MOST_TRIES if state.good else 1)
+            else:
+                self._deferred.append(planned)
+        unread, self._unread = self._unread, []
+        for planned, fault in unread:
+            left = MOST_TRIES - fault.attempts
+            if not patience.files[planned.key].good or self._is_over():
+                self._unread.append((planned, fault))
+            elif fault.kind not in PERMANENT_KINDS and left > 0:
+                yield _Ask(planned, left)
+            elif fault.kind is FaultKind.NOT_FOUND:
+                yield _Ask(planned, 1)
+            else:
+                self._unread.append((planned, fault))
+
+    def _one_by_one(self) -> Iterator[_Ask]:
+        """Records that failed in a shared range are requested alone, so that good neighbours do not fail with them."""
+        unread, self._unread = self._unread, []
+        for planned, fault in unread:
+            if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
+                self._again.extend(planned.rows)
+            else:
+                self._unread.append((planned, fault))
+        rows, self._again = sorted(self._again, key=self._name), []
+        for row in rows:
+            if self.patience.files[self._name(row)[0]].good and not self._is_over():
+                yield _Ask(self._alone(row), 1, alone=True)
+            else:
+                self._again.append(row)
+
+    def _give_up(self, writer: SegmentWriter) -> None:
+        """Gives an outcome to everything that has none."""
+        gone = {key for key, state in self.patience.files.items() if state.gone}
+        settled = gone if gone and self._source_answers() else set()
+        self.answered = self.answered or bool(settled)
+        for planned, fault in self._unread:
+            for row in planned.rows:
+                self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
+        reason, detail = self.patience.why_not_asked()
+        for planned in self._deferred:
+            for row in planned.rows:
+                if planned.key in gone:
+                    told = "the file is not there: nothing else of it was asked for"
+                    self.outcomes.lose(row, FaultKind.NOT_FOUND.value, told, 0, settled=planned.key in settled)
+                else:
+                    self.outcomes.lose(row, reason, detail, 0, settled=False)
+        for row in self._again:
+            self._set_aside(row, writer, settled=self.patience.files[self._name(row)[0]].damaged)
+
+    def _alone(self, row: int) -> PlannedRange:
+        return PlannedRange(*self._name(row), self._columns["warc_record_length"][row], (row,))
+
+    def _is_over(self) -> bool:
+        """Whether nothing more is asked of the source in this run."""
+        patience = self.patience
+        if not patience.at_its_end:
+            return False
+        # a source that has other things, and says of file after file that it is not there, is believed
+        if patience.only_says_no and self._source_answers():
+            patience.any_good = True
+        return patience.at_its_end
+
+    def _source_answers(self) -> bool:
+        """Whether the source has anything: a file of this plan, or a key that is there for certain (asked for once)."""
+        if not self.patience.any_good and self._has_a_witness is None:
+            try:
+                self._has_a_witness = any(self._transport.exists(key) for key in self.options.witnesses)
+            except RangeFault:
+                self._has_a_witness = False
+        return self.patience.any_good or bool(self._has_a_witness)
+
+    def _pass(self, asks: Iterator[_Ask], writer: SegmentWriter, pool: Executor, ahead: int) -> None:
         arrivals: deque[_Arrival] = deque()
-        requests = (ByteRange(planned.key, planned.offset, planned.length, None, planned) for planned in ranges)
+        requests = (
+            ByteRange(ask.planned.key, ask.planned.offset, ask.planned.length, None, ask, ask.granted) for ask in asks
+        )
         for outcome in self._transport.read_many(requests):
-            planned = outcome.tag
-            assert isinstance(planned, PlannedRange)
+            ask = outcome.tag
+            assert isinstance(ask, _Ask)
+            self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
             if isinstance(outcome, RangeFault):
-                self._failed(outcome, planned)
-            elif self._is_same_object(outcome, planned, attempt):
-                for row in planned.rows:
-                    arrivals.append(self._examine(row, outcome, planned, attempt, pool))
+                self._failed(outcome, ask)
+            elif self._is_same_object(outcome, ask):
+                for row in ask.planned.rows:
+                    arrivals.append(self._examine(row, outcome, ask.planned, pool))
                     if len(arrivals) >= ahead:
                         self._conclude(arrivals.popleft(), writer)
             while arrivals and arrivals[0].verdict.done():
                 self._conclude(arrivals.popleft(), writer)
             if self._progress is not None:
-                self._progress(len(self._outcomes), len(self.wanted), self._bytes)
+                self._progress(len(self.outcomes.of), len(self.outcomes.wanted), self._bytes)
         while arrivals:
             self._conclude(arrivals.popleft(), writer)
         if self._progress is not None:
-            self._progress(len(self._outcomes), len(self.wanted), self._bytes)
+            self._progress(len(self.outcomes.of), len(self.outcomes.wanted), self._bytes)
 
-    def _failed(self, fault: RangeFault, planned: PlannedRange) -> None:
-        if fault.kind is FaultKind.BREAKER_OPEN:
-            raise fault
-        environment = fault.kind in ENVIRONMENT_KINDS
-        self._silent = self._silent + 1 if environment else 0
-        if self._silent >= self.options.give_up_after:
-            raise EnvironmentFault(
-                f"{self._silent} ranges in a row of {self._transport.source} could not be read, the last one because "
-                f"of {fault.kind.value} ({fault.detail})",
-                "What is complete is kept: run again later and it goes on from there",
-            ) from fault
-        if not environment and len(planned.rows) > 1 and not self._last_try:
-            self._again.extend(planned.rows)
+    def _failed(self, fault: RangeFault, ask: _Ask) -> None:
+        self.patience.failed(fault)
+        if not ask.alone:
+            self._unread.append((ask.planned, fault))
             return
-        for row in planned.rows:
-            self.unreached += environment
-            self._lose(row, fault.kind.value, fault.detail, fault.attempts)
+        [row] = ask.planned.rows
+        past_the_end = fault.kind is FaultKind.RANGE_NOT_SATISFIABLE
+        if past_the_end and row in self._past_the_end:
+            self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts + 1, settled=True)
+        elif self._last_try or not self.patience.files[fault.key].good:
+            self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=False)
+        else:
+            self._again.append(row)
+        if past_the_end:
+            self._past_the_end.add(row)
 
-    def _is_same_object(self, got: RangeBytes, planned: PlannedRange, attempt: int) -> bool:
-        """Whether the object's ETag is the one that most of its answers had. If not, its rows wait for another try, or
-        become ``missing`` after the last one."""
-        self._silent = 0
+    def _is_same_object(self, got: RangeBytes, ask: _Ask) -> bool:
+        """Whether this is the object that was asked before. If not, its rows wait for another try."""
         self._bytes += len(got.data)
-        known = self._etags.get(got.key)
-        if known is None:
-            known = self._etags[got.key] = Counter()
-        known[got.etag] += 1
-        if len(known) == 1 or known[got.etag] > max(count for etag, count in known.items() if etag != got.etag):
+        if self.patience.is_same_object(got.key, got.etag):
             return True
-        if not self._last_try:
-            self._again.extend(planned.rows)
-            return False
-        for row in planned.rows:
-            self._lose(row, FaultKind.CHANGED_OBJECT.value, f"ETag {got.etag} is new", attempt)
+        place, told = ask.planned, f"ETag {got.etag} is new"
+        self._failed(
+            range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
+        )
         return False
 
-    def _examine(self, row: int, got: RangeBytes, planned: PlannedRange, attempt: int, pool: Executor) -> _Arrival:
+    def _examine(self, row: int, got: RangeBytes, planned: PlannedRange, pool: Executor) -> _Arrival:
         columns = self._columns
         start = columns["warc_record_offset"][row] - planned.offset
         length = columns["warc_record_length"][row]
@@ -258,86 +325,65 @@ class FetchRun:
             digest=columns["content_digest"][row],
         )
         verdict = pool.submit(examine, data, promise, fail_on_digest=self.options.fail_on_digest)
-        return _Arrival(row, data, got.attempts + attempt - 1, verdict)
+        return _Arrival(row, data, got.attempts + (row in self._bad), verdict)
 
     def _conclude(self, arrival: _Arrival, writer: SegmentWriter) -> None:
         row, data, verdict = arrival.row, arrival.data, arrival.verdict.result()
-        if verdict.reason is not None:
-            # the same bad bytes twice mean that the source has them; different ones were damaged on the way
-            mark = hashlib.blake2b(data, digest_size=16).digest()
-            if not self._last_try and self._bad.get(row) != mark:
-                self._bad[row] = mark
-                self._again.append(row)
-                return
         key, offset = self._name(row)
-        outcome = _outcome_of(verdict, arrival.attempts) | {"warc_filename": key, "warc_record_offset": offset}
+        outcome = outcome_of(verdict, arrival.attempts) | {"warc_filename": key, "warc_record_offset": offset}
         if verdict.reason is not None:
-            writer.add("raw", data, outcome)
-        elif self._columns["archive_format"][row] == "arc":
+            self._doubt(row, data, outcome, writer)
+            return
+        self.patience.good(key)
+        self.fetched += 1
+        self.answered = True
+        self._forget(row)
+        if self._columns["archive_format"][row] == "arc":
             writer.add("arc", verdict.member, outcome)
         else:
             source = self._transport.store.url(key)
             writer.add("warc", wrap_member(verdict.member, verdict.content, source, offset), outcome)
-        self._outcomes[key, offset] = outcome
+        self.outcomes.of[key, offset] = outcome
 
-    def _lose(self, row: int, reason: str, detail: str, attempts: int) -> None:
-        self._outcomes[self._name(row)] = _outcome("missing", reason, detail, attempts)
+    def _doubt(self, row: int, data: bytes, outcome: Row, writer: SegmentWriter) -> None:
+        """The same bad bytes twice mean that the source has them; different ones were damaged on the way."""
+        key = self._name(row)[0]
+        state = self.patience.files[key]
+        mark = hashlib.blake2b(data, digest_size=16).digest()
+        before = self._bad.get(row)
+        if before is None:
+            self.patience.bad(key)
+        elif before.mark == mark:
+            state.same_again += 1
+        else:
+            state.other_again += 1
+        same = before is not None and before.mark == mark
+        self._forget(row)
+        # what a file full of damage has need not be read twice, once that was shown for some of it
+        if same or self._last_try or state.damaged:
+            self._bad[row] = _Bad(mark, outcome, data)
+            self._set_aside(row, writer, settled=same or state.damaged)
+            return
+        keeps = not state.good and self._kept + len(data) <= _KEPT_BYTES
+        self._kept += len(data) if keeps else 0
+        self._bad[row] = _Bad(mark, outcome, data if keeps else None)
+        self._again.append(row)
 
-    def table(self) -> pa.Table:
-        """One row per capture, in the captures' order (``RECORD_SCHEMA``)."""
-        batches = []
-        for start in range(0, self._captures.num_rows, _BATCH):
-            rows = [self._row(row) for row in range(start, min(start + _BATCH, self._captures.num_rows))]
-            batches.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
-        return pa.Table.from_batches(batches, schema=RECORD_SCHEMA)
+    def _forget(self, row: int) -> None:
+        bad = self._bad.pop(row, None)
+        if bad is not None and bad.data is not None:
+            self._kept -= len(bad.data)
 
-    def _row(self, row: int) -> Row:
-        values: Row = {name: self._columns[name][row] for name in RECORD_KEY_NAMES}
-        outcome = self._outcomes[self._name(row)]
-        for name in _OUTCOME_COLUMNS:
-            values[name] = outcome[name]
-        values["fetch_time"] = _plain(values["fetch_time"])
-        for name in _FILLED:
-            if values[name] is None:
-                values[name] = outcome[name]
-        for name, nothing in _NOWHERE.items():
-            if values[name] is None:
-                values[name] = nothing
-        return values
-
-
-def _outcome_of(verdict: Examined, attempts: int) -> Row:
-    outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
-    outcome["digest_check"] = verdict.digest_check
-    record = verdict.record
-    if record is not None:
-        outcome |= {
-            "record_type": record.record_type,
-            "payload_length": len(record.payload),
-            "truncated": record.truncated,
-            "fetch_time": _plain(record.fetch_time),
-            "fetch_status": record.http_status,
-            # a revisit has no payload of its own to name
-            "content_digest": None if record.record_type == "revisit" else record.payload_digest,
-            "content_mime_type": record.declared_mime,
-        }
-    return outcome
-
-
-def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
-    row: Row = dict.fromkeys((*_OUTCOME_COLUMNS, *_FILLED))
-    row |= {"outcome": word, "reason": reason, "detail": detail, "attempts": attempts}
-    row |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
-    return row
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _plain(value: Any) -> Any:
-    return _milliseconds(value) if isinstance(value, datetime) else value
-
-
-def _milliseconds(when: datetime) -> int:
-    return int(when.timestamp() * 1000)
+    def _set_aside(self, row: int, writer: SegmentWriter, *, settled: bool) -> None:
+        """Puts the bytes that were read of a record into quarantine; without them it is missing."""
+        bad = self._bad.get(row)
+        if bad is None:
+            self.outcomes.lose(row, *self.patience.why_not_asked(), 0, settled=False)
+            return
+        if bad.data is None:
+            self.outcomes.lose(row, bad.outcome["reason"], bad.outcome["detail"], 1, settled=False)
+            return
+        bad.outcome["settled"] = settled
+        self.answered = self.answered or settled
+        writer.add("raw", bad.data, bad.outcome)
+        self.outcomes.of[self._name(row)] = bad.outcome

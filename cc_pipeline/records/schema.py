@@ -35,6 +35,8 @@ REASONS: tuple[str, ...] = (
     "wrong_range",
     "changed_object",
     "empty_body",
+    # the source had refused so often that it was not asked
+    "breaker_open",
     # the bytes are not the record
     "not_gzip",
     "gzip_truncated",
@@ -73,5 +75,9 @@ RECORD_SCHEMA = pa.schema(
         pa.field("attempts", pa.int32(), nullable=False),
         pa.field("fetched_at", TIMESTAMP),
         pa.field("parser", pa.string()),
+        # of captures that are not fetched: whether asking again cannot change it, and in how many runs they were asked
+        # for while the source gave others; null in rows of before these columns
+        pa.field("settled", pa.bool_()),
+        pa.field("rounds", pa.int32()),
     ]
 )

@@ -1,4 +1,4 @@
-"""Files of stored records while they are written: segments with journals, adopted after a kill, swept when unneeded."""
+"""Files of stored records while they are written: segments with journals, adopted after a kill."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from warcio.warcwriter import WARCWriter
 
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.errors import DataFault, disk_trouble
+from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -33,7 +34,7 @@ def segment_head(kind: str, name: str, info: Mapping[str, str]) -> bytes:
     if kind == "warc":
         return _warcinfo(name, info)
     if kind == "arc":
-        return _file_description(name, info)
+        return file_description(name, info, datetime.now(UTC))
     return b""
 
 
@@ -44,11 +45,10 @@ def _warcinfo(name: str, info: Mapping[str, str]) -> bytes:
     return out.getvalue()
 
 
-def _file_description(name: str, info: Mapping[str, str]) -> bytes:
-    """ARC version 1: what the file is stands behind the field names, as free text."""
+def file_description(name: str, info: Mapping[str, str], when: datetime) -> bytes:
+    """The first member of an ARC file (version 1): what the file is stands behind the field names, as free text."""
     text = _ARC_FIELDS[:-1] + "".join(f"{key}: {value}\n" for key, value in info.items()).encode() + b"\n"
-    now = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
-    line = f"filedesc://{name} 0.0.0.0 {now} text/plain {len(text)}\n".encode()
+    line = f"filedesc://{name} 0.0.0.0 {when:%Y%m%d%H%M%S} text/plain {len(text)}\n".encode()
     return gzip.compress(line + text + b"\n", mtime=0)
 
 
@@ -59,7 +59,8 @@ SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 DEFAULT_ROTATION = 512 << 20
 #: Bytes of a journal that adopting it reads at most.
 _LARGEST_JOURNAL = 1 << 30
-#: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer.
+#: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer,
+#: where that cannot be known from its name.
 _BLINK = 3600.0
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -73,7 +74,7 @@ class OpenSegment:
         self._journal_path = folder / (name + JOURNAL_SUFFIX)
         with disk_trouble(self._path):
             # locked before it gets its name, so that no other process can take it for a dead writer's
-            unnamed = folder / f".{name}.new"
+            unnamed = folder / f".{name}.{this_process()}.new"
             self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(unnamed, self._journal_path)
@@ -177,7 +178,8 @@ def _recover_open(storage: RecordStorage, crawl: str) -> None:
     for unnamed in storage.open_folder(crawl).glob(".*.new"):
         with disk_trouble(unnamed), suppress(FileNotFoundError):
             # a living writer needs it only for a moment
-            if time.time() - unnamed.stat().st_mtime > _BLINK:
+            gone = is_gone(unnamed.name.split(".")[-2])
+            if gone or (gone is None and time.time() - unnamed.stat().st_mtime > _BLINK):
                 unnamed.unlink()
     for journal_path in sorted(storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
         with disk_trouble(journal_path):
@@ -260,39 +262,3 @@ def _rows(journal: bytes) -> Iterator[Row]:
             continue  # the last line of a killed writer
         if isinstance(row, dict) and isinstance(row.get("stored_offset"), int):
             yield row
-
-
-#: A run may hold what it stored or adopted for this long before it commits.
-MIN_AGE_SECONDS = 7 * 86_400.0
-
-
-def unneeded_files(
-    storage: RecordStorage, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
-) -> list[tuple[str, int]]:
-    """(key, bytes) of a crawl's stored files that are not in ``named``, have no journal, and are old enough.
-
-    ``named`` is every ``stored_file`` of the records table, at any version a reader may still use. A journal means
-    that a later run will adopt the file's records.
-    """
-    prefix = f"{storage.folder(crawl)}/"
-    listed = {one.key: one for one in storage.transport.listing(prefix) if "/" not in one.key[len(prefix) :]}
-    now = time.time()
-    return [
-        (key, one.size)
-        for key, one in sorted(listed.items())
-        if key.endswith(tuple(SUFFIXES.values()))
-        and key not in named
-        and key + JOURNAL_SUFFIX not in listed
-        and one.modified
-        and now - one.modified > min_age_seconds
-    ]
-
-
-def sweep(
-    storage: RecordStorage, crawl: str, named: Collection[str], min_age_seconds: float = MIN_AGE_SECONDS
-) -> tuple[int, int]:
-    """Deletes ``unneeded_files``; how many and how many bytes. Raises ``EnvironmentFault``."""
-    unneeded = unneeded_files(storage, crawl, named, min_age_seconds)
-    for key, _ in unneeded:
-        storage.transport.delete(key)
-    return len(unneeded), sum(size for _, size in unneeded)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog.checks import (
     CheckResult,
     check_coverage,
@@ -18,7 +18,11 @@ from cc_pipeline.index.catalog.checks import (
 )
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.locate import index_sources
+from cc_pipeline.stages.lookups import incomplete_slices, index_complete
+from cc_pipeline.stages.shortfall import share
+from cc_pipeline.stages.stored_files import lost_records
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.
@@ -61,6 +65,40 @@ def ledger_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
 
 
+def stored_verdict(workspace: Workspace) -> CheckResult:
+    """Whether the bytes of all stored records are there; one listing a crawl."""
+    lost = lost_records(workspace.lake, workspace.storage)
+    figures: dict[str, int | float | str] = {
+        "lost records": sum(one.records for one in lost),
+        "files gone or too short": sum(len(one.files) for one in lost),
+    }
+    if lost:
+        shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
+        message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
+        return CheckResult("stored_files", "error", message, figures)
+    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
+
+
+def shortfall_verdict(lake: Lake) -> CheckResult:
+    """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
+    of settled ones, which asking again will not bring, a warning from one in a hundred."""
+    rows = lake.read("fetches").sort_by([("unsettled", "descending"), ("missing", "descending")])
+    planned, fetched, unsettled = (pc.sum(rows[name]).as_py() or 0 for name in ("planned", "fetched", "unsettled"))
+    settled = planned - fetched - unsettled
+    figures: dict[str, int | float | str] = {
+        "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
+    }  # fmt: skip
+    if not unsettled and settled * 100 < planned:
+        return CheckResult("nothing_missing", "ok", f"{fetched:,} of {planned:,} captures are here", figures)
+    message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
+    if settled:
+        message += f"; {settled:,} are missing or damaged in the source itself"
+    for row in rows.slice(0, 5).to_pylist():
+        if row["unsettled"]:
+            message += f"\n{row['crawl']}|{row['target']}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
+    return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
+
+
 def locators_verdict(workspace: Workspace) -> CheckResult:
     """Whether another index names the same captures, for a few partitions of crawls that have two."""
     slices = workspace.lake.read("captures", columns=["crawl", "target", "located_by"])
@@ -86,6 +124,17 @@ def locators_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 
+def index_complete_verdict(workspace: Workspace) -> CheckResult:
+    """Whether any located partition lacks captures because files of its index could not be read."""
+    partial = incomplete_slices(workspace)
+    if not partial:
+        return CheckResult("index_complete", "ok", "no partition was located over unread index files")
+    named = [f"{slice_.crawl}|{slice_.target}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
+    more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
+    message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
+    return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
+
+
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace)
@@ -95,7 +144,7 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
         return None
     try:
         return look_up(crawl, workspace.settings.subsets, [target], sources, via=others[0])
-    except UserInputError:
+    except (UserInputError, IndexIncomplete):
         return None
 
 

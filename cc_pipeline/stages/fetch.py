@@ -9,55 +9,142 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.paths import path_list_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
-from cc_pipeline.records.run import RecordOptions
+from cc_pipeline.records.leases import forget, lease, left_behind
+from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
+from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, refuse, shortfalls, unsettled_rows
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 VERSION = "1"
 
 
-def fetch_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False) -> StageReport:
-    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. Stored records are not fetched again.
+def fetch_captures(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
+) -> StageReport:
+    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. Stored records are not fetched again,
+    unless their bytes are gone.
 
-    ``replay`` fetches quarantined records again too. Raises ``EnvironmentFault`` when the source or the disk fails,
-    and when the source answers nothing at all. Records fetched until then are kept, and the next call adopts them.
+    ``replay`` fetches quarantined and settled records again too, and ``distrusted`` are captures whose stored bytes are
+    not used. Raises ``Incomplete`` when the source gives nothing,
+    or less than the settings allow, after what came was committed; ``EnvironmentFault`` when the disk fails. Records
+    fetched until then are kept, and the next call adopts them.
     """
     started = time.monotonic()
     wanted = _digests(workspace, slices_of(crawl, slugs))
-    stale = list(wanted) if replay else FETCH.stale(workspace.lake, wanted)
+    stale = list(wanted) if replay else _to_fetch(workspace, crawl, wanted)
+    behind = set(stale)
+    healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
+    stale += healed
+    unfinished = left_behind(workspace.storage, crawl)
     result: RecordsResult | None = None
-    if stale:
-        captures = _captures(workspace, crawl, stale)
-        held = workspace.lake.read("records", {"crawl": crawl})
-        result = fetch_records(
-            captures,
-            workspace.transport,
-            workspace.storage,
-            crawl=crawl,
-            commit=uuid.uuid4().hex,
-            held=held,
-            options=RecordOptions(fail_on_digest=workspace.settings.digest_policy == "fail", retry_quarantined=replay),
-            plan=input_digest({"plans": [wanted[slice_] for slice_ in stale]}),
-            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-        )
-        _balanced(captures, result.table, crawl)
-        _answered(workspace, result, crawl)
-        made_from = _made_from({slice_: wanted[slice_] for slice_ in stale}, result)
-        FETCH.commit(workspace.lake, made_from, {"records": result.table})
-        settle(workspace.storage, result)
+    found: dict[Slice, Shortfall] = {}
+    # where a fetch was killed between its commit and its end, its journals are settled even if nothing is stale
+    if stale or unfinished:
+        to_make = {slice_: wanted[slice_] for slice_ in stale}
+        result, found = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted)
+        forget(workspace.storage, unfinished)
+        refuse(list(found.values()), workspace.settings.max_unsettled, workspace.settings.source)
     return FETCH.report(
         _figures(workspace, crawl, wanted.keys()),
         stale,
         started,
         bytes=result.bytes if result else 0,
         requests=result.requests if result else 0,
-        notes=_notes(result),
+        notes=(*_notes(result, found), *lost_note(healed)),
     )
+
+
+def _fetch(
+    workspace: Workspace,
+    crawl: str,
+    wanted: Mapping[Slice, str],
+    healed: Sequence[Slice],
+    replay: bool,
+    distrusted: Collection[Place],
+) -> tuple[RecordsResult, dict[Slice, Shortfall]]:
+    commit = uuid.uuid4().hex
+    # nothing that is counted on from here to the commit may be swept meanwhile
+    with lease(workspace.storage, crawl, commit) as held_here:
+        captures = _captures(workspace, crawl, [*wanted])
+        held = held_rows(workspace, crawl, captures, distrusted)
+        result = fetch_records(
+            captures,
+            workspace.transport,
+            workspace.storage,
+            crawl=crawl,
+            commit=commit,
+            held=held.rows,
+            options=RecordOptions(
+                fail_on_digest=workspace.settings.digest_policy == "fail",
+                retry_settled=replay,
+                witnesses=_witnesses(crawl),
+            ),
+            plan=input_digest({"plans": list(wanted.values())}),
+            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
+            holding=lambda adopted: held_here.hold(held.files | adopted),
+        )
+        _balanced(captures, result.table, crawl)
+        found = shortfalls(result.table, [*wanted])
+        held_here.confirm()
+        if wanted:
+            _commit(workspace, crawl, wanted, healed, distrusted, result, found)
+        else:
+            settle(workspace.storage, result)
+    return result, found
+
+
+def _to_fetch(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> list[Slice]:
+    """Slices that were not fetched from what is located now, and those that lack something that may still come."""
+    stale = FETCH.stale(workspace.lake, wanted)
+    rest = [slice_.target for slice_ in wanted if slice_ not in stale]
+    columns = ["target", "outcome", "reason", "settled"]
+    rows = workspace.lake.read("records", {"crawl": crawl, "target": rest}, columns)
+    lacking = set(unsettled_rows(rows).column("target").to_pylist())
+    return [slice_ for slice_ in wanted if slice_ in stale or slice_.target in lacking]
+
+
+def _commit(
+    workspace: Workspace,
+    crawl: str,
+    wanted: Mapping[Slice, str],
+    healed: Sequence[Slice],
+    distrusted: Collection[Place],
+    result: RecordsResult,
+    found: Mapping[Slice, Shortfall],
+) -> None:
+    """Keeps what came, and how each slice stands. Where the source gave nothing at all, ``records`` stays as it was."""
+    lake = workspace.lake
+    before = {
+        Slice(row["crawl"], row["target"]): row["silent_runs"]
+        for row in lake.read("fetches", {"crawl": crawl, "target": [s.target for s in wanted]}).to_pylist()
+    }
+    silent = {} if result.answered else {slice_: before.get(slice_, 0) + 1 for slice_ in wanted}
+    made_from = _made_from(wanted, found)
+    digest = input_digest({"fetches": sorted(made_from.values())})
+    # first, so that a run killed in between is not taken for one that never was
+    rows = fetch_rows(found, made_from, silent)
+    lake.commit("fetches", rows, [slice_.where for slice_ in wanted], {f"fetches:{crawl}": digest})
+    if result.answered or result.reused or result.adopted:
+        note_superseded(workspace, [*wanted], result.table, time.time())
+        forget_failed_pages(workspace, healed, distrusted)
+        FETCH.commit(lake, made_from, {"records": result.table})
+        settle(workspace.storage, result)
+
+
+def _witnesses(crawl: str) -> tuple[str, ...]:
+    """Keys that a source with this crawl has."""
+    if crawl in ARC_CRAWLS:
+        return (URL_INDEX_2012, segments_key(CRAWL_2012))
+    return (path_list_key(crawl, "cc-index-table"), path_list_key(crawl, "warc"))
 
 
 def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> set[str]:
@@ -86,13 +173,9 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
     return {slice_: FETCH.digest(**shared, located=digest) for slice_, digest in located.items()}
 
 
-def _made_from(wanted: Mapping[Slice, str], result: RecordsResult) -> dict[Slice, str]:
-    # captures that the environment kept away deserve another try: the slice then never counts as complete
-    missing = set()
-    if result.unreached:
-        rows = result.table.select(["target", "outcome"]).to_pylist()
-        missing = {row["target"] for row in rows if row["outcome"] == "missing"}
-    return {s: _incomplete(digest) if s.target in missing else digest for s, digest in wanted.items()}
+def _made_from(wanted: Mapping[Slice, str], found: Mapping[Slice, Shortfall]) -> dict[Slice, str]:
+    # captures that may still come deserve another try: the slice then does not count as complete
+    return {slice_: _incomplete(digest) if found[slice_].unsettled else digest for slice_, digest in wanted.items()}
 
 
 def _incomplete(digest: str) -> str:
@@ -108,21 +191,7 @@ def _balanced(captures: pa.Table, records: pa.Table, crawl: str) -> None:
         raise AssertionError(f"{crawl}: unknown outcomes {sorted(outcomes)}")
 
 
-def _answered(workspace: Workspace, result: RecordsResult, crawl: str) -> None:
-    """Raises ``EnvironmentFault`` when the source gave nothing at all, instead of rows that say "missing"."""
-    captures = result.table.group_by(["warc_filename", "warc_record_offset"]).aggregate([]).num_rows
-    if not result.unreached or result.unreached < captures - result.reused - result.adopted:
-        return
-    reasons = {(row["reason"], row["detail"]) for row in result.table.to_pylist() if row["outcome"] == "missing"}
-    reason, detail = min(reasons)
-    raise EnvironmentFault(
-        f"none of {result.unreached:,} captures in {crawl} could be read from {workspace.settings.source} "
-        f"({reason}: {detail})",
-        "Check the source and the network (cc-pipeline doctor), then run it again. Records stored before stay.",
-    )
-
-
-def _notes(result: RecordsResult | None) -> tuple[str, ...]:
+def _notes(result: RecordsResult | None, found: Mapping[Slice, Shortfall]) -> tuple[str, ...]:
     if result is None:
         return ()
     notes = []
@@ -130,22 +199,28 @@ def _notes(result: RecordsResult | None) -> tuple[str, ...]:
         notes.append(f"{result.reused:,} captures were held already and not fetched again")
     if result.adopted:
         notes.append(f"{result.adopted:,} records were taken over from a run that had been stopped")
-    if result.unreached:
-        notes.append(f"{result.unreached:,} captures could not be reached; materialize records again to retry them")
+    again, settled = sum(one.unsettled for one in found.values()), sum(one.settled for one in found.values())
+    if again:
+        notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
+    if settled:
+        notes.append(f"{settled:,} captures are missing or damaged in the source itself; see the view ledger")
     return tuple(notes)
 
 
 def _figures(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> dict[Slice, Figures]:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    rows = workspace.lake.read("records", where, ["target", "outcome", "stored_length"])
-    figures: dict[Slice, Figures] = {
-        slice_: {"rows:records": 0, "fetched": 0, "quarantined": 0, "missing": 0, "stored bytes": 0}
-        for slice_ in slices
+    columns = ["target", "url", "outcome", "reason", "detail", "settled", "rounds", "stored_length"]
+    rows = workspace.lake.read("records", where, columns)
+    sizes = rows.group_by("target").aggregate([("stored_length", "sum")])
+    stored = dict(zip(sizes["target"].to_pylist(), sizes["stored_length_sum"].to_pylist(), strict=True))
+    return {
+        slice_: {
+            "rows:records": one.planned,
+            "fetched": one.fetched,
+            "quarantined": one.quarantined,
+            "missing": one.missing,
+            "stored bytes": stored.get(slice_.target) or 0,
+            **one.figures(),
+        }
+        for slice_, one in shortfalls(rows, list(slices)).items()
     }
-    grouped = rows.group_by(["target", "outcome"]).aggregate([("stored_length", "sum"), ([], "count_all")])
-    for row in grouped.to_pylist():
-        own = figures[Slice(crawl, row["target"])]
-        own[row["outcome"]] = row["count_all"]
-        own["rows:records"] = int(own["rows:records"]) + row["count_all"]
-        own["stored bytes"] = int(own["stored bytes"]) + (row["stored_length_sum"] or 0)
-    return figures

@@ -19,10 +19,12 @@ from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.catalog import rebuild_catalog
 from cc_pipeline.stages.crawls import find_crawl
+from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
@@ -122,6 +124,12 @@ def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, 
     progress.report("row groups", len(crawls), len(crawls))
     rebuild_catalog(workspace)
     return reports
+
+
+def refused_gaps(workspace: Workspace, crawls: Sequence[str]) -> list[IndexGaps]:
+    """The holes of those of the harvested ``crawls`` that lack more files of a subset than the settings allow."""
+    most = workspace.settings.max_index_gaps
+    return [gaps for gaps in catalog_gaps(workspace, crawls) if not gaps.allowed(most)]
 
 
 def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:

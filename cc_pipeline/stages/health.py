@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cc_pipeline.errors import CcPipelineError
+import duckdb
+
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.evolution import pending
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
+from cc_pipeline.stages.checks import shortfall_verdict
 from cc_pipeline.stages.crawls import list_crawls
 from cc_pipeline.stages.old_credentials import files_with_credentials
+from cc_pipeline.stages.stored_files import Verified, lost_records
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline.transport.budget import HostState, budget_state
@@ -39,7 +45,13 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """All findings; nothing raises, since a broken home is what a person asks about."""
     with open_workspace(settings) as workspace:
-        return [*_machine(settings), *_credentials(workspace), *_source(workspace), *_tables(workspace)]
+        return [
+            *_machine(settings),
+            *_credentials(workspace),
+            *_source(workspace),
+            *_tables(workspace),
+            *_stored(workspace),
+        ]
 
 
 def _machine(settings: Settings) -> list[Finding]:
@@ -48,6 +60,7 @@ def _machine(settings: Settings) -> list[Finding]:
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
+        *_publishing(settings),
     ]
 
 
@@ -122,6 +135,19 @@ def _disk(home: Path) -> Iterator[Finding]:
         yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
 
 
+def _publishing(settings: Settings) -> Iterator[Finding]:
+    lake = s3_place(settings)
+    if lake is None or settings.publish == "copy":
+        return
+    try:
+        with duckdb.connect() as connection:
+            let_read(connection, lake)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "publishing", fault.what, fault.advice)
+        return
+    yield Finding("ok", "publishing", f"DuckDB {duckdb.__version__} has httpfs for views over {lake.root}")
+
+
 def _source(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     try:
@@ -148,12 +174,64 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _shortfall(lake)
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
     else:
         yield Finding(
             "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
         )
+
+
+def _stored(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
+    if remembered_source(settings.home) != settings.source:
+        return
+    try:
+        lost = lost_records(open_lake(settings), workspace.storage)
+    except CcPipelineError as error:
+        yield Finding("bad", "stored", f"stored records cannot be looked at: {error}")
+        return
+    for one in lost:
+        targets = ", ".join([*one.targets][:_NAMED]) + (" …" if len(one.targets) > _NAMED else "")
+        files = ", ".join(one.files[:_NAMED]) + (" …" if len(one.files) > _NAMED else "")
+        yield Finding(
+            "bad",
+            "stored",
+            f"the bytes of {one.records:,} records of {targets} in {one.crawl} are gone: {files}",
+            "Fetch them again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
+        )
+    if not lost:
+        yield Finding("ok", "stored", "the bytes of all stored records are there")
+
+
+def verified_finding(done: Verified) -> Finding:
+    """What reading stored records found."""
+    share = "all" if done.whole else "a sample; --all reads all"
+    text = f"{done.read:,} of {done.stored:,} records were read from their files ({share})"
+    if not done.records:
+        return Finding("ok", "verified", f"{text}: lengths and digests are right")
+    some = [f"{file} at {offset}: {why}" for places in done.damaged.values() for (file, offset), why in places.items()]
+    more = " …" if len(some) > _NAMED else ""
+    return Finding(
+        "bad",
+        "verified",
+        f"{text}: {done.records:,} are damaged: {'; '.join(some[:_NAMED])}{more}",
+        "Fetch them again: cc-pipeline doctor --verify --all --repair.",
+    )
+
+
+def _shortfall(lake: Lake) -> Iterator[Finding]:
+    try:
+        found = shortfall_verdict(lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "records", str(error))
+        return
+    if found.figures["planned"]:
+        again = "Run it again (cc-pipeline run, or replay): it is asked for at once."
+        level = {"ok": "ok", "warn": "note", "error": "bad"}[found.severity]
+        text = f"not here: {found.figures['not here']}; {found.message}"
+        yield Finding(level, "records", text, again if found.figures["unsettled"] else "")
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.keys import PLACE
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import check_budget, price_of
+from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
 from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -33,6 +34,7 @@ def index_sources(workspace: Workspace) -> IndexSources:
         url_indexes=settings.home / "url-index",
         footers=settings.footers_path,
         cache=settings.cache_path / "page-indexes",
+        max_gaps=settings.max_index_gaps,
     )
 
 
@@ -74,12 +76,13 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     """Finds the captures of ``slugs`` in ``crawl``; targets whose inputs are unchanged stay.
 
     Raises ``UserInputError`` for keys that have no definition and cannot be given one, and for a fetch that would cost
-    more than the settings allow; ``EnvironmentFault`` when the index cannot be read.
+    more than the settings allow; ``IndexIncomplete`` when files of the index were not read and no other index has the
+    crawl; ``EnvironmentFault`` when the index cannot be read.
     """
     started = time.monotonic()
     targets = workspace.targets(slugs)
     wanted = _digests(workspace, crawl, targets)
-    stale = LOCATE.stale(workspace.lake, wanted)
+    stale = _stale(workspace, wanted)
     requests = size = 0
     notes: tuple[str, ...] = ()
     if stale:
@@ -89,7 +92,9 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         captures = _with_target(found.captures, [slice_.target for slice_ in stale])
         for slice_ in stale:
             _gate(workspace, slice_, captures)
-        LOCATE.commit(workspace.lake, {slice_: wanted[slice_] for slice_ in stale}, {"captures": captures})
+        made_from = {s: wanted[s] if found.gaps is None else _with_gaps(wanted[s]) for s in stale}
+        commit_lookups(workspace, made_from, found)
+        LOCATE.commit(workspace.lake, made_from, {"captures": captures})
         progress.report("locate", len(stale), len(stale), crawl)
     figures = _figures(workspace, slices_of(crawl, slugs))
     return LOCATE.report(figures, stale, started, bytes=size, requests=requests, notes=notes)
@@ -99,7 +104,27 @@ def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target
     """Slugs of ``targets`` that have to be located (again) in ``crawl``: they never were, or the members of a set or
     the index have changed since."""
     wanted = _digests(workspace, crawl, {target.slug: target for target in targets})
-    return {slice_.target for slice_ in LOCATE.stale(workspace.lake, wanted)}
+    here = LOCATE.made_from(workspace.lake, wanted.keys())
+    # what lacks index files stays until they can be read: asking again would find the same holes
+    return {s.target for s, digest in wanted.items() if here[s] not in (digest, _with_gaps(digest))}
+
+
+def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
+    """Slices to look up: what was located over holes counts only as long as the settings allow these holes."""
+    here = LOCATE.made_from(workspace.lake, wanted.keys())
+    stale = [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
+    partial = {slice_ for slice_ in stale if here[slice_] == _with_gaps(wanted[slice_])}
+    if not partial:
+        return stale
+    gaps = catalog_gaps(workspace, sorted({slice_.crawl for slice_ in partial}))
+    if not all(one.allowed(workspace.settings.max_index_gaps) for one in gaps):
+        return stale
+    return [slice_ for slice_ in stale if slice_ not in partial]
+
+
+def _with_gaps(digest: str) -> str:
+    """The digest of a slice that was located over holes in its index: never that of the whole answer."""
+    return input_digest({"gaps": digest})
 
 
 def _digests(workspace: Workspace, crawl: str, targets: Mapping[str, Target]) -> dict[Slice, str]:
@@ -147,7 +172,12 @@ def _figures(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, Figur
     for found in pc.value_counts(captures["target"]).to_pylist():
         places[Slice(crawl, found["values"])] = (start, found["counts"])
         start += found["counts"]
-    return {slice_: _priced(captures.slice(*place)) for slice_, place in places.items()}
+    rows = lookups_of(workspace, slices)
+    return {
+        slice_: _priced(captures.slice(*place))
+        | ({"index complete": index_complete(rows[slice_])} if slice_ in rows else {})
+        for slice_, place in places.items()
+    }
 
 
 def _priced(captures: pa.Table) -> Figures:

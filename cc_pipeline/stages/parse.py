@@ -26,9 +26,11 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.records.fetch import read_stored
+from cc_pipeline.records.lost import are_gone
 from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
+from cc_pipeline.stages.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
 from cc_pipeline.stages.slice import (
     FETCH,
@@ -53,13 +55,17 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
 
     A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake
-    cannot be read or written.
+    cannot be read or written, and, once the other slices are committed, for slices whose stored bytes are gone: their
+    pages would say of records that were fetched that they are missing.
     """
     started = time.monotonic()
     wanted = _digests(workspace, slices_of(crawl, slugs))
     stale = PARSE.stale(workspace.lake, wanted)
-    if stale:
-        _parse(workspace, crawl, {slice_: wanted[slice_] for slice_ in stale})
+    lost = slices_that_lost(workspace, stale)
+    if sound := {slice_: wanted[slice_] for slice_ in stale if slice_ not in lost}:
+        _parse(workspace, crawl, sound)
+    if lost:
+        raise gone(crawl, lost)
     return PARSE.report(page_figures(workspace, wanted.keys()), stale, started)
 
 
@@ -138,7 +144,10 @@ def _member(row: dict[str, object], storage: RecordStorage) -> bytes | None:
         return None
     try:
         return read_stored(storage, row)
-    except DataFault:
+    except DataFault as fault:
+        if are_gone(fault):
+            # since the stage looked, a moment ago
+            raise gone(str(row["crawl"]), {Slice(str(row["crawl"]), str(row["target"])): 1}) from fault
         return None
 
 

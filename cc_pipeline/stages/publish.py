@@ -4,30 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
-from cc_pipeline.lake.lake import PinnedTable
-from cc_pipeline.lake.snapshot import Publication, publish
+from cc_pipeline.lake.pins import pin, unpin
+from cc_pipeline.lake.reading import s3_place
+from cc_pipeline.lake.snapshot import Copying, Publication, publish
+from cc_pipeline.lake.streaming import stream_table
+from cc_pipeline.stages.debris import clear_debris
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.views import publication_views
 from cc_pipeline.stages.whole_files import registered
 from cc_pipeline.stages.workspace import Workspace
 
+#: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.
+NOT_COPIED = ("index_manifest", "column_chunks")
+
 
 def publish_warehouse(workspace: Workspace) -> Publication:
-    """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host."""
-    with locked(workspace.settings.home / "publish.lock"):
-        pinned = [workspace.lake.pin(spec.name) for spec in TABLES]
+    """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
+
+    By the setting ``publish`` it holds views over the lake's files, or their rows. Raises ``EnvironmentFault`` where
+    it cannot be built; the file of before then stays.
+    """
+    settings = workspace.settings
+    copied = settings.publish == "copy"
+    with locked(settings.home / "publish.lock"):
+        clear_debris(settings)
+        lake = workspace.lake
+        pinned = [lake.pin(spec.name) for spec in TABLES if not copied or spec.name not in NOT_COPIED]
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         held_back = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
-        return publish(
-            workspace.settings.published_path,
+        remote = s3_place(settings) if any(table.files for table in pinned) else None
+        rows = None if remote is None else lambda table: stream_table(lake, table)
+        shared = settings.lake_is_apart
+        if shared and not copied:
+            pin(workspace.place, settings.home, pinned, and_before=True)
+        published = publish(
+            settings.published_path,
             pinned,
             publication_views([(slice_.crawl, slice_.target) for slice_ in held_back]),
-            _s3_setup(workspace) if _remote(pinned) else (),
+            s3=remote,
+            copying=Copying(workspace.scratch / "publish", rows) if copied else None,
         )
+        if shared and copied:
+            unpin(workspace.place, settings.home)
+        elif shared:
+            pin(workspace.place, settings.home, pinned)
+        return published
 
 
 def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
@@ -45,19 +69,3 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
 def _slices(workspace: Workspace, table: str) -> list[Slice]:
     named = workspace.lake.read(table, columns=SLICE).group_by(SLICE).aggregate([])
     return [Slice(row["crawl"], row["target"]) for row in named.to_pylist()]
-
-
-def _remote(pinned: list[PinnedTable]) -> bool:
-    return any(scheme_of(address) == "s3" for table in pinned for address in table.files)
-
-
-def _s3_setup(workspace: Workspace) -> tuple[str, ...]:
-    # httpfs is not part of DuckDB's wheel: readers of a lake on S3 need it and a secret of their own
-    settings = workspace.settings
-    place = ""
-    if settings.lake_endpoint:
-        host = shown(settings.lake_endpoint).partition("://")[2]
-        secure = str(scheme_of(settings.lake_endpoint) == "https").lower()
-        place = f", ENDPOINT '{host}', URL_STYLE 'path', USE_SSL {secure}"
-    secret = f"CREATE SECRET lake (TYPE s3, PROVIDER credential_chain, REGION '{settings.s3_region}'{place})"
-    return ("INSTALL httpfs", "LOAD httpfs", secret)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.slice import FETCH, PARSE, slices_of
@@ -17,40 +16,39 @@ Counts = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Records by outcome and target, before and after. ``again`` are the targets whose pages must be parsed again."""
+    """Records by outcome and target, before and after. ``again`` are the targets whose pages must be parsed again.
+
+    ``trouble`` says what the source did not give, where that was more than the settings allow.
+    """
 
     before: Counts
     after: Counts
     again: tuple[str, ...]
+    trouble: Incomplete | None = None
+
+    @property
+    def recovered(self) -> int:
+        """Records that are fetched now and were not before."""
+        return sum(self.after[slug]["fetched"] - self.before[slug]["fetched"] for slug in self.before)
 
 
 def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
     """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing.
 
-    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the source fails; records fetched
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched
     until then are kept.
     """
+    trouble: Incomplete | None = None
     before = _counts(workspace, crawl, slugs)
     lost = [slug for slug in slugs if before[slug]["quarantined"] or before[slug]["missing"]]
     if lost:
-        _forget_pages(workspace, crawl, lost)
-        fetch_captures(workspace, crawl, lost, replay=True)
-    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost))
-
-
-def _forget_pages(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> None:
-    """Removes the digests that say the pages of ``slugs`` are parsed: a replay may change their records.
-
-    This is done before the fetch. So a replay that is killed at any moment leaves pages to be parsed, and never old
-    pages that count as done.
-    """
-    lake = workspace.lake
-    parsed = PARSE.made_from(lake, slices_of(crawl, slugs))
-    for slice_, digest in parsed.items():
-        if digest is not None:
-            again = input_digest({"replayed": digest})
-            pages = lake.read(PARSE.main_table, slice_.where)
-            lake.commit(PARSE.main_table, pages, [slice_.where], {PARSE.digest_name(slice_): again})
+        # before the fetch, which may change their records
+        PARSE.forget(workspace.lake, slices_of(crawl, lost))
+        try:
+            fetch_captures(workspace, crawl, lost, replay=True)
+        except Incomplete as error:
+            trouble = error
+    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
 
 
 def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:

@@ -147,6 +147,18 @@ class Stage:
                 written = lake.commit(table, given, where, digests)
         return written
 
+    def forget(self, lake: Lake, slices: Collection[Slice]) -> None:
+        """Has ``slices`` made again, whatever they were made from; their rows stay until then, and are not published.
+
+        Call it before what they are made from changes: a run that is killed afterwards then never leaves old rows that
+        count as done.
+        """
+        for slice_, digest in self.made_from(lake, slices).items():
+            if digest is not None:
+                rows = lake.read(self.main_table, slice_.where)
+                again = input_digest({"replayed": digest})
+                lake.commit(self.main_table, rows, [slice_.where], {self.digest_name(slice_): again})
+
     def interrupted(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
         """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""
         if len(self.tables) < 2 or not slices:

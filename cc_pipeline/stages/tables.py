@@ -16,6 +16,7 @@ from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.shortfall import FETCHES_SCHEMA
 from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
 BY_CRAWL = ("crawl",)
@@ -51,6 +52,23 @@ TARGETS_SCHEMA = pa.schema(
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 
+#: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it.
+LOOKUPS_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("located_by", pa.string(), nullable=False),
+        pa.field("subsets", pa.list_(pa.string()), nullable=False),
+        pa.field("complete", pa.bool_(), nullable=False),
+        pa.field("index_files", pa.int64()),
+        pa.field("unread_files", pa.int64(), nullable=False),
+        pa.field("unread", pa.list_(pa.string()), nullable=False),
+        pa.field("captures", pa.int64(), nullable=False),
+        pa.field("looked_up_at", TIMESTAMP, nullable=False),
+        pa.field("made_from", pa.string(), nullable=False),
+    ]
+)
+
 TABLES: tuple[TableSpec, ...] = (
     TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
@@ -59,8 +77,10 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("row_groups", ROW_GROUPS_SCHEMA, BY_CRAWL, ()),
     TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
+    TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",)),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER),
+    TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",)),
     TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, ()),
     TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, ()),
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, ()),
@@ -106,6 +126,8 @@ COLUMN_NOTES: dict[str, str] = {
     "reason": "Why the outcome is not fetched; a closed list (docs/faults.md)",
     "detail": "The reason in words, with figures",
     "digest_check": "match, mismatch, absent or unchecked: payload against the promised digest",
+    "settled": "Whether asking again cannot change the outcome; null for fetched captures",
+    "rounds": "Runs that asked for it in vain while the source gave other captures",
     "stored_file": "Where the bytes are kept, below the lake's root",
     "stored_offset": "Byte at which the kept gzip member begins",
     "stored_length": "Bytes of the kept gzip member",

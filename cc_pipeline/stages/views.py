@@ -51,6 +51,11 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
         ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
         ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
         ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
+        ViewSpec(
+            "lookups",
+            "SELECT * EXCLUDE (made_from) FROM lake.lookups",
+            "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
+        ),
         _held_back(held_back),
         *repeats,
         ViewSpec("captures", _captures(), _COMMENTS["captures"]),
@@ -63,7 +68,7 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
-            "fetched_at FROM main.records",
+            "fetched_at, settled, rounds FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
         ),
         ViewSpec(
@@ -71,6 +76,7 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
             "Records set aside, with the reason.",
         ),
+        ViewSpec("fetches", "SELECT * FROM lake.fetches", "How each fetched partition stands: one row per target."),
         ViewSpec("source_files", "SELECT * FROM lake.source_files", "Files read whole: kind, place, crawl, key."),
         ViewSpec("source_faults", "SELECT * FROM lake.source_faults", "What in files read whole could not be read."),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,9 +14,11 @@ from cc_pipeline.addresses import Access, scheme_of
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.lake.claim import claim_lake, note_layout
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.lake.evolution import migrate
+from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stages.collinfo import CrawlList, read_crawl_list
@@ -44,15 +45,29 @@ class Workspace:
 
     @cached_property
     def lake(self) -> Lake:
-        """The tables. First use claims the home for its source and brings it to the layout of this version.
+        """The tables. First use claims home and lake for their source and brings them to the layout of this version.
 
         Raises ``EnvironmentFault`` when that would rewrite tables (``cc-pipeline migrate`` does that), and for a home
-        that a newer version made.
+        or lake that a newer version made; ``UserInputError`` for one of another source.
         """
+        self.claim()
+        self.migrate()
+        return open_lake(self.settings)
+
+    def claim(self) -> None:
+        """Writes down whose tables the home holds, and a lake outside it; see :attr:`lake` for what it raises."""
         claim_home(self.settings)
-        lake = open_lake(self.settings)
-        migrate(self.settings.home, lake, MIGRATIONS)
-        return lake
+        if self.settings.lake_is_apart:
+            claim_lake(self.place, self.settings.home, self.settings.source)
+
+    def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
+        """Brings the tables of a claimed home to this version's layout, as :func:`~cc_pipeline.lake.evolution.migrate`
+        does; a lake outside the home is told."""
+        settings = self.settings
+        ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
+        if ran and settings.lake_is_apart:
+            note_layout(self.place, settings.home, settings.source)
+        return ran
 
     @cached_property
     def transport(self) -> Transport:
@@ -102,7 +117,7 @@ class Workspace:
     @property
     def scratch(self) -> Path:
         """A folder of this process for files that do not outlive it."""
-        path = self.settings.home / "scratch" / str(os.getpid())
+        path = self.settings.home / "scratch" / this_process()
         with disk_trouble(path):
             path.mkdir(parents=True, exist_ok=True)
         return path

@@ -7,9 +7,11 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.processes import this_process
 from cc_pipeline.stores.answer import Answer, Listed, Span
 
 _STATUS_OF_ERRNO: Final = {
@@ -76,7 +78,7 @@ class LocalStore:
         """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        beside = target.with_name(f".{target.name}.{token_hex(4)}.{this_process()}.part")
         try:
             with open(beside, "wb") as out:
                 if isinstance(data, Path):
@@ -118,7 +120,10 @@ class LocalStore:
                 path = Path(parent, name)
                 key = path.relative_to(self.root).as_posix()
                 if key.startswith(prefix):
-                    found = path.stat()
+                    try:
+                        found = path.stat()
+                    except FileNotFoundError:
+                        continue  # renamed or deleted since the folder was read
                     yield Listed(key, found.st_size, _etag(found), found.st_mtime)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:

@@ -23,11 +23,27 @@ from cc_pipeline.stores.web import HttpClient
 if TYPE_CHECKING:
     from cc_pipeline.stores.bucket import Bucket
 
-__all__ = ["S3Options", "S3Store"]
+__all__ = ["S3Options", "S3Store", "find_credentials"]
 
 _OK = 200
 _PARTIAL = 206
 _DEFAULT_REGION = "us-east-1"
+
+
+def find_credentials(options: S3Options, place: str) -> Credentials:
+    """Those of ``options``, else what botocore's usual chain gives. ``place`` is named in the fault.
+
+    Raises ``EnvironmentFault`` when there are none, and when they cannot be read.
+    """
+    if options.access_key and options.secret_key:
+        return Credentials(options.access_key, options.secret_key)
+    try:
+        found = botocore.session.Session(profile=options.profile).get_credentials()
+    except BotoCoreError as error:
+        raise EnvironmentFault(f"S3 credentials cannot be read: {error}", "Check the AWS profile") from error
+    if found is None:
+        raise needs_credentials(place)
+    return found
 
 
 class S3Store:
@@ -56,23 +72,11 @@ class S3Store:
         # the signature covers the path as sent, and S3 expects everything but these to be escaped
         return f"{self._bucket_url}/{quote(self._prefix + key, safe='/-_.~')}"
 
-    def _find_credentials(self) -> Credentials:
-        options = self._options
-        if options.access_key and options.secret_key:
-            return Credentials(options.access_key, options.secret_key)
-        try:
-            found = botocore.session.Session(profile=options.profile).get_credentials()
-        except BotoCoreError as error:
-            raise EnvironmentFault(f"S3 credentials cannot be read: {error}", "Check the AWS profile") from error
-        if found is None:
-            raise needs_credentials(self._bucket_url)
-        return found
-
     async def _signed(self, method: str, url: str, headers: Mapping[str, str]) -> dict[str, str]:
         if self._options.anonymous:
             return dict(headers)
         if self._credentials is None:
-            self._credentials = await asyncio.to_thread(self._find_credentials)
+            self._credentials = await asyncio.to_thread(find_credentials, self._options, self._bucket_url)
         request = AWSRequest(method=method, url=url, headers=dict(headers))
         try:
             S3SigV4Auth(self._credentials, "s3", self._region).add_auth(request)

@@ -26,8 +26,8 @@ class Asker:
         self._retry = retry
         self._stats = stats
 
-    async def ask(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, int]:
-        """The verdict, the last answer and the number of attempts; every attempt passes the gate."""
+    async def ask(self, fetch: Fetch, judge: Judge, tries: int | None = None) -> tuple[Verified | Finding, Answer, int]:
+        """The verdict, the last answer and the number of attempts, at most ``tries``; every attempt passes the gate."""
         stats = self._stats
         gate = self.gate
         attempt = 0
@@ -58,7 +58,7 @@ class Asker:
             stats.faults[found.kind.value] += 1
             gate.failed(found, sent)
             wait = self._retry.next_wait(found, attempt, last_wait)
-            if wait is None:
+            if wait is None or attempt == tries:
                 return found, answer, attempt
             last_wait = wait
             stats.retries += 1

@@ -220,6 +220,7 @@ class Transport:
         found, answer, attempts = await self._ask().ask(
             lambda: self.store.fetch(asked.key, span),
             lambda answer: judge_range(span, answer.status, answer.headers, answer.body, asked.etag),
+            asked.tries,
         )
         return _outcome(asked, found, answer, attempts)
 

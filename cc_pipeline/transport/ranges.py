@@ -48,7 +48,8 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    ``etag`` is what the object must still be; ``tag`` is handed back untouched with the bytes or the fault.
+    ``etag`` is what the object must still be; ``tag`` is handed back untouched with the bytes or the fault. ``tries``
+    lowers the number of attempts (``None``: as the retry policy says).
     """
 
     key: str
@@ -56,6 +57,7 @@ class ByteRange:
     length: int
     etag: str | None = None
     tag: object = None
+    tries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

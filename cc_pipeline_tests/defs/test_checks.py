@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.checks import index_checks, ledger_balances, locators_agree
+from cc_pipeline.defs.checks import index_checks, index_complete, ledger_balances, locators_agree, stored_files
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.workspace import Workspace
@@ -17,6 +17,7 @@ from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, extract, harvest, re
 
 Bucket = tuple[Path, MiniCrawlTruth]
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
+CHECKS = [index_checks, ledger_balances, locators_agree, index_complete, stored_files]
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +44,14 @@ def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace
 
 
 def results(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
-    """Runs all three in one job, as the UI does, and reads what the instance kept."""
+    """Runs all of them in one job, as the UI does, and reads what the instance kept."""
     job = dg.define_asset_job(
         "checks",
-        selection=dg.AssetSelection.checks(
-            *(spec.key for check in (index_checks, ledger_balances, locators_agree) for spec in check.check_specs)
-        ),
+        selection=dg.AssetSelection.checks(*(spec.key for check in CHECKS for spec in check.check_specs)),
     )
     resolved = dg.Definitions(
         assets=list(definitions().assets or ()),
-        asset_checks=[index_checks, ledger_balances, locators_agree],
+        asset_checks=CHECKS,
         jobs=[job],
         resources={WORKSPACE: workspace},
     ).resolve_job_def("checks")
@@ -61,7 +60,7 @@ def results(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, dg.
     )
     assert ran.success, "a check that finds something is no failure of its run"
     found = {one.check_name: one for one in ran.get_asset_check_evaluations()}
-    assert set(found) == {*INDEX_CHECKS, "ledger_balances", "locators_agree"}
+    assert set(found) == {*INDEX_CHECKS, "ledger_balances", "locators_agree", "index_complete", "stored_files"}
     return found
 
 
@@ -101,6 +100,42 @@ def test_a_file_that_could_not_be_read_is_reported(
     found = results(workspace, instance)
     assert not found["coverage"].passed
     assert found["coverage"].description == f"{NEW}: 1 files failed and 0 are missing of 4"
+
+
+def test_lost_bytes_of_stored_records_are_an_error(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, "example-foo.com")
+    for path in (tmp_path / "lake" / "records" / NEW).glob("*.warc.gz"):
+        path.unlink()
+    found = results(workspace, instance)["stored_files"]
+    assert not found.passed
+    assert found.severity == dg.AssetCheckSeverity.ERROR
+    count = workspace.lake.read("records").num_rows
+    assert found.metadata["lost records"].value == count
+    assert f"{count:,} in {NEW} of example-foo.com" in (found.description or "")
+
+
+def test_a_partition_located_over_unread_index_files_is_an_error_until_they_are_read(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    bad = sorted((root / f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc").glob("*.parquet"))[0]
+    whole = bad.read_bytes()
+    replace_file(bad, b"no parquet at all")
+    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=1.0)
+    harvest(workspace)
+    extract(workspace, "example.com")
+    found = results(workspace, instance)["index_complete"]
+    assert not found.passed
+    assert found.severity == dg.AssetCheckSeverity.ERROR
+    assert f"{NEW}|example.com: no, 1 of 2 files unread" in (found.description or "")
+    replace_file(bad, whole)
+    harvest(workspace)
+    extract(workspace, "example.com")
+    assert results(workspace, instance)["index_complete"].passed
 
 
 def test_captures_that_went_missing_between_two_stages_are_an_error(

@@ -16,7 +16,7 @@ class Silent(Exception):
 @pytest.mark.parametrize(
     ("raised", "error_class", "reason"),
     [
-        (EnvironmentFault("a: b: c", "Look: here."), "EnvironmentFault", "a: b: c. Look: here."),
+        (EnvironmentFault("a: b: c", "Look: here."), "EnvironmentFault", "a: b: c\nLook: here."),
         (DataFault(DataKind.MALFORMED, "x.gz", 3, "no: list"), "DataFault", "x.gz at byte 3: no: list"),
         (UserInputError("UserInputError: no crawl"), "UserInputError", "UserInputError: no crawl"),
         # of errors that are not ours the words alone are a riddle

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.automation import decide_backfill
 from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.shortfall import MOST_ROUNDS
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
@@ -342,3 +344,53 @@ def test_ranges_of_one_key_are_plain_partitions(keys: list[str]) -> None:
     ranges = contiguous_ranges(["a", "b", "c"], keys)
     [request] = [schedules._request("key", f"C|{first}", f"C|{last}") for first, last in ranges]
     assert (request.partition_key is None) == (len(keys) > 1)
+
+
+def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance(
+    instance: dg.DagsterInstance, bucket: Bucket, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    backfill = Backfill(instance, bucket[0], home)
+    harvest(backfill.workspace)
+    instance.add_dynamic_partitions("crawl", [NEW])
+    backfill.materialized("row_groups", NEW)
+    backfill.watch("example.com")
+    key = f"{NEW}|example.com"
+    backfill.materialized("page_metadata", key)
+
+    def stands(*, unsettled: int, given_up: int = 0, rounds: int = 1, silent_runs: int = 0, ago: timedelta) -> None:
+        row = {
+            "crawl": NEW, "target": "example.com", "planned": 10, "fetched": 10 - unsettled, "quarantined": 0,
+            "missing": unsettled, "unsettled": unsettled, "given_up": given_up, "rounds": rounds,
+            "silent_runs": silent_runs, "asked_at": datetime.now(UTC) - ago, "made_from": "x",
+        }  # fmt: skip
+        lake = backfill.workspace.lake
+        table = pa.Table.from_pylist([row], schema=lake.specs["fetches"].schema)
+        lake.commit("fetches", table, [{"crawl": NEW, "target": "example.com"}], {})
+
+    def asked() -> list[str | None]:
+        answer = backfill.tick()
+        return [] if isinstance(answer, dg.SkipReason) else [request.partition_key for request in answer]
+
+    assert asked() == []
+    stands(unsettled=1, ago=timedelta(minutes=20))
+    assert asked() == []
+    stands(unsettled=1, ago=timedelta(minutes=40))
+    assert asked() == [key]
+    stands(unsettled=1, rounds=3, ago=timedelta(minutes=100))
+    assert asked() == []
+    stands(unsettled=1, rounds=3, ago=timedelta(minutes=130))
+    assert asked() == [key]
+    # a source that is down does not use rounds up, and is asked at least every other day
+    stands(unsettled=10, rounds=0, silent_runs=40, ago=timedelta(days=1))
+    assert asked() == []
+    stands(unsettled=10, rounds=0, silent_runs=40, ago=timedelta(days=3))
+    assert asked() == [key]
+    stands(unsettled=2, given_up=2, rounds=MOST_ROUNDS, ago=timedelta(days=30))
+    assert asked() == []
+    # a failed run is not in the way of what is due, nor does it hurry what is not
+    stands(unsettled=1, ago=timedelta(minutes=40))
+    for _ in range(4):
+        run = instance.create_run_for_job(defs().resolve_job_def("extract_domain"), tags={"dagster/partition": key})
+        instance.report_run_failed(run)
+    assert asked() == [key]

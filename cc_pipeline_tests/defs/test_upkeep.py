@@ -29,5 +29,13 @@ def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: tuple[Path, MiniCra
     os.utime(orphan, (old, old))
     report = keep_up(workspace, max_files=1)
     assert sum(report.merged.values()) > 0
+    assert orphan.exists(), "nobody knows since when it is not needed"
+    # a week later
+    for note in (orphan.parent / "superseded").iterdir():
+        note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}"))
+    for note in (orphan.parent / "superseded").iterdir():
+        os.utime(note, (old, old))
+    report = keep_up(workspace)
+    assert report.deleted["stored records"] == 1
     assert not orphan.exists()
     assert published_rows(tmp_path) == before

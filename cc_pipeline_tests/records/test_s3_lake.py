@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
+import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import fetch_records, read_stored, settle
+from cc_pipeline.records.leases import lease, living
+from cc_pipeline.records.lost import lost_mask
+from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing
-from cc_pipeline.records.run import RecordOptions
 from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport import Transport
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
@@ -66,6 +70,34 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
         assert again.table == first.table
         settle(storage, again)
         assert storage.journals(CRAWL) == []
+
+
+def test_leases_notes_and_sweeping_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
+    with shelf_at("s3://lake/other", spool=tmp_path / "spool", s3_endpoint=endpoint) as storage:
+        place = storage.transport
+        held, free, named = (f"records/{CRAWL}/{CRAWL}-{name}-00000.warc.gz" for name in ("held", "free", "named"))
+        for key in (held, free, named):
+            place.put(key, b"12345")
+        rows = pa.table(
+            {
+                "stored_file": [held, free, named, "records/CC/gone.warc.gz", None],
+                "stored_offset": [0, 4, 5, 0, None],
+                "stored_length": [5, 1, 1, 1, None],
+            }
+        )
+        for few in (32, 0):
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr("cc_pipeline.records.lost._FEW", few)
+                assert lost_mask(rows, storage, CRAWL).to_pylist() == [False, False, True, True, False]
+        with lease(storage, CRAWL, "c1") as mine:
+            assert sweep(storage, CRAWL, lambda: Named({named}, 1), 0) == Swept()
+            mine.hold([held])
+            assert sweep(storage, CRAWL, lambda: Named({named}, 1)) == Swept(0, 0, 1)
+            assert sweep(storage, CRAWL, lambda: Named({named}, 1)) == Swept()
+            assert sweep(storage, CRAWL, lambda: Named({named}, 1), 0) == Swept(1, 5, 0)
+        assert living(storage, CRAWL) == []
+        assert [one.key for one in place.listing(f"records/{CRAWL}/") if one.key.endswith(".gz")] == [held, named]
+        assert crawls_with_files(storage) == [CRAWL]
 
 
 def test_a_lake_in_a_bucket_needs_a_folder_for_open_files() -> None:

@@ -1,41 +1,182 @@
-"""Only files that no row names, no journal vouches for, and no running fetch may hold are removed."""
+"""A stored file goes only a week after it was superseded, and never while a journal, a fetch or a row wants it."""
 
 from __future__ import annotations
 
-import os
+import json
+from collections.abc import Callable
 from pathlib import Path
 
-from cc_pipeline.records.segments import sweep, unneeded_files
-from cc_pipeline_tests.records.planned import shelf_at
+import pytest
 
-CRAWL = "CC-MAIN-2024-22"
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.records.leases import LIFE, SKEW, Lease, left_behind, living
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.records.superseded import note
+from cc_pipeline.records.sweep import RETENTION_SECONDS, Named, Swept, crawls_with_files, sweep
+from cc_pipeline_tests.records.lake_of_files import CRAWL, DAY, Place, file
+
+Sweep = Callable[..., Swept]
 
 
-def test_the_sweep_takes_what_nobody_needs(tmp_path: Path) -> None:
-    folder = tmp_path / "records" / CRAWL
-    (folder / "open").mkdir(parents=True)
-    (tmp_path / "records" / "CC-MAIN-2018-05").mkdir()
-    for name in (
-        "named.warc.gz",
-        "garbage.warc.gz",
-        "garbage.arc.gz",
-        "garbage.quarantine",
-        "adoptable.warc.gz",
-        "adoptable.warc.gz.rows.jsonl",
-        "young.warc.gz",
-        "note.txt",
-        "open/writing.warc.gz",
-        "../CC-MAIN-2018-05/other.warc.gz",
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.fixture
+def storage(place: Place, tmp_path: Path) -> RecordStorage:
+    return place.storage(tmp_path)
+
+
+@pytest.fixture
+def swept(place: Place, storage: RecordStorage) -> Sweep:
+    def run(*named: str, retention: float = RETENTION_SECONDS) -> Swept:
+        return sweep(storage, CRAWL, lambda: Named(set(named), named), retention, place.clock)
+
+    return run
+
+
+def test_nothing_goes_within_a_week_of_being_superseded_however_old_it_is(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.put(file("old"), b"12345")
+    place.now += 400 * DAY
+    assert swept(file("old")) == Swept()
+    note(storage, CRAWL, [file("old")], place.now)
+    for days in (0.0, 3.0, 3.9):
+        place.now += days * DAY
+        assert swept() == Swept()
+    place.now += 0.2 * DAY
+    assert swept() == Swept(1, 5, 0)
+    assert place.objects == {}, "the note has done its duty"
+
+
+def test_a_file_without_a_note_is_noted_first(place: Place, swept: Sweep) -> None:
+    # as in every home of before
+    place.put(file("orphan"), b"12345")
+    place.now += 400 * DAY
+    assert swept() == Swept(0, 0, 1)
+    place.now += 6.9 * DAY
+    assert swept() == Swept()
+    place.now += 0.2 * DAY
+    assert swept() == Swept(1, 5, 0)
+
+
+def test_an_old_note_does_not_speak_for_a_file_that_another_slice_went_on_naming(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.put(file("shared"), b"1")
+    note(storage, CRAWL, [file("shared")], place.now)
+    place.now += 30 * DAY
+    note(storage, CRAWL, [file("shared")], place.now)
+    place.now += DAY
+    assert swept().files == 0
+
+
+def test_a_note_that_cannot_be_read_deletes_nothing_earlier(place: Place, swept: Sweep) -> None:
+    place.put(file("a"), b"1")
+    place.put(f"records/{CRAWL}/superseded/20200101T000000.000000Z-x.json", b"{")
+    place.now += 20 * DAY
+    assert swept() == Swept(0, 0, 1)
+
+
+def test_a_writer_whose_clock_is_behind_deletes_nothing_early(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.put(file("a"), b"1")
+    place.now += 20 * DAY
+    note(storage, CRAWL, [file("a")], place.now - 30 * DAY)
+    assert swept() == Swept()
+
+
+def test_nothing_is_written_where_nothing_is_superseded(place: Place, storage: RecordStorage) -> None:
+    note(storage, CRAWL, [], place.now)
+    assert place.objects == {}
+
+
+@pytest.mark.parametrize("where", ["", "open/"])
+def test_a_journal_keeps_its_file(place: Place, swept: Sweep, where: str) -> None:
+    place.put(file("a"), b"1")
+    place.put(file("a").replace(f"{CRAWL}/", f"{CRAWL}/{where}", 1) + JOURNAL_SUFFIX, b"")
+    place.now += 30 * DAY
+    assert swept(retention=0) == Swept()
+
+
+def test_only_files_of_records_in_the_crawls_own_folder_are_looked_at(place: Place, swept: Sweep) -> None:
+    others = [f"records/{CRAWL}/note.txt", f"records/{CRAWL}/open/x.warc.gz", f"records/{CRAWL}5/x.warc.gz"]
+    for key in (*others, file("a"), file("b").replace("warc.gz", "quarantine"), file("c").replace("warc", "arc")):
+        place.put(key, b"1")
+    assert swept(retention=0).files == 3
+    assert {key for key in place.objects if "/superseded/" not in key} == set(others)
+
+
+def test_a_lease_holds_first_everything_then_what_it_says_and_what_it_writes(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    for name in ("held", "free", "mine"):
+        place.put(file(name), b"1")
+    lease = Lease(storage, CRAWL, "mine", place.clock)
+    lease.renew()
+    assert swept(retention=0) == Swept()
+    lease.hold([file("held")])
+    assert swept(retention=0).files == 1
+    assert place.files() == {file(name).rpartition("/")[2] for name in ("held", "mine")}
+    lease.end()
+    assert swept(retention=0).files == 2
+
+
+def test_a_lease_ends_by_itself_and_renewing_keeps_it(place: Place, storage: RecordStorage) -> None:
+    lease = Lease(storage, CRAWL, "c1", place.clock)
+    lease.renew()
+    place.now += LIFE * 0.9
+    lease.renew()
+    lease.confirm()
+    place.now += LIFE + SKEW * 0.9
+    assert [held.commit for held in living(storage, CRAWL, place.clock)] == ["c1"]
+    place.now += SKEW * 0.2
+    assert living(storage, CRAWL, place.clock) == []
+    assert left_behind(storage, CRAWL, place.clock) == [lease.key]
+    with pytest.raises(EnvironmentFault, match=r"its lease .* ran out"):
+        lease.confirm()
+
+
+def test_a_lease_of_another_machine_holds_until_it_ends_and_one_of_a_dead_process_does_not(
+    place: Place, storage: RecordStorage
+) -> None:
+    lease = Lease(storage, CRAWL, "c1", place.clock)
+    lease.renew()
+    content = json.loads(place.objects[lease.key][0])
+    number, started, space, boot = content["process"].split("-")
+    for process, holds in (
+        (f"{number}-{started}-{space}-00000000", True),
+        (f"{number}-{started}-{int(space) + 1}-{boot}", True),
+        (f"{number}-{int(started) + 1}-{space}-{boot}", False),
+        ("", True),
     ):
-        (folder / name).write_bytes(b"12345")
-        os.utime(folder / name, (1, 1))
-    os.utime(folder / "young.warc.gz")
-    named = {f"records/{CRAWL}/named.warc.gz"}
-    with shelf_at(tmp_path) as storage:
-        expected = [f"records/{CRAWL}/garbage{suffix}" for suffix in (".arc.gz", ".quarantine", ".warc.gz")]
-        assert unneeded_files(storage, CRAWL, named) == [(key, 5) for key in expected]
-        assert sweep(storage, CRAWL, named) == (3, 15)
-        assert sweep(storage, CRAWL, named) == (0, 0)
-        assert len(unneeded_files(storage, CRAWL, named, min_age_seconds=-1)) == 1
-    assert (folder / "named.warc.gz").exists()
-    assert (folder / "open" / "writing.warc.gz").exists()
+        place.put(lease.key, json.dumps(content | {"process": process}).encode())
+        assert bool(living(storage, CRAWL, place.clock)) is holds, process
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"process": "x", "expires": "soon", "files": 3}'])
+def test_a_lease_that_cannot_be_understood_holds_everything_for_its_time(
+    place: Place, storage: RecordStorage, swept: Sweep, content: bytes
+) -> None:
+    place.put(file("a"), b"1")
+    place.put(f"records/{CRAWL}/leases/c1.json", content)
+    assert swept(retention=0) == Swept()
+    place.now += LIFE + SKEW + 1
+    assert swept(retention=0).files == 1
+
+
+def test_crawls_without_rows_are_found_by_their_files(place: Place, storage: RecordStorage) -> None:
+    place.put(file("a"), b"1")
+    place.put("records/CC-MAIN-2018-05/superseded/x.json", b"1")
+    place.put("records/.odd name/x.warc.gz", b"1")
+    assert crawls_with_files(storage) == ["CC-MAIN-2018-05", CRAWL]
+
+
+def test_a_crawl_whose_rows_never_stand_still_is_left_to_the_next_sweep(place: Place, storage: RecordStorage) -> None:
+    place.put(file("a"), b"1")
+    states = iter(range(100))
+    assert sweep(storage, CRAWL, lambda: Named((), next(states)), 0, place.clock) == Swept()
+    assert place.files() == {file("a").rpartition("/")[2]}

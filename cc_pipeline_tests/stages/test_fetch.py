@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.stages.fetch import fetch_captures, fetched_otherwise
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import LOCATE, Slice
+from cc_pipeline.stages.replay import replay_records
+from cc_pipeline.stages.slice import FETCH, LOCATE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, copy_of, extract, fill, harvest, replace_file, small_disk, workspace_of
@@ -39,6 +40,7 @@ def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket:
     _, fetched, parsed = extract(workspace, "example.com")
     assert fetched.per_target["example.com"] | {"stored bytes": 0} == {
         "rows:records": len(mine), "fetched": len(mine) - 1, "quarantined": 1, "missing": 0, "stored bytes": 0,
+        "unsettled": 0, "not here": f"{100 / len(mine):.1f} %",
     }  # fmt: skip
     rows = workspace.lake.read("records").to_pylist()
     [set_aside] = [row for row in rows if row["outcome"] == "quarantined"]
@@ -81,7 +83,7 @@ def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_capt
         assert fetched.reused_slices == 1
 
 
-def test_one_file_that_is_refused_leaves_the_others_and_is_tried_again_next_time(
+def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_again_next_time(
     bucket: Bucket, tmp_path: Path
 ) -> None:
     mine = bucket[1].of(NEW, subset="warc", domain="example.com")
@@ -91,18 +93,88 @@ def test_one_file_that_is_refused_leaves_the_others_and_is_tried_again_next_time
     with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
         workspace = workspace_of(server.url, tmp_path)
         harvest(workspace)
-        _, fetched, parsed = extract(workspace, "example.com")
-        assert fetched.per_target["example.com"]["missing"] == kept_away
-        assert fetched.per_target["example.com"]["fetched"] == len(mine) - kept_away
-        assert [note for note in fetched.notes if f"{kept_away:,} captures could not be reached" in note]
+        with pytest.raises(Incomplete, match=f"{kept_away} of {len(mine)} captures") as lacking:
+            extract(workspace, "example.com")
+        assert "server_error" in lacking.value.what
+        assert "CC_PIPELINE_MAX_UNSETTLED" in lacking.value.advice
+        [row] = workspace.lake.read("fetches").to_pylist()
+        assert (row["fetched"], row["missing"], row["unsettled"]) == (len(mine) - kept_away, kept_away, kept_away)
+        assert (row["reason"], row["rounds"], row["silent_runs"]) == ("server_error", 1, 0)
+        # who allows it goes on with what is there
+        lenient = workspace_of(server.url, tmp_path, max_unsettled=0.9)
+        _, fetched, parsed = extract(lenient, "example.com")
+        assert fetched.per_target["example.com"]["unsettled"] == kept_away
+        assert [note for note in fetched.notes if f"{kept_away:,} captures did not come" in note]
         assert parsed.rows == len(mine)
         assert fetched_otherwise(workspace, NEW, ["example.com"]) == set()
+        assert workspace.lake.read("fetches").to_pylist()[0]["rounds"] == 1, "the source gave nothing else this time"
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
         assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were held already" in note]
         reasons = workspace.lake.read("records", columns=["reason"]).column("reason").unique().to_pylist()
         assert reasons == [None]
+
+
+@pytest.mark.parametrize("kind", ["whole_object", "short", "long", "wrong_range", "404", "416", "empty", "garbage"])
+def test_a_source_that_answers_with_something_else_is_asked_again_when_it_is_healthy(
+    bucket: Bucket, tmp_path: Path, kind: str
+) -> None:
+    mine = len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        # also what else might show that the source answers
+        server.set_rules([Rule(kind, key=key, times=None) for key in ("*.warc.gz", "*.paths.gz")])
+        with pytest.raises(Incomplete, match=rf"{mine} of {mine} captures"):
+            extract(workspace, "example.com")
+        server.set_rules([])
+        # the breaker of a process that was refused stays open; a person's next run is another process
+        _, fetched, parsed = extract(workspace_of(server.url, tmp_path), "example.com")
+        assert fetched.per_target["example.com"]["fetched"] == mine
+        assert parsed.rows == mine
+        assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
+
+
+def test_a_file_that_is_gone_is_named_and_costs_a_question_or_two(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    gone = sorted({capture.warc_filename for capture in mine})[0]
+    (root / gone).unlink()
+    lost = sum(capture.warc_filename == gone for capture in mine)
+    with FaultServer(root) as server:
+        workspace = workspace_of(server.url, tmp_path / "home")
+        harvest(workspace)
+        _, fetched, parsed = extract(workspace, "example.com")
+        assert fetched.per_target["example.com"]["missing"] == lost
+        assert fetched.per_target["example.com"]["unsettled"] == 0
+        assert [note for note in fetched.notes if f"{lost:,} captures are missing or damaged in the source" in note]
+        assert parsed.rows == len(mine)
+        asked = [hit for hit in server.hits if hit.key == gone]
+        assert len(asked) <= 4
+        # it is settled: only a replay asks for it
+        assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
+        (root / gone).write_bytes((bucket[0] / gone).read_bytes())
+        again = replay_records(workspace, NEW, ["example.com"])
+        assert again.after["example.com"]["fetched"] == len(mine)
+
+
+def test_homes_of_before_ask_again_for_what_they_took_for_missing(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, "example.com")
+    lake = workspace.lake
+    slice_ = Slice(NEW, "example.com")
+    name = FETCH.digest_name(slice_)
+    digests = {name: lake.digest("records", name) or ""}
+    rows = lake.read("records").to_pylist()
+    for row in rows[:3]:
+        row |= {"outcome": "missing", "reason": "whole_object", "stored_file": None}
+    before = pa.Table.from_pylist(rows, schema=lake.specs["records"].schema)
+    lake.commit("records", before, [slice_.where], digests)
+    _, fetched, _ = extract(workspace, "example.com")
+    assert fetched.requests > 0
+    assert fetched.per_target["example.com"]["missing"] == 0
 
 
 @pytest.mark.parametrize("place", ["records", "tables"])

@@ -81,7 +81,7 @@ def test_a_corrupt_footer_costs_its_own_captures_and_nothing_silently(
 ) -> None:
     root, bad = broken
     name = str(bad.relative_to(root))
-    workspace = workspace_of(root, tmp_path / "home")
+    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=0.5)
     report = harvest(workspace)
     assert [note for note in report.notes if name in note and "failed" in note]
     files = {row["path"]: row for row in workspace.lake.read("index_files", {"crawl": NEW}).to_pylist()}

@@ -164,7 +164,7 @@ def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucke
     mine = bucket[1].of(NEW, subset="warc", domain=SITE)
     refused = sorted({capture.warc_filename for capture in mine})[0]
     with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
-        workspace = workspace_of(server.url, tmp_path)
+        workspace = workspace_of(server.url, tmp_path, max_unsettled=1)
         harvest(workspace)
         extract(workspace, SITE)
         server.set_rules([])

@@ -10,6 +10,7 @@ from cc_pipeline.defs.partitions import CRAWL
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
+from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.stages.crawls import commit_crawls
 from cc_pipeline.stages.harvest import (
     commit_manifest,
@@ -17,6 +18,7 @@ from cc_pipeline.stages.harvest import (
     coverage_figures,
     harvest_footers,
     key_range_picture,
+    refused_gaps,
     repair_statistics,
 )
 from cc_pipeline.stages.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
@@ -95,7 +97,10 @@ def index_footers(
     metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
 )
 def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
-    """One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog file."""
+    """One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog file.
+
+    Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
+    """
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, context.partition_keys)
     shown = ["subset", "path", "row_group", "rows", "url_surtkey_min", "url_surtkey_max", "url_surtkey_source"]
@@ -108,6 +113,12 @@ def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
         if picture is not None:
             metadata["key ranges"] = dg.MetadataValue.md(picture)
         context.add_asset_metadata(metadata, partition_key=crawl)
+    refused = refused_gaps(workspace, context.partition_keys)
+    if refused:
+        # the failure of one crawl is not that of the others in the run
+        for crawl in sorted(set(context.partition_keys) - {gaps.crawl for gaps in refused}):
+            context.log_event(dg.AssetMaterialization("row_groups", partition=crawl))
+        raise index_incomplete(refused)
     return dg.MaterializeResult()
 
 

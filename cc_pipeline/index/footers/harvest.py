@@ -214,7 +214,8 @@ class _Run:
             ) from fault
         final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
-        self._bad(_Job(job.path, self.policy.tries if final else job.tries), failure)
+        # what the source says is not there is asked for once more, after all others: the answer may have been passing
+        self._bad(_Job(job.path, max(job.tries, self.policy.tries - 2) if final else job.tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
         self._count(job.path)
@@ -276,8 +277,13 @@ def harvest_crawl(
             entry = writer.entries.get(path)
             if entry is None or path in changed or (entry.failed and policy.retry_failed):
                 run.waiting.append(_Job(path))
+        # a few files that failed before, and fail again where others were read, tell of themselves, not of the source
+        entries = writer.entries
+        known = all(job.path in entries and entries[job.path].failed for job in run.waiting) and any(
+            path in entries and not entries[path].failed for path in paths
+        )
         run.run()
-        if not run.fetched and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
+        if not run.fetched and not known and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
             first = next(iter(run.failed.values())).reason
             raise run.sick(f"none of {run.wanted} files could be fetched: {first}")
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}

@@ -12,6 +12,7 @@ from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.gaps import find_gaps
 from cc_pipeline.index.parquet.fetch import Cost
 from cc_pipeline.index.parquet.places import (
     KEY,
@@ -201,14 +202,9 @@ class CatalogFinder:
         return found
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
-        """A sentence for each subset that has files missing from the catalog. Answers lack the captures in them."""
-        notes = []
-        for row in self._catalog.coverage(crawl).to_pylist():
-            if row["subset"] in subsets and (row["failed"] or row["missing"]):
-                lost = row["failed"] + row["missing"]
-                what = f"{lost} of {row['expected']} index files of {crawl} {row['subset']}"
-                notes.append(f"{what} are not in the catalog, so their captures are not in this answer")
-        return tuple(notes)
+        """A sentence about files that are missing from the catalog, if there are any."""
+        gaps = find_gaps(self._catalog, crawl, subsets)
+        return () if gaps is None else (gaps.note,)
 
     def _check(self, crawl: str, subsets: Sequence[str]) -> None:
         rows = {row["subset"]: row for row in self._catalog.coverage(crawl).to_pylist()}

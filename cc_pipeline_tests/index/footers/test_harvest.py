@@ -242,6 +242,19 @@ def test_a_failure_is_tried_again_by_the_next_harvest(tmp_path: Path):
     assert (report.fetched, report.failed) == (1, ())
 
 
+def test_a_file_that_fails_for_ever_does_not_make_the_source_sick(tmp_path: Path):
+    keys = bucket_of(tmp_path / "bucket", 3)
+    store = FooterStore(tmp_path / "footers")
+    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
+    with FaultServer(tmp_path / "bucket", rules=[Rule("500", keys[1], times=None)]) as server:
+        for asked in (2 + 3 * 2, 3 * 2):
+            before = len(server.hits)
+            with transport(server.url, retry=retry) as reader:
+                report = harvest_crawl(CRAWL, keys, reader, store)
+            assert [path for path, _ in report.failed] == [keys[1]]
+            assert len(server.hits) - before == asked
+
+
 def test_a_footer_longer_than_the_guess_costs_one_request_for_what_is_missing(tmp_path: Path):
     table = index_table(6000)
     long = parquet_bytes(table, 20)

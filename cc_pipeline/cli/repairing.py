@@ -1,0 +1,64 @@
+"""What ``doctor`` does to stored records: reads them against their rows, and fetches again what is lost or damaged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cc_pipeline.cli.output import console, progress_bars
+from cc_pipeline.cli.running import all_runs, step
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.stages.health import Finding
+    from cc_pipeline.stages.stored_files import Verified
+    from cc_pipeline.stages.workspace import Workspace
+
+
+def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
+    """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
+    publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails."""
+    from cc_pipeline.stages import stored_files
+    from cc_pipeline.stages.health import Finding, verified_finding
+    from cc_pipeline.stages.workspace import open_lake, open_workspace
+
+    if not verify and not repair:
+        return []
+    findings: list[Finding] = []
+    with open_workspace(settings) as workspace, progress_bars():
+        lake, storage = open_lake(settings), workspace.storage
+        found = stored_files.Verified(0, 0)
+        if verify:
+            found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
+            findings.append(verified_finding(found))
+        if repair:
+            lost = stored_files.lost_records(lake, storage)
+            again: dict[str, set[str]] = defaultdict(set)
+            for one in lost:
+                again[one.crawl] |= one.targets.keys()
+            for crawl, places in found.damaged.items():
+                again[crawl] |= {*stored_files.holders(lake, crawl, places)}
+            count = sum(one.records for one in lost) + found.records
+            if again:
+                _repair(workspace, found, again)
+                text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
+                findings = [Finding("ok", "repaired", text)]
+            else:
+                findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
+    return findings
+
+
+def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.fetch import fetch_captures
+
+    with Launcher(workspace) as launcher:
+        for crawl, slugs in sorted(again.items()):
+            targets = workspace.targets(sorted(slugs))
+            if places := found.damaged.get(crawl):
+                # no run knows which bytes are wrong; the run below parses what this brings
+                holding = [slug for slug in targets if slug in slugs]
+                fetch_captures(workspace, crawl, holding, distrusted=[*places])
+            step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], [*targets.values()])), console)
+        step("cc.duckdb", launcher.publish, console)

@@ -1,0 +1,91 @@
+"""Holes in a crawl's columnar index: files of the path list that the catalog does not have, and how many may lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from cc_pipeline.errors import IndexIncomplete
+
+#: Unread files that are kept by name, and those that a message names.
+_KEPT: Final = 20
+_NAMED: Final = 5
+
+
+class CoverageTables(Protocol):
+    """The part of an open ``catalog.Catalog`` that is needed here."""
+
+    def index_files(self, crawl: str | None = None) -> pa.Table: ...
+
+    def coverage(self, crawl: str | None = None) -> pa.Table: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexGaps:
+    """``unread`` of the ``expected`` index files of the wanted subsets of ``crawl`` are not in the catalog.
+
+    ``by_subset`` has (subset, unread, expected) of each wanted subset that lacks some. ``files`` has the path and the
+    reason of at most 20 files that a harvest could not read; files that no harvest has asked for yet are not named.
+    """
+
+    crawl: str
+    expected: int
+    unread: int
+    by_subset: tuple[tuple[str, int, int], ...]
+    files: tuple[tuple[str, str], ...]
+
+    @property
+    def what(self) -> str:
+        """How many files of which subsets, in words."""
+        parts = (
+            f"{unread:,} of {expected:,} index files of {self.crawl} {s}" for s, unread, expected in self.by_subset
+        )
+        return " and ".join(parts)
+
+    @property
+    def named(self) -> str:
+        """The first few files with the reason of each, in words."""
+        shown = [f"{path} ({reason})" for path, reason in self.files[:_NAMED]]
+        more = self.unread - len(shown)
+        rest = [f"{more:,} more" if shown else f"{more:,} not harvested yet"] if more else []
+        return "; ".join([*shown, *rest])
+
+    @property
+    def note(self) -> str:
+        """What an answer over these holes lacks, for a person."""
+        return f"{self.what} could not be read, so their captures are not in this answer: {self.named}"
+
+    def allowed(self, most: float) -> bool:
+        """Whether no subset lacks more than ``most`` of its files, a share between 0 and 1, and none lacks all."""
+        return all(unread / expected <= most and unread < expected for _, unread, expected in self.by_subset)
+
+
+def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
+    """The holes of ``crawl`` in ``subsets``; ``None`` where every file of the path list is there, or none is known."""
+    rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
+    lacking = tuple(
+        (r["subset"], r["failed"] + r["missing"], r["expected"]) for r in rows if r["failed"] + r["missing"]
+    )
+    if not lacking:
+        return None
+    names = {subset for subset, _, _ in lacking}
+    files = catalog.index_files(crawl).select(["subset", "path", "outcome", "reason"]).to_pylist()
+    failed = sorted(
+        (row["path"], row["reason"] or "") for row in files if row["outcome"] == "failed" and row["subset"] in names
+    )
+    expected, unread = sum(row["expected"] for row in rows), sum(count for _, count, _ in lacking)
+    return IndexGaps(crawl, expected, unread, lacking, tuple(failed[:_KEPT]))
+
+
+def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
+    """The error that names these holes and says what can be done about them."""
+    crawls = " ".join(f"--crawl {one.crawl}" for one in gaps)
+    return IndexIncomplete(
+        "; ".join(f"{one.what} could not be read: {one.named}" for one in gaps),
+        f"What could be read is kept. To ask for the others again: cc-pipeline harvest {crawls}. To go without them: "
+        "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
+        "captures are missing, and partitions are marked incomplete.",
+    )

@@ -1,0 +1,91 @@
+"""The note of a lake that lies apart from any home: whose tables it holds, and in which layout.
+
+Several homes may work on one lake if they have the same source. The first writes the note, with a put that only one
+can win; the others read it. The layout of the lake is that of its tables, whatever a home's own note says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.addresses import shown
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.home import LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+
+#: The note's key below the root of the lake.
+NOTE: Final = "cc_pipeline.json"
+_LONGEST: Final = 64 * 1024
+
+
+def claim_lake(lake: Transport, home: Path, source: str) -> None:
+    """Writes the lake's note where there is none, and lets ``home``, which has a note, follow the lake's layout.
+
+    Raises ``UserInputError`` for a lake of another source; ``EnvironmentFault`` for a lake that a newer version made,
+    for a note that is none, and when the place cannot be read or written.
+    """
+    mine = read_note(home)
+    assert mine is not None
+    noted = _read(lake)
+    if noted is None:
+        _write(lake, HomeNote(source, mine.layout), only_if_absent=True)
+        # another home may have been first, also at a server that does not keep conditional puts
+        noted = _read(lake) or mine
+    if noted.source != shown(source):
+        raise UserInputError(
+            f"the lake {lake.source} holds tables of {noted.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE to "
+            "another place for this source, or work on that lake with a home of its source"
+        )
+    if noted.layout > LAYOUT:
+        raise EnvironmentFault(
+            f"the lake {lake.source} has layout {noted.layout}; this version of cc_pipeline knows layouts up to "
+            f"{LAYOUT}",
+            "Install the version that migrated the lake or a newer one, or use another lake. Nothing was changed.",
+        )
+    if noted.layout != mine.layout:
+        # migrated by another home, or not yet migrated although this home was, with another lake
+        write_note(home, replace(mine, layout=noted.layout))
+
+
+def note_layout(lake: Transport, home: Path, source: str) -> None:
+    """Writes down that the lake's tables have the layout of ``home``, which has just migrated them."""
+    mine = read_note(home)
+    assert mine is not None
+    _write(lake, HomeNote(source, mine.layout))
+
+
+def _read(lake: Transport) -> HomeNote | None:
+    try:
+        data = lake.read_all(NOTE, _LONGEST).data
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return None
+        raise _refused(lake, "read", fault) from fault
+    try:
+        noted = json.loads(data)
+        return HomeNote(str(noted["source"]), int(noted["layout"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise EnvironmentFault(
+            f"{lake.source}/{NOTE} does not say whose tables the lake holds",
+            "Look at the file: it was not written by cc_pipeline. Delete it if the lake is yours, then run it again.",
+        ) from error
+
+
+def _write(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) -> None:
+    text = json.dumps({"source": shown(noted.source), "layout": noted.layout}, indent=1) + "\n"
+    try:
+        with disk_trouble(Path(lake.source) / NOTE):
+            lake.put(NOTE, text.encode(), only_if_absent=only_if_absent)
+    except RangeFault as fault:
+        raise _refused(lake, "written", fault) from fault
+
+
+def _refused(lake: Transport, done: str, fault: RangeFault) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"the lake {lake.source} cannot be {done}: {fault}",
+        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: this key may not do that there.",
+    )

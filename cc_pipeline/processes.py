@@ -1,0 +1,54 @@
+"""Marks of processes: who left a file behind, and whether that process is surely gone.
+
+A process id alone says little: ids come round again, and a home may be shared by containers and machines that count
+their own. So a mark also has when the process started, its namespace of ids, and this start of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+_MARK = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\Z")
+#: States of a process that has ended, and whose parent has not asked how.
+_ENDED = ("Z", "X")
+
+
+def this_process() -> str:
+    """The mark of this process: letters, digits and hyphens, fit for a file's name."""
+    return "-".join((str(os.getpid()), started(os.getpid()) or "0", *_machine()))
+
+
+def is_gone(mark: str) -> bool | None:
+    """Whether the process of a mark has surely ended; ``None`` where that cannot be known from here.
+
+    That is so for processes of other machines, other containers and earlier starts of this machine, and for what is
+    no mark: whoever asks waits for a while then.
+    """
+    match = _MARK.match(mark)
+    if match is None or match[2] == "0" or match.group(3, 4) != _machine():
+        return None
+    return started(int(match[1])) != match[2]
+
+
+def started(number: int) -> str:
+    """When a process of this machine started (clock ticks after boot), empty when there is none, or none any more."""
+    try:
+        # the name in parentheses may hold spaces; the start time is the 20th field behind it
+        fields = Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return "" if fields[0] in _ENDED else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
+@cache
+def _machine() -> tuple[str, str]:
+    """The namespace of process ids and the start of the machine; zeros where the system does not say."""
+    try:
+        space = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
+    except OSError:
+        return "0", "0" * 8
+    return space or "0", boot

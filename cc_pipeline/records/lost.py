@@ -1,0 +1,54 @@
+"""Stored records whose bytes are gone: rows that name a file which is not there, or which ends too early."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import DataFault
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.transport.faults import FaultKind
+
+#: The columns of ``records`` that say where a record's bytes are.
+STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
+#: Files beyond which one listing of their folder (a request per thousand objects) costs less than a look at each.
+_FEW = 32
+_GONE = -1
+#: The size of a file where the place does not say it.
+_UNKNOWN = (1 << 63) - 1
+
+
+def lost_mask(rows: pa.Table, storage: RecordStorage, crawl: str) -> pa.ChunkedArray:
+    """For each row (with the columns ``STORED``, of one crawl) whether its bytes are gone; one look a file.
+
+    Rows that name no file have lost nothing. Raises ``EnvironmentFault`` where the place does not say.
+    """
+    names = pc.unique(rows.column("stored_file")).drop_null()
+    sizes = pa.array(_sizes(storage, crawl, names.to_pylist()), pa.int64())
+    here = sizes.take(pc.index_in(rows.column("stored_file"), value_set=names))
+    ends = pc.add(rows.column("stored_offset"), rows.column("stored_length"))
+    return pc.fill_null(pc.greater(ends, here), False)
+
+
+def cut_files(storage: RecordStorage, crawl: str, ends: Mapping[str, int]) -> dict[str, int]:
+    """Those files of a crawl that end before the byte their rows need, and how long they are; below 0 where a file is
+    gone. Raises ``EnvironmentFault`` where the place does not say."""
+    sizes = _sizes(storage, crawl, ends.keys())
+    return {file: size for (file, end), size in zip(ends.items(), sizes, strict=True) if end > size}
+
+
+def are_gone(fault: DataFault) -> bool:
+    """Whether a fault of reading stored bytes says that the place does not have them."""
+    return fault.kind in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)
+
+
+def _sizes(storage: RecordStorage, crawl: str, files: Collection[str]) -> list[int]:
+    """The size of each file in bytes, ``_GONE`` where there is none."""
+    if len(files) > _FEW:
+        prefix = f"{storage.folder(crawl)}/"
+        listed = {one.key: one.size for one in storage.transport.listing(prefix)}
+        return [listed.get(file, _GONE) for file in files]
+    found = [storage.transport.head(file) for file in files]
+    return [_GONE if one is None else (_UNKNOWN if one.size is None else one.size) for one in found]

@@ -1,0 +1,141 @@
+"""What became of each capture of a run: exactly one outcome, from what is held, what was adopted or what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.records.check import PARSER, Examined
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.segments import Row
+
+#: The WARC file and the offset in it: what names a capture within its crawl.
+Name = tuple[str, int]
+
+#: Columns that say what became of a capture, whichever target asked for it.
+_OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
+#: Columns a record may fill where the index has nothing (the ARC years).
+_FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+#: Values for an index row that names no place, since the key columns of the table are never null.
+_NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
+#: Rows that are Python objects at a time; bounds memory.
+_BATCH = 5_000
+
+
+class Outcomes:
+    """``wanted`` maps each distinct (file, offset) of ``captures`` to its first row; ``of`` has the outcomes so far."""
+
+    def __init__(self, captures: pa.Table) -> None:
+        self.wanted: dict[Name, int] = {}
+        self.of: dict[Name, Row] = {}
+        self.columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in RECORD_KEY_NAMES}
+        self._rows = captures.num_rows
+        self._rounds: dict[Name, int] = {}
+        for row in range(captures.num_rows):
+            self.wanted.setdefault(self.name(row), row)
+
+    def name(self, row: int) -> Name:
+        """What names the capture in ``row``."""
+        return self.columns["warc_filename"][row], self.columns["warc_record_offset"][row]
+
+    def still_wanted(self) -> list[int]:
+        """Rows, one for each capture, that have no outcome yet."""
+        return [row for name, row in self.wanted.items() if name not in self.of]
+
+    def take_held(self, held: pa.Table, usable: Callable[[Row], bool]) -> int:
+        """As :meth:`take`, from rows of the records table of any target."""
+        if not held.num_rows:
+            return 0
+        files = pa.array(sorted({file for file, _ in self.wanted if file is not None}), pa.string())
+        mine = held.filter(pc.is_in(held.column("warc_filename"), value_set=files))
+        return sum(self.take(batch.to_pylist(), usable) for batch in mine.to_batches(max_chunksize=_BATCH))
+
+    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool]) -> int:
+        """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
+
+        Of the others it remembers how often they were asked for.
+        """
+        taken = 0
+        for row in rows:
+            name = (row["warc_filename"], row["warc_record_offset"])
+            if name not in self.wanted or name in self.of:
+                continue
+            if row.get("settled") is False:
+                self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
+            if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
+                continue
+            self.of[name] = {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
+            taken += 1
+        return taken
+
+    def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
+        """The capture in ``row`` is missing."""
+        self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
+
+    def table(self, *, answered: bool) -> pa.Table:
+        """One row per capture, in the captures' order (``RECORD_SCHEMA``).
+
+        ``answered``: the source gave something in this run. Only then does the run count among the ``rounds`` of
+        captures that are to be asked for again.
+        """
+        batches = []
+        for start in range(0, self._rows, _BATCH):
+            rows = [self._row(row, answered) for row in range(start, min(start + _BATCH, self._rows))]
+            batches.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
+        return pa.Table.from_batches(batches, schema=RECORD_SCHEMA)
+
+    def _row(self, row: int, answered: bool) -> Row:
+        name = self.name(row)
+        values: Row = {key: self.columns[key][row] for key in RECORD_KEY_NAMES}
+        outcome = self.of[name]
+        for key in _OUTCOME_COLUMNS:
+            values[key] = outcome[key]
+        if values["settled"] is False:
+            values["rounds"] = self._rounds.get(name, 0) + answered
+        values["fetch_time"] = _plain(values["fetch_time"])
+        for key in _FILLED:
+            if values[key] is None:
+                values[key] = outcome[key]
+        for key, nothing in _NOWHERE.items():
+            if values[key] is None:
+                values[key] = nothing
+        return values
+
+
+def outcome_of(verdict: Examined, attempts: int) -> Row:
+    """The outcome columns of a record that was read: fetched, or quarantined with the verdict's reason."""
+    outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
+    outcome["digest_check"] = verdict.digest_check
+    record = verdict.record
+    if record is not None:
+        outcome |= {
+            "record_type": record.record_type,
+            "payload_length": len(record.payload),
+            "truncated": record.truncated,
+            "fetch_time": _plain(record.fetch_time),
+            "fetch_status": record.http_status,
+            # a revisit has no payload of its own to name
+            "content_digest": None if record.record_type == "revisit" else record.payload_digest,
+            "content_mime_type": record.declared_mime,
+        }
+    return outcome
+
+
+def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
+    row: Row = dict.fromkeys((*_OUTCOME_COLUMNS, *_FILLED))
+    row |= {"outcome": word, "reason": reason, "detail": detail, "attempts": attempts}
+    row |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
+    return row
+
+
+def _plain(value: Any) -> Any:
+    return _milliseconds(value) if isinstance(value, datetime) else value
+
+
+def _milliseconds(when: datetime) -> int:
+    return int(when.timestamp() * 1000)

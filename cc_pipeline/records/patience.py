@@ -1,0 +1,171 @@
+"""How often a source is asked that does not give what was planned: of one file, and of all of it.
+
+A file that gave nothing good yet may cost few requests more than its ranges, so that a deleted file or a proxy that
+answers for everybody costs about what was planned. As soon as something good came from a file, each of its ranges
+that fails may be tried as often as the transport thinks right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_pipeline.records.plan import PlannedRange
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+
+#: Requests beyond one a range that a file may cost while it gave nothing good: these, and one for five ranges.
+_EXTRA: Final = 3
+_RANGES_AN_EXTRA: Final = 5
+#: Of these, one is kept for the question at the end whether the file answers by now.
+_FOR_THE_END: Final = 1
+#: Tries of one range beyond the first, while nothing good came from its file and when something did.
+_FEW: Final = 2
+MOST_TRIES: Final = 6
+#: Failed ranges, or bad records, after which the rest of a file waits.
+_DOUBT: Final = 3
+#: ETags of one file that were all seen once, beyond which they say nothing.
+_RANDOM: Final = 3
+#: So many files must have failed one after the other before the source itself is thought to fail.
+_FILES: Final = 3
+
+#: Kinds that may be about one of a range's records alone. For all other kinds the range is what is asked for again.
+BY_RECORD: Final = frozenset(
+    {
+        FaultKind.RANGE_NOT_SATISFIABLE,
+        FaultKind.SHORT_BODY,
+        FaultKind.LONG_BODY,
+        FaultKind.EMPTY_BODY,
+        FaultKind.WHOLE_OBJECT,
+        FaultKind.ERROR_DOCUMENT,
+        FaultKind.WRONG_RANGE,
+        FaultKind.CHANGED_OBJECT,
+    }
+)
+#: Kinds that settle what they are about when they come twice: ``not_found`` for a file while others of the source
+#: answer, the other for a record. Every other kind is unsettled: trouble of the source, not of the data.
+SETTLING: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE})
+
+
+@dataclass(slots=True)
+class FileState:
+    """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range."""
+
+    extra: int
+    good: bool = False
+    failed: int = 0
+    bad: int = 0
+    same_again: int = 0
+    other_again: int = 0
+    not_found: int = 0
+    etags: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the rest of the file waits: it seems to be gone, or several things failed and nothing was good."""
+        return not self.good and (bool(self.not_found) or self.failed >= _DOUBT or self.bad >= _DOUBT)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the source said twice that there is no such file, and never anything else."""
+        return not self.good and self.not_found >= 2 and self.failed == self.not_found and not self.bad
+
+    @property
+    def damaged(self) -> bool:
+        """Whether nothing in it is a good record, and what was read again was the same again."""
+        return not self.good and self.same_again > 0 and not self.other_again
+
+
+class Patience:
+    """The state of every file of a plan, and of the source as a whole.
+
+    ``any_good``: the source is known to have something. ``only_says_no``: every range since the last good record was of
+    a file that is not there.
+
+    After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, where there are
+    fewer), the source fails and not the data.
+    """
+
+    def __init__(self, ranges: Sequence[PlannedRange], give_up_after: int) -> None:
+        planned = Counter(one.key for one in ranges)
+        self.files = {key: FileState(_EXTRA + count // _RANGES_AN_EXTRA) for key, count in planned.items()}
+        self.any_good = False
+        self.last: RangeFault | None = None
+        self._give_up_after = give_up_after
+        self._silent = 0
+        self._silent_files: set[str] = set()
+        self.only_says_no = True
+
+    def tries(self, key: str, left: int = MOST_TRIES) -> int:
+        """How often a range of ``key`` may be requested now, at most ``left``; give back with :meth:`used`."""
+        state = self.files[key]
+        if state.good:
+            return left
+        more = max(0, min(left - 1, _FEW, state.extra - _FOR_THE_END))
+        state.extra -= more
+        return 1 + more
+
+    def used(self, key: str, granted: int, tries: int) -> None:
+        """Takes back what was granted and not needed."""
+        self.files[key].extra += max(0, granted - max(1, tries))
+
+    def spend(self, key: str) -> bool:
+        """Takes one of the extra requests of a file that gave nothing good; ``False`` when there is none left."""
+        state = self.files[key]
+        if state.good:
+            return True
+        if state.extra <= 0:
+            return False
+        state.extra -= 1
+        return True
+
+    def is_same_object(self, key: str, etag: str | None) -> bool:
+        """Whether an answer's ETag is the one that most answers about ``key`` had.
+
+        An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time.
+        """
+        if etag is None:
+            return True
+        known = self.files[key].etags
+        known[etag] += 1
+        others = max((count for other, count in known.items() if other != etag), default=0)
+        return known[etag] > others or (len(known) > _RANDOM and known[etag] == others == 1)
+
+    def good(self, key: str) -> None:
+        """A good record came from ``key``."""
+        self.files[key].good = self.any_good = True
+        self._silent = 0
+        self._silent_files.clear()
+        self.only_says_no = True
+
+    def bad(self, key: str) -> None:
+        """A record of ``key`` is not what the index promises, for the first time."""
+        self.files[key].bad += 1
+
+    def failed(self, fault: RangeFault) -> None:
+        """A range could not be read."""
+        state = self.files[fault.key]
+        state.failed += 1
+        state.not_found += fault.kind is FaultKind.NOT_FOUND
+        self.last = fault
+        # a source that says no still answers, once it has shown that it has anything at all
+        if fault.kind is not FaultKind.NOT_FOUND or not self.any_good:
+            self._silent += 1
+            self._silent_files.add(fault.key)
+            self.only_says_no = self.only_says_no and fault.kind is FaultKind.NOT_FOUND
+
+    @property
+    def at_its_end(self) -> bool:
+        """Whether the source fails, so that nothing more should be asked of it now."""
+        if self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN:
+            return True
+        if self.only_says_no and self.any_good:
+            return False
+        return self._silent >= self._give_up_after and len(self._silent_files) >= min(_FILES, len(self.files))
+
+    def why_not_asked(self) -> tuple[str, str]:
+        """Reason and detail for what was planned and not asked for."""
+        if self.last is None:
+            return FaultKind.NOT_FOUND.value, "not asked for: nothing else of its file is as promised"
+        return self.last.kind.value, f"not asked for: what was, failed, the last with: {self.last.detail}"

@@ -1,0 +1,118 @@
+"""Deleting stored files that nothing needs any more, while fetches and other upkeep run.
+
+A file goes when no row names it, it has no journal, no living lease holds it, and it was both written and last noted
+as superseded longer ago than the retention. A file that nothing names and no note mentions is noted now, and goes a
+retention later. So nothing is deleted within the retention of being superseded, however old the file is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.records import superseded
+from cc_pipeline.records.leases import is_half_of_gone, living
+from cc_pipeline.records.segments import SUFFIXES
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.stores.answer import Listed
+
+#: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
+RETENTION_SECONDS = 7 * 86_400.0
+#: How often a sweep begins again when rows of its crawl are committed meanwhile.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The stored files that the rows of a crawl name, and what tells this state of the rows from any other."""
+
+    files: Collection[str]
+    state: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Files and bytes that were deleted, and files that were noted as no longer needed."""
+
+    files: int = 0
+    bytes: int = 0
+    noted: int = 0
+
+
+def crawls_with_files(storage: RecordStorage) -> list[str]:
+    """The crawls that have a folder of stored files, whether rows name any of them or not."""
+    names = {one.key.split("/")[1] for one in storage.transport.listing("records/") if one.key.count("/") > 1}
+    return sorted(name for name in names if _is_crawl(storage, name))
+
+
+def sweep(
+    storage: RecordStorage,
+    crawl: str,
+    read_named: Callable[[], Named],
+    retention: float = RETENTION_SECONDS,
+    clock: Callable[[], float] = time.time,
+) -> Swept:
+    """Deletes the stored files of ``crawl`` that nothing needs. ``read_named`` reads what the rows name now.
+
+    ``retention`` is in seconds. Where rows of the crawl keep being committed, the rest is left to the next sweep.
+    Raises ``EnvironmentFault``.
+    """
+    for _ in range(_TRIES):
+        before = read_named()
+        listed = storage.transport.listing(f"{storage.folder(crawl)}/")
+        unneeded = _unneeded(storage, crawl, listed, before.files)
+        holdings = living(storage, crawl, clock) if unneeded else []
+        # The leases are read between two readings of the rows that found them the same. A fetch writes its lease, reads
+        # the rows, commits, and removes its lease. So one that counts on a file that no row names read the rows before
+        # this sweep did, and its lease is among those read here: it could only be gone after its commit, and then the
+        # second reading would differ. One whose lease came later reads rows that do not name the file.
+        if unneeded and read_named().state != before.state:
+            continue
+        free = {key: one for key, one in unneeded.items() if not any(held.holds(key) for held in holdings)}
+        return _delete(storage, crawl, free, listed, retention, clock())
+    return Swept()
+
+
+def _unneeded(storage: RecordStorage, crawl: str, listed: list[Listed], named: Collection[str]) -> dict[str, Listed]:
+    """The data files that no row names and that have no journal, which a later run would adopt."""
+    prefix = f"{storage.folder(crawl)}/"
+    # a journal may still lie where it was written, its data moved already; of a bucket that is on this machine
+    journals = {one.key.rpartition("/")[2] for one in listed if one.key.endswith(JOURNAL_SUFFIX)}
+    journals |= {path.name for path in storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)}
+    return {
+        one.key: one
+        for one in listed
+        if "/" not in one.key[len(prefix) :]
+        and one.key.endswith(tuple(SUFFIXES.values()))
+        and one.key not in named
+        and one.key[len(prefix) :] + JOURNAL_SUFFIX not in journals
+    }
+
+
+def _delete(
+    storage: RecordStorage, crawl: str, free: dict[str, Listed], listed: list[Listed], retention: float, now: float
+) -> Swept:
+    prefix = f"{storage.folder(crawl)}/{superseded.NOTES}/"
+    notes = [one for one in listed if one.key.startswith(prefix) and one.key.endswith(".json")]
+    since = superseded.last_mentions(storage, notes, free) if free else {}
+    unnoted = [key for key in free if key not in since]
+    superseded.note(storage, crawl, unnoted, now)
+    due = [one for key, one in free.items() if now - max(one.modified, since.get(key, now)) >= retention]
+    for one in due:
+        storage.transport.delete(one.key)
+    # after the files: a sweep that is killed in between finds the notes again
+    old = [one.key for one in notes if now - superseded.noted_at(one) >= retention]
+    halves = [one.key for one in listed if one.key.startswith(prefix) and is_half_of_gone(one.key)]
+    for key in (*old, *halves):
+        storage.transport.delete(key)
+    return Swept(len(due), sum(one.size for one in due), len(unnoted))
+
+
+def _is_crawl(storage: RecordStorage, name: str) -> bool:
+    try:
+        storage.folder(name)
+    except UserInputError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""What a fetch did not bring: how much of it is settled, when that is an error, and when to ask again.
+
+A capture that is missing or in quarantine is *settled* when asking again cannot change it: the source says that its
+file is gone, or has the same damaged bytes twice. All else is *unsettled*: trouble of the source, not of the data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import Incomplete
+from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.stages.slice import Figures, Slice
+
+#: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
+MOST_ROUNDS: Final = 5
+#: Before schedules ask again: this long after the first time, then twice as long each time, up to the longest.
+_FIRST_DISTANCE: Final = timedelta(minutes=30)
+_LONGEST_DISTANCE: Final = timedelta(days=2)
+#: The share of unsettled captures is taken of at least so many, so that one of a few is no failure.
+LEAST_CAPTURES: Final = 100
+
+FETCHES_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("planned", pa.int64(), nullable=False),
+        pa.field("fetched", pa.int64(), nullable=False),
+        pa.field("quarantined", pa.int64(), nullable=False),
+        pa.field("missing", pa.int64(), nullable=False),
+        pa.field("unsettled", pa.int64(), nullable=False),
+        pa.field("given_up", pa.int64(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("example", pa.string()),
+        pa.field("rounds", pa.int32(), nullable=False),
+        pa.field("silent_runs", pa.int32(), nullable=False),
+        pa.field("asked_at", TIMESTAMP, nullable=False),
+        pa.field("made_from", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """One slice after a fetch: captures by outcome, and of those not fetched how many are ``unsettled``.
+
+    ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
+    that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
+    """
+
+    slice_: Slice
+    planned: int
+    fetched: int
+    quarantined: int
+    missing: int
+    unsettled: int
+    given_up: int
+    reason: str | None
+    example: str | None
+    rounds: int
+
+    @property
+    def open(self) -> int:
+        """Captures that schedules will ask for again."""
+        return self.unsettled - self.given_up
+
+    @property
+    def settled(self) -> int:
+        """Captures that are not here, and that asking again will not bring."""
+        return self.planned - self.fetched - self.unsettled
+
+    def too_much(self, allowed: float) -> bool:
+        """Whether more is unsettled than the share ``allowed``, or all that could be had is."""
+        if not self.open:
+            return False
+        return not self.fetched or self.open > allowed * max(self.planned, LEAST_CAPTURES)
+
+    def figures(self) -> Figures:
+        """For the metadata of the partition."""
+        lost = self.planned - self.fetched
+        shown: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
+        if self.unsettled:
+            shown["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
+        return shown
+
+
+def share(part: int, whole: int) -> str:
+    """``part`` of ``whole`` for a person, e.g. ``0.3 %``; never rounded to nothing."""
+    if not part:
+        return "0 %"
+    percent = 100 * part / whole
+    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
+
+
+def shortfalls(records: pa.Table, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+    """The shortfall of each of ``slices`` of one crawl, from rows of the records table."""
+    outcomes = records.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist()
+    counts = Counter({(row["target"], row["outcome"]): row["count_all"] for row in outcomes})
+    open_rows = unsettled_rows(records)
+    rounds = pc.fill_null(open_rows["rounds"], 0)
+    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
+    marked = open_rows.append_column("asked", rounds).append_column("given_up", over)
+    by_target: dict[str, list[dict[str, Any]]] = {}
+    kinds = marked.group_by(["target", "reason"], use_threads=False).aggregate(
+        [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("url", "first"), ("detail", "first")]
+    )
+    for row in kinds.sort_by([("count_all", "descending"), ("reason", "ascending")]).to_pylist():
+        by_target.setdefault(row["target"], []).append(row)
+    found = {}
+    for slice_ in slices:
+        mine = by_target.get(slice_.target, [])
+        by_outcome = {name: counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
+        found[slice_] = Shortfall(
+            slice_,
+            planned=sum(by_outcome.values()),
+            **by_outcome,
+            unsettled=sum(row["count_all"] for row in mine),
+            given_up=sum(row["given_up_sum"] for row in mine),
+            reason=mine[0]["reason"] if mine else None,
+            example=f"{mine[0]['url_first']}: {mine[0]['detail_first']}" if mine else None,
+            rounds=min((row["asked_min"] for row in mine), default=0),
+        )
+    return found
+
+
+def unsettled_rows(records: pa.Table) -> pa.Table:
+    """Those of ``records`` that are to be asked for again.
+
+    Rows of before do not say: of them, missing captures are asked for again, and quarantined ones are not, since their
+    bytes were read twice.
+    """
+    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
+    plan = pc.fill_null(pc.equal(lost["reason"], "bad_plan"), False)  # the value for nulls
+    before = pc.and_not(pc.equal(lost["outcome"], "missing"), plan)
+    return lost.filter(pc.coalesce(pc.invert(lost["settled"]), before))
+
+
+def refuse(found: Sequence[Shortfall], allowed: float, source: str) -> None:
+    """Raises ``Incomplete`` where a slice lacks more than the share ``allowed``, with the figure and what to do."""
+    over = [one for one in found if one.too_much(allowed)]
+    if not over:
+        return
+    worst = max(over, key=lambda one: one.open / max(1, one.planned))
+    total, planned = sum(one.open for one in over), sum(one.planned for one in over)
+    names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in over[:3])
+    more = f" and {len(over) - 3:,} more" if len(over) > 3 else ""
+    raise Incomplete(
+        f"{source} did not give {total:,} of {planned:,} captures ({share(total, planned)}) of {names}{more}; mostly "
+        f"{worst.reason}, e.g. {worst.example}",
+        "What came is kept. Check the source and the network (cc-pipeline doctor), then run it again: only what is "
+        f"missing is asked for. To go on without it, allow a larger share: CC_PIPELINE_MAX_UNSETTLED (now {allowed:g})",
+    )
+
+
+def fetch_rows(
+    found: Mapping[Slice, Shortfall], made_from: Mapping[Slice, str], silent_runs: Mapping[Slice, int]
+) -> pa.Table:
+    """Rows of the table ``fetches`` (``FETCHES_SCHEMA``), one a slice."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "crawl": slice_.crawl, "target": slice_.target, "planned": one.planned, "fetched": one.fetched,
+            "quarantined": one.quarantined, "missing": one.missing, "unsettled": one.unsettled,
+            "given_up": one.given_up, "reason": one.reason, "example": one.example, "rounds": one.rounds,
+            "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "made_from": made_from[slice_],
+        }
+        for slice_, one in found.items()
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=FETCHES_SCHEMA)
+
+
+def waiting_and_due(fetches: pa.Table, now: datetime) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Of partitions (crawl, target) with unsettled captures: those that schedules leave for now, and those they ask.
+
+    One whose captures were all asked for in vain often enough is in neither: what it lacks stays missing by name.
+    """
+    waiting: set[tuple[str, str]] = set()
+    due: set[tuple[str, str]] = set()
+    for row in fetches.filter(pc.greater(fetches["unsettled"], 0)).to_pylist():
+        if row["unsettled"] > row["given_up"]:
+            asks = due_at(row["rounds"], row["silent_runs"], row["asked_at"]) <= now
+            (due if asks else waiting).add((row["crawl"], row["target"]))
+    return waiting, due
+
+
+def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:
+    """When schedules ask again for what is unsettled: the distance doubles with each run that asked in vain."""
+    tries = min(rounds + silent_runs, 16)
+    return asked_at + min(_LONGEST_DISTANCE, _FIRST_DISTANCE * 2 ** max(0, tries - 1))

@@ -1,0 +1,180 @@
+"""The stored files against the rows that name them: what is lost, what is damaged, and what fetches it again."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.errors import DataFault
+from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.lost import STORED, are_gone, cut_files
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.sweep import Named
+from cc_pipeline.records.wrap import unwrap_member
+from cc_pipeline.stages.held import Place
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.ranges import ByteRange
+
+#: Stored records that ``verify`` reads unless all are asked for.
+SAMPLE = 1_000
+_JUDGED = (
+    "target", "url", "url_surtkey", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length",
+    "archive_format", "outcome", "digest_check", *STORED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows of a crawl whose bytes are gone: how many of each target, and the files that are gone or too short."""
+
+    crawl: str
+    targets: Mapping[str, int]
+    files: tuple[str, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(self.targets.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How many of all stored records were read, whether those are all, and what is wrong with which of each crawl."""
+
+    read: int
+    stored: int
+    whole: bool = True
+    damaged: Mapping[str, Mapping[Place, str]] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """How many are damaged."""
+        return sum(map(len, self.damaged.values()))
+
+
+def named_files(lake: Lake, crawl: str) -> Named:
+    """The stored files that rows of ``crawl`` name now; reads one column of the crawl."""
+    pinned = lake.pin("records")
+    files: set[str] = set()
+    for batch in stream_crawl(lake, pinned, crawl, ["stored_file"]):
+        files.update(batch.column(0).unique().drop_null().to_pylist())
+    return Named(files, files_of_crawl(pinned, crawl))
+
+
+def lost_records(lake: Lake, storage: RecordStorage) -> list[Lost]:
+    """The crawls that have rows whose bytes are gone; reads three columns, and lists each crawl's files once.
+
+    Raises ``EnvironmentFault`` where the lake or its place cannot be read.
+    """
+    pinned = lake.pin("records")
+    found = [_lost_in(lake, pinned, storage, crawl) for crawl in crawls_of(pinned)]
+    return [lost for lost in found if lost is not None]
+
+
+def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None) -> Verified:
+    """Reads about ``sample`` stored records (``None``: all) and compares them with their rows: lengths, the gzip
+    checksum, the record, and the payload's digest where the row has one. Lost ones are not counted as damaged.
+
+    Raises ``EnvironmentFault`` where the lake or its place cannot be read.
+    """
+    pinned = lake.pin("records")
+    share = 1.0 if sample is None or pinned.rows <= sample else sample / pinned.rows
+    draw = np.random.default_rng(seed)
+    damaged: dict[str, dict[Place, str]] = {}
+    read = 0
+    stored: Counter[str] = Counter()
+    for crawl in crawls_of(pinned):
+        rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
+        requests = (ByteRange(row["stored_file"], row["stored_offset"], row["stored_length"], tag=row) for row in rows)
+        for got in storage.transport.read_many(requests):
+            row: Any = got.tag
+            wrong = _fault(got) if isinstance(got, RangeFault) else _damage(row, got.data, crawl)
+            read += 1
+            progress.report("verify", read)
+            if wrong is not None:
+                damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = wrong
+    return Verified(read, stored.total(), share == 1, damaged)
+
+
+def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
+    """The targets of ``crawl`` that have rows of any of ``places``."""
+    files = pa.array(sorted({file for file, _ in places}))
+    found: set[str] = set()
+    for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):
+        near = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
+        found |= {
+            row["target"] for row in near.to_pylist() if (row["warc_filename"], row["warc_record_offset"]) in places
+        }
+    return sorted(found)
+
+
+def _lost_in(lake: Lake, pinned: PinnedTable, storage: RecordStorage, crawl: str) -> Lost | None:
+    ends: dict[str, int] = defaultdict(int)
+    for batch in stream_crawl(lake, pinned, crawl, STORED):
+        rows = pa.table({"file": batch.column(0), "end": pc.add(batch.column(1), batch.column(2))})
+        for row in rows.group_by("file").aggregate([("end", "max")]).to_pylist():
+            if row["file"] is not None:
+                ends[row["file"]] = max(ends[row["file"]], row["end_max"])
+    cut = cut_files(storage, crawl, ends)
+    if not cut:
+        return None
+    targets: Counter[str] = Counter()
+    names, sizes = pa.array(cut.keys(), pa.string()), pa.array(cut.values(), pa.int64())
+    for batch in stream_crawl(lake, pinned, crawl, ["target", *STORED]):
+        here = sizes.take(pc.index_in(batch.column("stored_file"), value_set=names))
+        beyond = pc.greater(pc.add(batch.column("stored_offset"), batch.column("stored_length")), here)
+        targets.update(batch.column("target").filter(pc.fill_null(beyond, False)).to_pylist())
+    return Lost(crawl, dict(sorted(targets.items())), tuple(sorted(cut)))
+
+
+def _drawn(
+    batches: Iterator[pa.RecordBatch], share: float, draw: np.random.Generator, count: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        stored = batch.filter(pc.is_valid(batch.column("stored_file")))
+        count["rows"] += stored.num_rows
+        if share < 1:
+            stored = stored.filter(pa.array(draw.random(stored.num_rows) < share))
+        for start in range(0, stored.num_rows, SAMPLE):
+            yield from stored.slice(start, SAMPLE).to_pylist()
+
+
+def _fault(fault: RangeFault) -> str | None:
+    if not isinstance(fault, DataFault):
+        raise fault
+    return None if are_gone(fault) else fault.reason
+
+
+def _damage(row: Mapping[str, Any], stored: bytes, crawl: str) -> str | None:
+    """What is wrong with the stored bytes of a row; ``None`` for nothing, as with quarantined ones of the right length:
+    those are kept because they are broken."""
+    if row["outcome"] != "fetched":
+        return None
+    try:
+        data = unwrap_member(stored) if row["archive_format"] == "warc" else stored
+    except DataFault as fault:
+        return fault.reason
+    promise = Promise(
+        crawl=crawl,
+        archive_format=row["archive_format"],
+        key=row["stored_file"],
+        offset=row["stored_offset"],
+        length=len(data),
+        url=row["url"],
+        surtkey=row["url_surtkey"],
+        digest=row["content_digest"],
+    )
+    found = examine(data, promise)
+    if found.reason is not None:
+        return f"{found.reason}: {found.detail}"
+    if found.digest_check == "mismatch" and row["digest_check"] != "mismatch":
+        return found.detail
+    return None

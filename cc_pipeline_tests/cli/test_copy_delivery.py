@@ -1,0 +1,136 @@
+"""``copy`` as a person sees it: status 0 means that everything planned is there, and ``--verify`` proves it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from warcio.archiveiterator import ArchiveIterator
+
+from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.world import copy_of
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    boto3.client("s3", region_name="us-east-1", endpoint_url=address).create_bucket(Bucket="delivered")
+    yield address
+    server.stop()
+
+
+def responses(place: Path) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for file in place.rglob("*.warc.gz"):
+        with file.open("rb") as stream:
+            found.update(r.rec_headers["WARC-Record-ID"] for r in ArchiveIterator(stream) if r.rec_type == "response")
+    return found
+
+
+def manifest(place: Path) -> dict[str, object]:
+    (path,) = place.rglob("manifest-*.json")
+    found: dict[str, object] = json.loads(path.read_bytes())
+    return found
+
+
+def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
+    """A part of 7 bytes passed; with a file of the source gone a copy ended 0; healed, a place held captures twice."""
+    bucket, place, home = copy_of(world.bucket, tmp_path / "bucket"), tmp_path / "mine", tmp_path / "home"
+    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    victim, lost = Counter(capture.warc_filename for capture in truth).most_common()[-1]
+    aside = tmp_path / "aside"
+    (bucket / victim).rename(aside)
+    words = ("copy", "example.com", "-c", NEW, "--to", place, "--part-mb", "1", "--home", home)
+    said = cli(*words, "--source", bucket)
+    assert said.status == 3, said
+    assert f"lacks {lost} of {len(truth)} captures of {NEW} ({lost} missing)" in said.err
+    assert "not_found" in said.err
+    assert "replay" in said.err
+    assert manifest(place)["counts"] == {
+        "planned": len(truth), "delivered": len(truth) - lost, "missing": lost, "quarantined": 0, "left_out": 0,
+    }  # fmt: skip
+    assert cli("copy", "--verify", place).status == 3
+    assert cli("copy", "--verify", place, "--allow-missing").status == 0
+    part = next(iter(sorted(place.rglob("*.warc.gz"))))
+    part.write_bytes(b"1234567")
+    said = cli("copy", "--verify", place)
+    assert said.status == 1
+    assert part.name in said.err
+    assert cli(*words, "--allow-missing").status == 0
+    assert sum(responses(place).values()) == len(truth) - lost
+    aside.rename(bucket / victim)
+    assert cli("replay", "-c", NEW, "-d", "example.com", "--home", home).status == 0
+    said = cli(*words)
+    assert said.status == 0, said.err
+    found = responses(place)
+    assert len(found) == len(truth)
+    assert set(found.values()) == {1}
+    said = cli("copy", "--verify", place)
+    assert said.status == 0
+    assert "everything is as the manifests say" in said.err
+    assert said.out.splitlines()[-1].split()[:4] == [NEW, "example.com", str(len(truth)), "0"]
+
+
+def test_a_delivery_in_a_bucket(cli: Cli, world: World, endpoint: str, tmp_path: Path) -> None:
+    to = ("s3://delivered/some/prefix", "--endpoint", endpoint)
+    said = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
+    assert said.status == 0, said.err
+    client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
+    keys = [one["Key"] for one in client.list_objects_v2(Bucket="delivered")["Contents"]]
+    assert all(key.startswith(f"some/prefix/{NEW}/") for key in keys)
+    again = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
+    assert again.out.splitlines()[-1].split()[4] == "0"
+    assert cli("copy", "--verify", *to, "--allow-missing").status == 0
+    # as long as before, and not the same
+    (part,) = [key for key in keys if key.endswith(".warc.gz")]
+    data = client.get_object(Bucket="delivered", Key=part)["Body"].read()
+    client.put_object(Bucket="delivered", Key=part, Body=bytes(len(data)))
+    assert cli("copy", "--verify", *to, "--allow-missing").status == 1
+    healed = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
+    assert healed.status == 0, healed.err
+    assert client.get_object(Bucket="delivered", Key=part)["Body"].read() == data
+
+
+def test_a_bucket_that_is_not_there_is_an_error(cli: Cli, world: World, endpoint: str) -> None:
+    to = ("s3://nobodys", "--endpoint", endpoint)
+    assert cli("copy", "example.com", "-c", NEW, "--home", world.home, "--to", *to).status == 1
+    assert cli("copy", "--verify", *to).status == 1
+
+
+def test_verify_is_asked_for_alone(cli: Cli, tmp_path: Path) -> None:
+    said = cli("copy", "example.com", "--verify", tmp_path)
+    assert said.status == 1
+    assert "it takes no TARGET" in said.err
+    said = cli("copy", "--verify", tmp_path)
+    assert said.status == 1
+    assert "no delivery" in said.err
+    assert cli("copy", "--verify", "https://example.com/x").status == 1
+
+
+def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(*_: object) -> Iterator[None]:
+        yield
+        raise RunFailed("fetch_domain", "0", NEW, "the source gave 3 of 30 captures", "Incomplete")
+
+    words = ("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to")
+    assert cli(*words, tmp_path / "before").status == 0
+    monkeypatch.setattr(Launcher, "fetch", fetch)
+    said = cli(*words, tmp_path / "mine")
+    assert said.status == 3
+    assert "the source gave 3 of 30 captures" in said.err
+    assert responses(tmp_path / "mine") == responses(tmp_path / "before") != {}

@@ -1,0 +1,160 @@
+"""A harvest of which index files are missing, as a person meets it: statuses, notes, and the way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pytest
+
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import workspace_of
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE = "example.com"
+NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
+
+
+def hole(kind: str) -> Rule:
+    return Rule(kind, key="*subset=warc/part-00000*", times=None)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits between attempts are not what is tested."""
+    monkeypatch.setattr(RetryPolicy, "next_wait", _soon(RetryPolicy.next_wait))
+
+
+def _soon(real):  # type: ignore[no-untyped-def]  # of a method
+    return lambda *asked: None if real(*asked) is None else 0.0
+
+
+@pytest.fixture
+def server(bucket: Bucket) -> Iterator[FaultServer]:
+    with FaultServer(bucket[0]) as running:
+        yield running
+
+
+def captures(home: Path) -> int:
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM captures").fetchone() or (None,)
+    return int(str(count))
+
+
+@pytest.mark.parametrize("kind", ["500", "404"])
+def test_a_hole_in_the_index_is_never_a_smaller_answer(
+    cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path, kind: str
+) -> None:
+    truth = bucket[1].of(NEW, subset="warc", domain=SITE)
+    place = ("--source", server.url, "--home", tmp_path / "home")
+    server.set_rules([hole(kind), NO_ZIPNUM])
+    said = cli("harvest", "-c", NEW, *place)
+    assert said.status == 3
+    assert f"1 of 2 index files of {NEW} warc could not be read: " in said.err
+    assert "part-00000" in said.err
+    assert "--allow-gaps" in said.err
+    assert [NEW, "warc", "2", "1", "1", "0"] in [line.split()[:6] for line in said.out.splitlines()]
+    said = cli("run", "-c", NEW, "-d", SITE, *place)
+    assert said.status == 3
+    assert "part-00000" in said.err
+
+    # another index of the crawl is whole
+    server.set_rules([hole(kind)])
+    said = cli("run", "-c", NEW, "-d", SITE, *place)
+    assert said.status == 0, said.err
+    assert "another index was asked, which is whole" in said.out
+    assert "part-00000" in said.out
+    assert captures(tmp_path / "home") == len(truth)
+
+    # the hole is filled
+    server.set_rules([])
+    said = cli("run", "-c", NEW, "-d", SITE, *place)
+    assert said.status == 0, said.err
+    assert "could not be read" not in said.out
+    assert captures(tmp_path / "home") == len(truth)
+
+
+def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without(
+    cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path
+) -> None:
+    truth = bucket[1].of(NEW, subset="warc", domain=SITE)
+    place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
+    copied = ("copy", SITE, "--to", tmp_path / "mine", *place)
+    server.set_rules([hole("404"), NO_ZIPNUM])
+    assert cli("harvest", "--allow-gaps", *place).status == 0
+    for command in ("lookup", "check", "plan"):
+        assert cli(command, SITE, *place).status == 3
+        assert cli(command, SITE, "--allow-gaps", *place).status == 0
+    assert cli(*copied).status == 3
+    said = cli("lookup", SITE, "--allow-gaps", "--format", "jsonl", *place)
+    assert len(said.out.splitlines()) < len(truth)
+    assert "part-00000" in said.err
+    said = cli("run", "-d", SITE, "--allow-gaps", *place)
+    assert said.status == 0, said.err
+    assert "captures in them are missing from 1 of 1 targets" in said.out
+    assert captures(tmp_path / "home") < len(truth)
+
+    server.set_rules([hole("404")])
+    said = cli("lookup", SITE, "--format", "jsonl", *place)
+    assert {json.loads(line)["located_by"] for line in said.out.splitlines()} == {"zipnum"}
+    assert len(said.out.splitlines()) == len(truth)
+    assert cli("lookup", SITE, "--via", "parquet", *place).status == 3
+    said = cli(*copied)
+    assert said.status == 0, said.err
+    assert "another index was asked, which is whole" in said.err
+
+    server.set_rules([])
+    said = cli("lookup", SITE, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
+    assert said.status == 0, said.err
+    assert len(said.out.splitlines()) == len(truth)
+
+
+def test_what_defaults_leave_out_is_said(cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path) -> None:
+    mine = bucket[1].of(NEW, domain=SITE)
+    others = len([capture for capture in mine if capture.subset != "warc"])
+    told = f"note: {others} of {len(mine)} captures of {SITE} in {NEW} are in "
+    place = ("--source", server.url, "--home", tmp_path / "home")
+    said = cli("run", "-c", NEW, "-d", SITE, *place)
+    assert told in said.out
+    assert "add --subset warc --subset crawldiagnostics" in said.out
+    said = cli("copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *place)
+    assert told in said.err
+    said = cli("check", SITE, "-c", NEW, *place)
+    assert told in said.err
+    assert len(said.out.splitlines()) == 2
+    everything = [word for name in ("warc", "crawldiagnostics", "robotstxt") for word in ("--subset", name)]
+    said = cli("check", SITE, "-c", NEW, *everything, *place)
+    assert "not asked for" not in said.err
+    # who only looks captures up pays for nothing else
+    asked = len(server.hits)
+    said = cli("lookup", SITE, "-c", NEW, *place)
+    assert "not asked for" not in said.err
+    assert not [hit for hit in server.hits[asked:] if "crawldiagnostics" in hit.key]
+
+
+def test_other_crawls_are_harvested_and_count_as_such(server: FaultServer, tmp_path: Path) -> None:
+    server.set_rules([Rule("404", key=f"*crawl={OLD}/subset=warc/part-00000*", times=None)])
+    workspace = workspace_of(server.url, tmp_path)
+    with Launcher(workspace) as launcher:
+        with pytest.raises(RunFailed) as failed:
+            launcher.harvest([OLD, NEW])
+        assert failed.value.error_class == "IndexIncomplete"
+        assert OLD in failed.value.reason
+        assert NEW not in failed.value.reason
+    assert set(workspace.lake.read("row_groups", columns=["crawl"])["crawl"].to_pylist()) == {OLD, NEW}
+    instance = open_instance(workspace.settings)
+    try:
+        assert instance.get_materialized_partitions(dg.AssetKey("row_groups")) == {NEW}
+        assert instance.get_materialized_partitions(dg.AssetKey("index_footers")) == {OLD, NEW}
+    finally:
+        instance.dispose()

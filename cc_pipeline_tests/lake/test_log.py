@@ -1,0 +1,95 @@
+"""Digests read from the log in one pass are those the Delta library gives one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from cc_pipeline.lake.digests import digest_to_int, input_digest
+from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.log import TransactionLog
+
+SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])
+SPEC = TableSpec("rows", SCHEMA, ("crawl", "target"), ("target",))
+
+
+def commit(lake: Lake, number: int, slug: str) -> None:
+    rows = pa.Table.from_pylist([{"crawl": "C", "target": slug, "n": number}], schema=SCHEMA)
+    lake.commit("rows", rows, [{"crawl": "C", "target": slug}], {f"slice:{slug}": input_digest({"n": number})})
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """130 commits over 40 slices, so one checkpoint, in a folder whose name has a space and an umlaut."""
+    made = Lake(str(tmp_path_factory.mktemp("lake") / "a h\u00f6me"), [SPEC])
+    for number in range(130):
+        commit(made, number, f"s{number % 40:02d}")
+    return made
+
+
+def one_by_one(table: str, version: int, names: list[str]) -> dict[str, int]:
+    handle = DeltaTable(table, version)
+    found = {name: handle.transaction_version(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize("version", [1, 50, 100, 101, 129, 130])
+def test_every_version_has_what_the_library_says(lake: Lake, version: int) -> None:
+    address = lake.address("rows")
+    assert (Path(address) / "_delta_log" / "_last_checkpoint").exists()
+    names = [f"slice:s{number:02d}" for number in range(41)]
+    expected = one_by_one(address, version, names)
+    found = TransactionLog(lake.file_system(), address).at(version)
+    # a version before the newest checkpoint is left to the library
+    assert found == expected if version >= 100 else found is None
+    digests = lake.digests("rows", names, version)
+    assert {name: digest_to_int(digest) for name, digest in digests.items() if digest is not None} == expected
+
+
+def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TransactionLog(lake.file_system(), lake.address("rows"))
+    log.at(129)
+    read: list[int] = []
+    of_commit = TransactionLog._of_commit
+
+    def counted(self: TransactionLog, version: int) -> dict[str, int]:
+        read.append(version)
+        return of_commit(self, version)
+
+    monkeypatch.setattr(TransactionLog, "_of_commit", counted)
+    assert log.at(130) == one_by_one(lake.address("rows"), 130, [f"slice:s{n:02d}" for n in range(40)])
+    assert read == [130]
+    assert log.at(129) is not None
+    assert read == [130]
+
+
+@pytest.mark.parametrize("damage", ["checkpoint gone", "checkpoint cut", "commit gone", "in parts"])
+def test_a_log_it_cannot_read_is_left_to_the_library(tmp_path: Path, damage: str) -> None:
+    lake = Lake(str(tmp_path), [SPEC])
+    for number in range(104):
+        commit(lake, number, f"s{number % 3}")
+    folder = Path(lake.address("rows")) / "_delta_log"
+    checkpoint = next(folder.glob("*.checkpoint.parquet"))
+    if damage == "checkpoint gone":
+        checkpoint.unlink()
+    elif damage == "checkpoint cut":
+        checkpoint.write_bytes(checkpoint.read_bytes()[:200])
+    elif damage == "commit gone":
+        (folder / f"{103:020}.json").unlink()
+    else:
+        (folder / "_last_checkpoint").write_text('{"version": 100, "size": 3, "parts": 2}', "utf-8")
+    assert TransactionLog(lake.file_system(), lake.address("rows")).at(104) is None
+
+
+def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
+    one, other = Lake(str(tmp_path), [SPEC]), Lake(str(tmp_path), [SPEC])
+    commit(one, 1, "a")
+    assert other.digest("rows", "slice:a") == one.digest("rows", "slice:a")
+    commit(other, 2, "a")
+    commit(other, 3, "b")
+    assert one.digests("rows", ["slice:a", "slice:b"]) == other.digests("rows", ["slice:a", "slice:b"])
+    assert sorted(one.read("rows", {"target": "a"})["n"].to_pylist()) == [2]
+    assert one.read("rows", {"crawl": "C", "target": ["a", "b", "it's"]}).num_rows == 2

@@ -1,0 +1,196 @@
+"""Several homes on one lake: of one source, in one layout, and none deletes what another one shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+
+import duckdb
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.lake import lease, pins
+from cc_pipeline.lake.claim import NOTE
+from cc_pipeline.lake.evolution import Migration
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lease import leased
+from cc_pipeline.lake.pins import pinned_versions
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages import workspace as workspaces
+from cc_pipeline.stages.upkeep import keep_up
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE, OTHER = "example.com", "example-foo.com"
+
+
+def shared(source: Path | str, folder: Path, name: str, **more: object) -> Workspace:
+    return workspace_of(source, folder / name, lake=str(folder / "lake"), **more)
+
+
+def noted(folder: Path) -> dict[str, object]:
+    return json.loads((folder / "lake" / NOTE).read_bytes())
+
+
+def captures(workspace: Workspace) -> Counter[str]:
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        return Counter(map(str, connection.execute("FROM captures").fetchall()))
+
+
+def test_the_first_home_notes_the_source_and_another_source_is_refused(tmp_path: Path) -> None:
+    first = shared("https://u:secret@one.example/x?t=secret", tmp_path, "first")
+    assert first.lake.specs
+    assert noted(tmp_path) == {"source": "https://one.example/x", "layout": LAYOUT}
+    assert shared("https://other@one.example/x", tmp_path, "second").lake.specs
+    stranger = shared("https://two.example", tmp_path, "third")
+    with pytest.raises(UserInputError, match=r"holds tables of https://one\.example/x, not of https://two\.example"):
+        stranger.lake  # noqa: B018  # claims the lake
+    assert noted(tmp_path)["source"] == "https://one.example/x"
+
+
+def test_a_lake_inside_its_home_has_no_note(tmp_path: Path) -> None:
+    assert workspace_of("https://one.example", tmp_path).lake.specs
+    assert not list(tmp_path.rglob(NOTE))
+
+
+def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT + 1}))
+    with pytest.raises(EnvironmentFault, match=f"has layout {LAYOUT + 1}; this version of cc_pipeline knows"):
+        shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"source": "x"}', "PAR1"])
+def test_a_note_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(text)
+    with pytest.raises(EnvironmentFault, match="does not say whose tables"):
+        shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
+    assert (tmp_path / "lake" / NOTE).read_text() == text
+
+
+def test_a_shared_lake_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Lake] = []
+    monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
+    for name in ("one", "two", "three"):
+        home = tmp_path / name
+        home.mkdir()
+        # the second was made by a version of before, the third came with another lake
+        write_note(home, HomeNote("https://one.example", LAYOUT if name == "three" else FIRST_LAYOUT))
+        assert shared("https://one.example", tmp_path, name).lake.specs
+        assert read_note(home) == HomeNote("https://one.example", LAYOUT)
+    assert len(ran) == 1
+    assert noted(tmp_path)["layout"] == LAYOUT
+
+
+def test_a_home_that_was_migrated_with_another_lake_migrates_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Lake] = []
+    monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": FIRST_LAYOUT}))
+    (tmp_path / "home").mkdir()
+    write_note(tmp_path / "home", HomeNote("https://one.example", LAYOUT))
+    assert shared("https://one.example", tmp_path, "home").lake.specs
+    assert len(ran) == 1
+    assert noted(tmp_path)["layout"] == LAYOUT
+
+
+def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    extract(one, SITE)
+    publish(one)
+    before = captures(one)
+    extract(two, OTHER)
+    # the files that the first home shows are merged into others, and superseded for longer than the retention
+    monkeypatch.setattr(Lake, "vacuum", _without_patience(Lake.vacuum))
+    swept = keep_up(two, max_files=1, retention_hours=0)
+    assert swept.merged["captures"] > 1
+    assert captures(one) == before
+    assert captures(two) > before
+    # once it has published again, they may go
+    publish(one)
+    assert captures(one) == captures(two)
+    assert keep_up(two, max_files=1, retention_hours=0).deleted["captures"] > 0
+    assert captures(one) == captures(two)
+
+
+def test_two_homes_that_merge_at_once_leave_each_row_once(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    extract(one, SITE)
+    extract(two, OTHER)
+    publish(one)
+    whole = captures(one)
+    together = Barrier(2)
+    compact = Lake.compact
+
+    def at_once(self: Lake, table: str, max_files: int = 0) -> int:
+        if table == "captures":
+            with suppress(BrokenBarrierError):
+                together.wait(2)
+        return compact(self, table, max_files)
+
+    monkeypatch.setattr(Lake, "compact", at_once)
+    with ThreadPoolExecutor(2) as pool:
+        merged = [report.merged["captures"] for report in pool.map(lambda home: keep_up(home, max_files=1), (one, two))]
+    assert sorted(merged) == [0, 2]
+    publish(one)
+    assert captures(one) == whole
+
+
+def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (shared("https://one.example", tmp_path, name).place for name in ("one", "two"))
+    for _ in range(3):
+        with leased(one, "work") as mine, leased(two, "work") as other, leased(two, "else") as another:
+            assert (mine, other, another) == (True, False, True)
+    assert len(list((tmp_path / "lake" / "leases" / "work").iterdir())) == 1
+    with leased(two, "work") as mine:
+        assert mine
+    # a home that was killed never gave it back
+    monkeypatch.setattr(lease, "LASTS", -timedelta(seconds=1))
+    with leased(one, "work") as mine, leased(two, "work") as after:
+        assert (mine, after) == (True, True)
+
+
+def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
+    one = shared(bucket[0], tmp_path, "one")
+    harvest(one)
+    publish(one)
+    assert pinned_versions(one.place)["row_groups"] == {one.lake.pin("row_groups").version}
+    [note] = (tmp_path / "lake" / "published").iterdir()
+    old = json.loads(note.read_bytes())
+    old["published_at"] = (datetime.now(UTC) - pins.KEPT - timedelta(hours=1)).isoformat()
+    note.write_text(json.dumps(old))
+    assert pinned_versions(one.place) == {}
+    assert not note.exists()
+    publish(one)
+    publish(shared(bucket[0], tmp_path, "one", publish="copy"))
+    assert pinned_versions(one.place) == {}
+
+
+def _without_patience(vacuum):  # type: ignore[no-untyped-def]
+    """Lake.vacuum, but neither Delta's own least retention of a week nor ours is asked for."""
+    from deltalake import DeltaTable  # noqa: PLC0415  # only here
+
+    def at_once(self: Lake, table: str, retention_hours: int = 0, keep=()) -> int:  # type: ignore[no-untyped-def]
+        with pytest.MonkeyPatch.context() as patch:
+            real = DeltaTable.vacuum
+            patch.setattr("cc_pipeline.lake.lake.RETENTION_FLOOR_HOURS", 0)
+            patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k, enforce_retention_duration=False))
+            return vacuum(self, table, retention_hours, keep)
+
+    return at_once

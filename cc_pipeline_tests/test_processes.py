@@ -1,0 +1,41 @@
+"""Marks of processes: what is surely gone, what lives, and what nobody here can know."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cc_pipeline.processes import is_gone, started, this_process
+
+
+def test_this_process_lives() -> None:
+    assert is_gone(this_process()) is False
+
+
+def test_a_process_that_ended_is_gone_even_before_anybody_asks_how() -> None:
+    code = "from cc_pipeline.processes import this_process; print(this_process(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        mark = process.stdout.readline().decode().strip()
+        assert is_gone(mark) is False
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_gone(mark) is True
+    assert is_gone(mark) is True
+
+
+def test_an_id_that_came_round_again_is_another_process() -> None:
+    number, _, space, boot = this_process().split("-")
+    assert is_gone(f"{number}-1-{space}-{boot}") is True
+
+
+@pytest.mark.parametrize("mark", ["", "4711", "4711-1", "x-1-1-00000000", "4711-1-1-00000000", "4711-0-0-00000000"])
+def test_of_other_machines_and_versions_nothing_is_known(mark: str) -> None:
+    assert is_gone(mark) is None
+
+
+def test_a_process_that_never_was_did_not_start() -> None:
+    assert started(2**22 + 1) == ""
