@@ -169,6 +169,15 @@ class Lake:
             values = {name: None if then is None else then.transaction_version(name) for name in names}
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
 
+    def digest_names(self, table: str, version: int | None = None) -> list[str] | None:
+        """All names under which digests were committed, as of ``version``; ``None`` where the log does not tell."""
+        spec = self.specs[table]
+        handle = None if version == _NONE_YET else self._open(spec)
+        if handle is None:
+            return []
+        found = self._log(spec).at(handle.version() if version is None else version)
+        return None if found is None else list(found)
+
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
         found = [self.digests(table, names) for table in tables]

@@ -62,13 +62,15 @@ def fetch_records(
     plan: str = "",
     progress: Progress | None = None,
     holding: Callable[[set[str]], None] | None = None,
+    in_table: Callable[[], pa.Table] | None = None,
 ) -> RecordsResult:
     """Fetches, verifies and stores the captures (``CAPTURE_SCHEMA`` and ``target``) of one crawl.
 
     ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
-    rows of the records table for this crawl, of any target: the records they name are not fetched again. ``holding``
-    is told the files taken over from killed runs, before anything is fetched. Raises ``EnvironmentFault`` when the
-    disk or the lake's own place fails.
+    rows of the records table for this crawl (``HELD_COLUMNS``), of any target: the records they name are not fetched
+    again. ``holding`` is told the files taken over from killed runs, before anything is fetched. ``in_table`` gives the
+    places of all records that the table has of this crawl; it is called only where a killed run left something
+    (default: those of ``held``). Raises ``EnvironmentFault`` when the disk or the lake's own place fails.
     """
     run = FetchRun(captures, transport, crawl, options or RecordOptions(), progress)
     info = {
@@ -94,7 +96,7 @@ def fetch_records(
         writer.close()
     table = run.outcomes.table(answered=run.answered)
     mine = {row["stored_file"] for row in left} | set(writer.files)
-    known = run.outcomes.wanted.keys() | (_held_names(held) if left else set())
+    known = run.outcomes.wanted.keys() | (_names(in_table() if in_table is not None else held) if left else set())
     others = {row["stored_file"] for row in left if (row["warc_filename"], row["warc_record_offset"]) not in known}
     return RecordsResult(
         table=table,
@@ -128,8 +130,8 @@ def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
     return unwrap_member(stored) if row["outcome"] == "fetched" and row["archive_format"] == "warc" else stored
 
 
-def _held_names(held: pa.Table | None) -> set[Name]:
-    if held is None:
+def _names(rows: pa.Table | None) -> set[Name]:
+    if rows is None:
         return set()
-    columns = (held.column("warc_filename").to_pylist(), held.column("warc_record_offset").to_pylist())
+    columns = (rows.column("warc_filename").to_pylist(), rows.column("warc_record_offset").to_pylist())
     return set(zip(*columns, strict=True))

@@ -21,6 +21,8 @@ Name = tuple[str, int]
 _OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
 #: Columns a record may fill where the index has nothing (the ARC years).
 _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
+#: Columns of the records table that say whether and how a row can be used again.
+HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
 #: Values for an index row that names no place, since the key columns of the table are never null.
 _NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Rows that are Python objects at a time; bounds memory.

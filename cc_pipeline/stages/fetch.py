@@ -91,6 +91,7 @@ def _fetch(
             plan=input_digest({"plans": list(wanted.values())}),
             progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
             holding=lambda adopted: held_here.hold(held.files | adopted),
+            in_table=lambda: workspace.lake.read("records", {"crawl": crawl}, ["warc_filename", "warc_record_offset"]),
         )
         _balanced(captures, result.table, crawl)
         found = shortfalls(result.table, [*wanted])

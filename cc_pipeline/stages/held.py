@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import SLICE
 from cc_pipeline.records.lost import STORED, lost_mask
+from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.superseded import note
+from cc_pipeline.stages.overlap import overlapping
 from cc_pipeline.stages.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.stages.workspace import Workspace
 
@@ -34,10 +36,13 @@ class Held:
 def held_rows(workspace: Workspace, crawl: str, captures: pa.Table, distrusted: Collection[Place] = ()) -> Held:
     """The rows of ``crawl`` that the ``captures`` can take over; each stored file they name is looked at once.
 
+    Only targets whose key ranges overlap can share captures, so only their rows are read.
+
     ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
     ``EnvironmentFault`` where the lake's place does not say what it has.
     """
-    rows = workspace.lake.read("records", {"crawl": crawl})
+    targets = overlapping(workspace, captures.column("target").unique().to_pylist())
+    rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, HELD_COLUMNS)
     position = pa.array(np.arange(rows.num_rows))
     wanted = pc.unique(captures.column("warc_filename")).drop_null()
     near = pc.and_(pc.is_in(rows.column("warc_filename"), value_set=wanted), pc.is_valid(rows.column("stored_file")))

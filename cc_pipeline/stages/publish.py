@@ -60,12 +60,16 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     A run that is killed between two commits leaves such slices. Their rows are not published until it has run again.
     """
     at = versions or {}
-    # a target that has no captures any more may still have pages of an earlier run
-    located = sorted({slice_ for table in ("captures", "page_metadata") for slice_ in _slices(workspace, table)})
+    parsed = sorted({slice_ for table in PARSE.tables for slice_ in _parsed(workspace, table, at.get(table))})
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
-    return PARSE.interrupted(workspace.lake, located, at) + READ_FILES.interrupted(workspace.lake, files, at)
+    return PARSE.interrupted(workspace.lake, parsed, at) + READ_FILES.interrupted(workspace.lake, files, at)
 
 
-def _slices(workspace: Workspace, table: str) -> list[Slice]:
-    named = workspace.lake.read(table, columns=SLICE).group_by(SLICE).aggregate([])
-    return [Slice(row["crawl"], row["target"]) for row in named.to_pylist()]
+def _parsed(workspace: Workspace, table: str, version: int | None) -> list[Slice]:
+    """Slices of a page table that were ever committed, by the names of their digests."""
+    names = workspace.lake.digest_names(table, version)
+    if names is not None:
+        return [slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None]
+    # the log does not tell: the rows do, and the captures of what was never parsed
+    rows = [workspace.lake.read(one, columns=SLICE).group_by(SLICE).aggregate([]) for one in ("captures", table)]
+    return [Slice(row["crawl"], row["target"]) for one in rows for row in one.to_pylist()]

@@ -100,6 +100,16 @@ class Stage:
         """The name under which the digest of a slice is committed."""
         return self.named.format(crawl=slice_.crawl, target=slice_.target)
 
+    def slice_of(self, name: str) -> Slice | None:
+        """The slice whose digest is committed under ``name``; ``None`` for names of other stages.
+
+        Only for stages whose names hold crawl and target.
+        """
+        label, _, rest = self.named.partition(":")
+        mine, found, named = name.partition(":")
+        crawl, more, target = named.partition(":")
+        return Slice(crawl, target) if found and mine == label and rest == "{crawl}:{target}" and more else None
+
     def digest(self, **made_from: object) -> str:
         """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
         return input_digest({"stage": self.label} | made_from)

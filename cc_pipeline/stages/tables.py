@@ -47,6 +47,7 @@ TARGETS_SCHEMA = pa.schema(
         pa.field("kind", pa.string(), nullable=False),
         pa.field("definition", pa.string(), nullable=False),
         pa.field("version", pa.string(), nullable=False),
+        pa.field("ranges", pa.list_(pa.struct([pa.field("start", pa.binary()), pa.field("end", pa.binary())]))),
     ]
 )
 
@@ -132,6 +133,7 @@ COLUMN_NOTES: dict[str, str] = {
     "stored_offset": "Byte at which the kept gzip member begins",
     "stored_length": "Bytes of the kept gzip member",
     "attempts": "Requests it took",
+    "ranges": "SURT keys that a capture of the target can have, of this definition and of those before it",
     "url_surtkey_min": "Lowest key of the row group; null means unknown, and unknown is never pruned",
     "url_surtkey_max": "Highest key of the row group; null means unknown",
     "url_surtkey_source": "Where the bounds came from: statistics, deprecated_statistics or repaired",

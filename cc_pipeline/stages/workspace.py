@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from cc_pipeline.addresses import Access, scheme_of
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.lake.claim import claim_lake, note_layout
@@ -126,11 +128,21 @@ class Workspace:
         """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""
         if not targets:
             return
-        known = {row["slug"]: row["version"] for row in self.lake.read("targets").to_pylist()}
-        new = [target for target in {t.slug: t for t in targets}.values() if known.get(target.slug) != target.version]
+        asked = {target.slug: target for target in targets}
+        known = {row["slug"]: row for row in self.lake.read("targets", {"slug": list(asked)}).to_pylist()}
+        new = [target for target in asked.values() if not _is_known(target, known.get(target.slug))]
         if not new:
             return
-        rows = [{"slug": t.slug, "kind": t.kind, "definition": t.definition, "version": t.version} for t in new]
+        rows = [
+            {
+                "slug": target.slug,
+                "kind": target.kind,
+                "definition": target.definition,
+                "version": target.version,
+                "ranges": _ranges_with_before(target, known.get(target.slug)),
+            }
+            for target in new
+        ]
         schema = self.lake.specs["targets"].schema
         digest = input_digest({"targets": [row["version"] for row in rows]})
         self.lake.commit(
@@ -189,6 +201,23 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
     if settings.lake_endpoint:
         options |= {"AWS_ENDPOINT_URL": settings.lake_endpoint, "AWS_ALLOW_HTTP": "true"}
     return options
+
+
+def _is_known(target: Target, row: Mapping[str, Any] | None) -> bool:
+    return row is not None and row["version"] == target.version and row["ranges"] is not None
+
+
+def _ranges_with_before(target: Target, row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
+    """The target's key ranges, and those of its definition before: rows of that one may still be in the tables."""
+    before: Iterable[KeyRange] = ()
+    if row is not None:
+        noted = row["ranges"]
+        before = (
+            parse_target(row["definition"]).ranges
+            if noted is None
+            else [KeyRange(one["start"], one["end"]) for one in noted]
+        )
+    return [{"start": one.start, "end": one.end} for one in merge_ranges([*target.ranges, *before])]
 
 
 def _target_of(slug: str, definition: str | None) -> Target:
