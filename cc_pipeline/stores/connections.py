@@ -178,8 +178,9 @@ class ConnectionPool:
         if connection is not None:
             try:
                 return await self._on(connection, request, hoped_for, bound)
-            except NoAnswer:
-                if connection.heard or connection.fresh or connection.deadline <= time.monotonic():
+            except NoAnswer as error:
+                closed = error.kind == "connection_reset"  # and not a server that was silent, which has the request
+                if not closed or connection.heard or connection.fresh or connection.deadline <= time.monotonic():
                     raise
                 # the server closed the connection while it was idle: this is normal, so send the request again
         return await self._on(await self._connect(), request, hoped_for, bound)

@@ -190,6 +190,13 @@ def test_a_connection_given_up_while_idle_is_replaced_without_a_word() -> None:
     assert server.connections == 3
 
 
+def test_a_server_that_is_silent_on_a_used_connection_is_not_asked_twice() -> None:
+    # it has the request: sending it again on another connection would be one that nobody counts
+    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [9.0], 2)
+    assert bodies(answers) == [b"hello", b"timeout"]
+    assert (server.connections, len(server.heads)) == (1, 2)
+
+
 def test_a_cancelled_request_leaves_no_answer_to_the_next() -> None:
     server = Server(lambda connection, number: [0.1, HEAD + (b"first", b"other")[connection]])
 

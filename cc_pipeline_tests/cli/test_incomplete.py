@@ -1,0 +1,79 @@
+"""What a source does not give, as a person at the command line meets it: a status, a figure, and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cc_pipeline.minicrawl import TEST, MiniCrawlTruth, ensure
+from cc_pipeline_tests.cli.conftest import NEW, Cli
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import copy_of
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+DOMAIN = "example.com"
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
+    root = tmp_path_factory.mktemp("incomplete") / "bucket"
+    return root, ensure(root, TEST)
+
+
+def outcomes(home: Path) -> dict[str, int]:
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        return dict(connection.execute("SELECT outcome, count(*) FROM ledger GROUP BY ALL").fetchall())
+
+
+def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_heals_it(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
+) -> None:
+    root, truth = bucket
+    mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
+    home = tmp_path / "home"
+    portal = [Rule("whole_object", key=key, times=None) for key in ("crawl-data/*/warc/*", "*warc.paths.gz")]
+    with FaultServer(root) as server:
+        words = ("run", "-c", NEW, "-d", DOMAIN, "--home", home, "--source", server.url)
+        server.set_rules(portal)
+        said = cli(*words)
+        assert said.status == 3, said
+        told = re.sub(r"\s+", " ", said.err)
+        assert f"{mine} of {mine} captures" in told
+        assert "whole_object" in told
+        assert "https://example.com/" in told, "an example"
+        assert "CC_PIPELINE_MAX_UNSETTLED" in told
+        assert "run it again" in told
+        asked = len(server.hits)
+        server.set_rules([])
+        said = cli(*words)
+        assert said.status == 0, said
+        assert outcomes(home) == {"fetched": mine}
+        # what failed cost nothing that was good before: each file is asked for once, or a little more
+        files = {capture.warc_filename for capture in truth.of(NEW, subset="warc", domain=DOMAIN)}
+        assert sorted(hit.key for hit in server.hits[asked:] if hit.key.endswith(".warc.gz")) == sorted(files)
+
+
+def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_back(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
+) -> None:
+    sound, truth = bucket
+    root, home = copy_of(sound, tmp_path / "bucket"), tmp_path / "home"
+    mine = truth.of(NEW, subset="warc", domain=DOMAIN)
+    gone = sorted({capture.warc_filename for capture in mine})[0]
+    lost = sum(capture.warc_filename == gone for capture in mine)
+    (root / gone).unlink()
+    words = ("-c", NEW, "-d", DOMAIN, "--home", home, "--source", root)
+    said = cli("run", *words)
+    assert said.status == 0, said
+    assert f"{lost} of {len(mine)} captures" in re.sub(r"\s+", " ", said.out + said.err)
+    assert outcomes(home) == {"fetched": len(mine) - lost, "missing": lost}
+    said = cli("replay", *words)
+    assert said.status == 3, said
+    (root / gone).hardlink_to(sound / gone)
+    said = cli("replay", *words)
+    assert said.status == 0, said
+    assert outcomes(home) == {"fetched": len(mine)}

@@ -1,0 +1,394 @@
+"""Every kind of fault over a whole partition: what a run makes of it, what the next one asks for, how it ends.
+
+A cell is one kind, in one scope, for one time, at one place. Its first run meets the fault, its second one meets it
+again or not, a third one never does, and what is settled by then is replayed. The suite runs some cells, ``make
+bench-faults`` all of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.stages import fetch as fetch_stage
+from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.replay import replay_records
+from cc_pipeline.stages.shortfall import unsettled_rows
+from cc_pipeline.stages.workspace import Workspace, open_workspace
+from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Hit, Rule
+from cc_pipeline_tests.world import harvest
+
+CRAWL: Final = "CC-MAIN-2024-22"
+TARGET: Final = "example.com"
+#: Six files with a dozen or so captures of the target in each.
+SPEC: Final = MiniCrawlSpec(pages=420, crawls=(CrawlSpec(CRAWL, segments=2, files_per_segment=3),))
+#: So that each file has several ranges, and most ranges several records.
+TOGETHER: Final = Coalescing(gap=8_000, span=16_000)
+#: Waits that a test can afford. The numbers of attempts are the real ones.
+RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
+TIMEOUTS: Final = Timeouts(connect=5, silence=0.4, total=0.6, slowest=1_000_000)
+
+PLACES: Final = ("folder", "http", "s3")
+#: ``some``: three ranges, and each of their records; ``file``: one file; ``all``: all files, and what shows that the
+#: source has anything.
+SCOPES: Final = ("some", "file", "all")
+#: ``once``: the first answer to each range of the plan (of each file, where the answer is about a file); ``run``: the
+#: whole first run; ``lasting``: the second run too.
+TIMES: Final = ("once", "run", "lasting")
+#: What can be wrong with the files of a folder.
+FOLDER_KINDS: Final = ("bit_flipped", "file_missing", "file_truncated", "file_of_noise", "file_unreadable")
+
+#: A run of the command line ends with these.
+DONE, FAILED, INCOMPLETE = 0, 1, 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """What goes wrong, how much of it, for how long, and where."""
+
+    place: str
+    kind: str
+    scope: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """One run: its exit status, captures by outcome, those to be asked for again and those settled, its requests and
+    the most there may be (``None`` in a folder, which counts none)."""
+
+    status: int
+    fetched: int
+    quarantined: int
+    missing: int
+    unsettled: int
+    settled: int
+    requests: int
+    bound: int | None
+
+    def told(self) -> str:
+        """For a table: the exit status, and what is not here."""
+        parts = [f"{self.unsettled} open"] if self.unsettled else []
+        parts += [f"{self.settled} settled"] if self.settled else []
+        return f"{self.status}: {', '.join(parts) or 'all here'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A cell's runs. ``healed`` is the run at the sound source, ``replayed`` what replaying what was settled gave."""
+
+    cell: Cell
+    planned: int
+    first: RunFigures
+    second: RunFigures
+    healed: RunFigures
+    replayed: RunFigures | None
+    untouched: int | None
+
+    @property
+    def ends_with(self) -> str:
+        """What brought the last capture: ``run``, ``run again``, ``run when sound``, ``replay`` or ``nothing``."""
+        runs = {"run": self.first, "run again": self.second, "run when sound": self.healed, "replay": self.replayed}
+        return next((name for name, run in runs.items() if run is not None and run.fetched == self.planned), "nothing")
+
+    def wrongs(self) -> list[str]:
+        """What of this is not as docs/faults.md promises; empty when all is."""
+        found = []
+        runs = [("first", self.first), ("second", self.second), ("healed", self.healed)]
+        for name, run in runs:
+            if run.fetched + run.quarantined + run.missing != self.planned:
+                found.append(f"{name}: the ledger does not balance")
+            if run.fetched + run.unsettled + run.settled != self.planned:
+                found.append(f"{name}: a capture is neither here, nor open, nor settled")
+            open_too_many = run.unsettled > max(1, self.planned // 100) or (run.unsettled and not run.fetched)
+            if run.status != (INCOMPLETE if open_too_many else DONE):
+                found.append(f"{name}: exit status {run.status} with {run.unsettled} of {self.planned} open")
+            if run.bound is not None and run.requests > run.bound:
+                found.append(f"{name}: {run.requests} requests where {run.bound} are the most")
+        if self.healed.unsettled:
+            found.append("the source is sound, and running again did not bring what was open")
+        if self.cell.time == "once" and self.second.fetched != self.planned:
+            found.append("the fault passed, and running again did not bring everything")
+        if self.cell.time == "run" and self.second.unsettled:
+            found.append("the fault passed, and running again did not bring what was open")
+        if self.ends_with == "nothing":
+            found.append("not even a replay brought everything")
+        if self.untouched:
+            found.append(f"{self.untouched} requests although everything was there")
+        return [f"{self.cell}: {wrong}" for wrong in found]
+
+
+@dataclass(slots=True)
+class Place:
+    """A source with a prepared home: harvested, located and not yet fetched."""
+
+    name: str
+    bucket: Path
+    sound: Path
+    home: Path
+    settings: Settings
+    captures: pa.Table
+    ranges: list[PlannedRange]
+    server: FaultServer | None = None
+    cells: int = 0
+
+
+def cells(places: Sequence[str] = PLACES) -> Iterator[Cell]:
+    """Every cell of the matrix. A file system has no answer that is wrong only once."""
+    for place in places:
+        folder = place == "folder"
+        for kind in FOLDER_KINDS if folder else FAULT_KINDS:
+            for scope in SCOPES[1:] if folder else SCOPES:
+                for time in TIMES[1:] if folder else TIMES:
+                    yield Cell(place, kind, scope, time)
+
+
+@contextmanager
+def place_at(name: str, root: Path) -> Iterator[Place]:
+    """The place ``name`` in the folder ``root``, with its server where it has one."""
+    sound = root / "sound"
+    ensure(sound, SPEC)
+    if name == "folder":
+        bucket = root / "folder" / "bucket"
+        shutil.copytree(sound, bucket)
+        yield _prepared(name, bucket, sound, root, load_settings({}, source=str(bucket), home=str(root / "home")))
+        return
+    (root / "served").mkdir()
+    (root / "served" / "bucket").symlink_to(sound)
+    with FaultServer(root / "served") as server:
+        if name == "http":
+            chosen: dict[str, object] = {"source": f"{server.url}bucket"}
+        else:
+            chosen = {"source": "s3://bucket", "s3_endpoint": server.url.rstrip("/"), "s3_anonymous": True}
+        settings = load_settings({}, home=str(root / "home"), **chosen)
+        yield _prepared(name, sound, sound, root, settings, server)
+
+
+def _prepared(
+    name: str, bucket: Path, sound: Path, root: Path, settings: Settings, server: FaultServer | None = None
+) -> Place:
+    with open_workspace(settings) as workspace:
+        harvest(workspace, CRAWL)
+        workspace.targets([TARGET])
+        locate_captures(workspace, CRAWL, [TARGET])
+        captures = workspace.lake.read("captures", {"crawl": CRAWL, "target": TARGET}, RECORD_KEY_NAMES)
+    ranges = plan_ranges(captures, TOGETHER)
+    return Place(name, bucket, sound, root / "home", settings, captures, ranges, server)
+
+
+def run_cell(place: Place, cell: Cell) -> Result:
+    """Runs one cell in a copy of the place's home."""
+    place.cells += 1
+    home = place.home.with_name(f"cell-{place.cells}")
+    shutil.copytree(place.home, home)
+    runner = _Runner(place, replace(place.settings, home=home, lake=str(home / "lake")))
+    begin, end = _folder_fault(place, cell) if place.server is None else _served_fault(place, cell)
+    try:
+        begin()
+        first = runner.run()
+        if cell.time != "lasting":
+            end()
+        second = runner.run()
+        end()
+        healed = runner.run() if second.unsettled else second
+        replayed = runner.run(replay=True) if healed.fetched < len(runner.names) else None
+        untouched = None if place.server is None else runner.run().requests
+    finally:
+        end()
+        shutil.rmtree(home)
+    return Result(cell, len(runner.names), first, second, healed, replayed, untouched)
+
+
+class _Runner:
+    """Runs of one home, each as a process of its own would do it: with a transport that knows nothing."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self._place = place
+        self._settings = settings
+        columns = (place.captures[name].to_pylist() for name in ("warc_filename", "warc_record_offset"))
+        self.names = set(zip(*columns, strict=True))
+
+    def run(self, *, replay: bool = False) -> RunFigures:
+        server = self._place.server
+        seen = 0 if server is None else len(server.hits)
+        with open_workspace(self._settings) as workspace:
+            _give_transport(workspace)
+            wanted = self._wanted(workspace, replay=replay)
+            before = _fetched_by_file(workspace)
+            status = self._fetch(workspace, replay=replay)
+            gave = {key for key, count in _fetched_by_file(workspace).items() if count > before[key]}
+            [row] = workspace.lake.read("fetches", {"crawl": CRAWL, "target": TARGET}).to_pylist()
+        lost = row["planned"] - row["fetched"]
+        hits = [] if server is None else server.hits[seen:]
+        return RunFigures(
+            status=status,
+            fetched=row["fetched"],
+            quarantined=row["quarantined"],
+            missing=row["missing"],
+            unsettled=row["unsettled"],
+            settled=lost - row["unsettled"],
+            requests=len(hits),
+            bound=None if server is None else most_requests(wanted, hits, gave),
+        )
+
+    def _fetch(self, workspace: Workspace, *, replay: bool) -> int:
+        options = partial(RecordOptions, coalescing=TOGETHER)
+        try:
+            with mock.patch.object(fetch_stage, "RecordOptions", options):
+                if replay:
+                    trouble = replay_records(workspace, CRAWL, [TARGET]).trouble
+                    return INCOMPLETE if trouble else DONE
+                fetch_stage.fetch_captures(workspace, CRAWL, [TARGET])
+        except Incomplete as error:
+            return INCOMPLETE if error.advice else FAILED
+        except EnvironmentFault:
+            return FAILED
+        return DONE
+
+    def _wanted(self, workspace: Workspace, *, replay: bool) -> list[PlannedRange]:
+        """The ranges that the next run has to ask for."""
+        records = workspace.lake.read("records", {"crawl": CRAWL, "target": TARGET})
+        if not records.num_rows:
+            return self._place.ranges
+        lost = records.filter(pc.not_equal(records["outcome"], "fetched")) if replay else unsettled_rows(records)
+        return plan_ranges(lost, TOGETHER)
+
+
+def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Collection[str]) -> int:
+    """The most requests that a run may send that has to ask for ``wanted`` and met the faults in ``hits``.
+
+    A file that fails and of which nothing came costs 1.2 times its ranges and 3. One that ``gave`` something costs its
+    ranges, 5 for each of them that failed, and 2 for each of the records in those.
+    """
+    by_file: dict[str, list[PlannedRange]] = {}
+    for one in wanted:
+        by_file.setdefault(one.key, []).append(one)
+    spoilt = {(hit.key, hit.range) for hit in hits if hit.fault}
+    most = 0.0
+    for key, ranges in by_file.items():
+        served = next((hit.key for hit in hits if hit.key.endswith(key)), key)
+        failed = [one for one in ranges if (served, f"bytes={one.offset}-{one.offset + one.length - 1}") in spoilt]
+        if failed and key not in gave:
+            most += 1.2 * len(ranges) + 3
+        else:
+            most += len(ranges) + sum(5 + 2 * len(one.rows) for one in failed)
+    return int(most)
+
+
+def _fetched_by_file(workspace: Workspace) -> Counter[str]:
+    rows = workspace.lake.read("records", {"crawl": CRAWL, "target": TARGET}, ["warc_filename", "outcome"])
+    here = rows.filter(pc.equal(rows["outcome"], "fetched"))
+    return Counter(here["warc_filename"].to_pylist())
+
+
+def _give_transport(workspace: Workspace) -> None:
+    settings = workspace.settings
+    workspace.__dict__["transport"] = Transport(
+        settings.source,
+        retry=RETRY,
+        timeouts=TIMEOUTS,
+        s3_endpoint=settings.s3_endpoint,
+        s3_anonymous=settings.s3_anonymous,
+    )
+
+
+Act = Callable[[], None]
+
+
+def _served_fault(place: Place, cell: Cell) -> tuple[Act, Act]:
+    server = place.server
+    assert server is not None
+    once = cell.time == "once"
+    rule = Rule(cell.kind, times=1 if once else None, by_key=cell.kind == "404", retry_after=0, bytes_per_second=50)
+    if once or cell.scope == "some":
+        chosen = place.ranges
+        if cell.scope == "file":
+            chosen = [one for one in chosen if one.key == chosen[0].key]
+        elif cell.scope == "some":
+            chosen = chosen[1 :: max(1, len(chosen) // 3)][:3]
+        rules = [replace(rule, key=f"*{one.key}", ranges=_spans(place, one, alone=not once)) for one in chosen]
+    elif cell.scope == "file":
+        rules = [replace(rule, key=f"*{place.ranges[0].key}")]
+    else:
+        rules = [replace(rule, key=key) for key in ("*.warc.gz", "*.paths.gz")]
+    return partial(server.set_rules, rules), partial(server.set_rules, [])
+
+
+def _spans(place: Place, one: PlannedRange, *, alone: bool) -> tuple[str, ...]:
+    """The headers that ask for a range, and for each of its records ``alone``."""
+    offsets, lengths = (place.captures[name] for name in ("warc_record_offset", "warc_record_length"))
+    spans = [(one.offset, one.length)]
+    if alone:
+        spans += [(offsets[row].as_py(), lengths[row].as_py()) for row in one.rows]
+    return tuple(f"bytes={start}-{start + length - 1}" for start, length in spans)
+
+
+def _folder_fault(place: Place, cell: Cell) -> tuple[Act, Act]:
+    files = sorted({one.key for one in place.ranges})
+    hit = files[:1] if cell.scope == "file" else files
+    lists = [str(path.relative_to(place.bucket)) for path in place.bucket.rglob("*.paths.gz")]
+    if cell.scope == "all" and cell.kind in ("file_missing", "file_unreadable"):
+        hit = [*files, *lists]
+
+    refused = {str(place.bucket / key) for key in hit}
+    really_open = os.open
+
+    def refuse(path: Any, *how: Any, **more: Any) -> int:
+        if str(path) in refused:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really_open(path, *how, **more)
+
+    # not by the file's mode, which binds some users and not others
+    locked = mock.patch.object(os, "open", refuse if cell.kind == "file_unreadable" else really_open)
+
+    def begin() -> None:
+        locked.start()
+        for key in hit:
+            _spoil_file(place, cell.kind, key)
+
+    def end() -> None:
+        locked.stop()
+        for key in hit:
+            (place.bucket / key).unlink(missing_ok=True)
+            shutil.copy2(place.sound / key, place.bucket / key)
+
+    return begin, end
+
+
+def _spoil_file(place: Place, kind: str, key: str) -> None:
+    path = place.bucket / key
+    if kind == "file_missing":
+        path.unlink()
+    elif kind == "file_truncated":
+        os.truncate(path, path.stat().st_size // 2)
+    elif kind == "file_of_noise":
+        path.write_bytes(b"\x5a" * path.stat().st_size)
+    elif kind == "bit_flipped":
+        one = next(one for one in place.ranges if one.key == key)
+        at = place.captures["warc_record_offset"][one.rows[0]].as_py()
+        middle = at + place.captures["warc_record_length"][one.rows[0]].as_py() // 2
+        data = bytearray(path.read_bytes())
+        data[middle] ^= 0x10
+        path.write_bytes(data)

@@ -1,0 +1,83 @@
+"""docs/faults.md against the code: the same kinds, and the same figures for each."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from cc_pipeline.errors import DataKind
+from cc_pipeline.records import patience
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.schema import REASONS
+from cc_pipeline.settings import Settings
+from cc_pipeline.stages import shortfall
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding
+from cc_pipeline.transport.ranges import RetryPolicy
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "faults.md").read_text("utf-8")
+FAULTS = {kind.value: kind for kind in FaultKind}
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the first table after a heading, without its head."""
+    lines = PAGE.split(f"# {title}\n", 1)[1].partition("\n#")[0].splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def attempts(kind: FaultKind) -> int:
+    """How often the retry policy lets a range of this kind be requested."""
+    if kind is FaultKind.BREAKER_OPEN:
+        return 0
+    policy, finding = RetryPolicy(), Finding(kind, "")
+    return next(number for number in range(1, 100) if policy.next_wait(finding, number, 0.0) is None)
+
+
+def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
+    told = {row[0].strip("`"): row[2:] for row in rows("Every kind, and what is done about it")}
+    assert list(told) == list(dict.fromkeys(told))
+    assert set(told) == set(REASONS)
+    assert set(FAULTS) <= set(REASONS)
+    for name, (family, tries, again, settled) in told.items():
+        kind = FAULTS.get(name)
+        if kind is not None:
+            assert family == ("environment" if kind in ENVIRONMENT_KINDS else "data"), name
+            assert int(tries) == attempts(kind), name
+            assert int(tries) <= 1 or kind not in PERMANENT_KINDS, name
+            assert again == ("record" if kind in patience.BY_RECORD else "range"), name
+            assert (settled == "never") is (kind not in patience.SETTLING), name
+        elif name == "bad_plan":
+            assert (family, tries, settled) == ("plan", "0", "at once")
+        else:
+            assert (family, tries, again) == ("bytes", str(RecordOptions().tries), "record"), name
+            assert settled == "the same bytes twice", name
+
+
+def test_kinds_of_bytes_are_on_the_page() -> None:
+    assert {row[0].strip("`") for row in rows("What is wrong with bytes")} == {kind.value for kind in DataKind}
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    state = patience.FileState(0)
+    waits = next(number for number in range(10) if patience.FileState(0, failed=number).doubtful)
+    assert not state.doubtful
+    hour = timedelta(hours=1)
+    assert [row[1] for row in rows("What a fetch does")] == [
+        str(figure)
+        for figure in (
+            patience.MOST_TRIES,
+            1 + patience._FEW,
+            patience._EXTRA,
+            patience._RANGES_AN_EXTRA,
+            waits,
+            RecordOptions().tries,
+            RecordOptions().give_up_after,
+            patience._FILES,
+            Settings.__dataclass_fields__["max_unsettled"].default,
+            shortfall.LEAST_CAPTURES,
+            shortfall.MOST_ROUNDS,
+            shortfall._FIRST_DISTANCE // timedelta(minutes=1),
+            shortfall._LONGEST_DISTANCE // hour,
+        )
+    ]
+    assert RetryPolicy().attempts == patience.MOST_TRIES
