@@ -242,5 +242,5 @@ def test_a_table_of_a_newer_version_is_not_written(old_home: Path) -> None:
     newer.commit("targets", schema.empty_table(), [{"slug": "none"}], {"test": "abc"})
     older = open_lake(load_settings({}, home=str(old_home)))
     assert older.read("targets").num_rows > 0
-    with pytest.raises(EnvironmentFault, match=r"columns this version does not know: added.*newer version"):
+    with pytest.raises(EnvironmentFault, match=r"(?s)columns this version does not know: added.*newer version"):
         older.commit("targets", older.read("targets"), [], {"test": "abd"})
