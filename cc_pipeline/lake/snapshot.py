@@ -27,6 +27,8 @@ from cc_pipeline.processes import this_process
 BUILDING: Final = ".building-"
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
+#: Files of all tables together up to which views are counted by reading them.
+_FEW_FILES: Final = 200
 #: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
 #: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
 _SWELLING: Final = 2
@@ -37,17 +39,20 @@ class ViewSpec:
     """A published name and the SQL behind it, which may use every pinned table under ``lake.<name>``.
 
     A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use.
+    ``all_but`` says what the view shows, so that it need not be read to be counted: the rows of a lake table, without
+    those that a query gives the number of. Views without it are counted only while the tables are small.
     """
 
     name: str
     sql: str
     comment: str
     materialized: bool = False
+    all_but: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What was published: row counts by name and bytes of the file."""
+    """What was published: row counts by name (of views that were counted) and bytes of the file."""
 
     path: Path
     rows: dict[str, int]
@@ -98,8 +103,8 @@ def publish(
             for view in views:
                 kind = "TABLE" if view.materialized else "VIEW"
                 connection.execute(f"CREATE {kind} {_qualified(view)} AS {view.sql}")
-                connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {_text(view.comment)}")
-            rows = {view.name: _count(connection, view.name) for view in views if "." not in view.name}
+                connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
+            rows = _counts(connection, tables, [view for view in views if "." not in view.name])
             versions = {pinned.spec.name: pinned.version for pinned in tables}
             _write_publication(connection, tables, rows)
             connection.execute("CHECKPOINT")
@@ -131,7 +136,7 @@ def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: C
 
 def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
-    connection.execute(f"SET temp_directory = {_text(str(scratch))}")
+    connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
     connection.execute(f"SET memory_limit = '{_COPY_MEMORY}'")
     # rows are read in no order anyway, and to keep one DuckDB has to hold back what comes too early
     connection.execute("SET preserve_insertion_order = false")
@@ -166,7 +171,7 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
     if not pinned.files:
         typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns)
         return f"SELECT {typed} WHERE false"
-    files = ", ".join(_text(address) for address in pinned.files)
+    files = ", ".join(quoted(address) for address in pinned.files)
     hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
     # opens every file's footer, so only where files differ
     union = ", union_by_name = true" if pinned.uneven else ""
@@ -198,10 +203,27 @@ def _qualified(view: ViewSpec) -> str:
     return view.name if "." in view.name else f"main.{view.name}"
 
 
-def _count(connection: duckdb.DuckDBPyConnection, name: str) -> int:
-    row = connection.execute(f"SELECT count(*) FROM main.{name}").fetchone()
+def _counts(
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
+) -> dict[str, int]:
+    """Rows by view. Counting a view reads the footers of all its files, so in a large lake the log is asked instead."""
+    small = sum(len(pinned.files) for pinned in tables) <= _FEW_FILES
+    in_table = {pinned.spec.name: pinned.rows for pinned in tables}
+    counts = {}
+    for view in views:
+        if small:
+            counts[view.name] = _number(connection, f"SELECT count(*) FROM main.{view.name}")
+        elif view.all_but is not None:
+            table, lacking = view.all_but
+            counts[view.name] = in_table[table] - _number(connection, lacking)
+    return counts
+
+
+def _number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    row = connection.execute(query).fetchone()
     return int(row[0]) if row else 0
 
 
-def _text(value: str) -> str:
+def quoted(value: str) -> str:
+    """``value`` as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"

@@ -11,9 +11,10 @@ from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.snapshot import Copying, Publication, publish
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.stages.debris import clear_debris
+from cc_pipeline.stages.overlap import sharing
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
-from cc_pipeline.stages.views import publication_views
+from cc_pipeline.stages.views import Sharing, publication_views
 from cc_pipeline.stages.whole_files import registered
 from cc_pipeline.stages.workspace import Workspace
 
@@ -43,7 +44,10 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         published = publish(
             settings.published_path,
             pinned,
-            publication_views([(slice_.crawl, slice_.target) for slice_ in held_back]),
+            publication_views(
+                [(slice_.crawl, slice_.target) for slice_ in held_back],
+                Sharing(tuple(sorted(sharing(workspace))), tuple(sorted(_read_whole(workspace)))),
+            ),
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,
         )
@@ -63,6 +67,11 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     parsed = sorted({slice_ for table in PARSE.tables for slice_ in _parsed(workspace, table, at.get(table))})
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
     return PARSE.interrupted(workspace.lake, parsed, at) + READ_FILES.interrupted(workspace.lake, files, at)
+
+
+def _read_whole(workspace: Workspace) -> set[str]:
+    """Crawls of which files were read whole: their rows may be of any page."""
+    return {file.crawl for file in registered(workspace).values() if file.crawl}
 
 
 def _parsed(workspace: Workspace, table: str, version: int | None) -> list[Slice]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.snapshot import ViewSpec
+from cc_pipeline.lake.snapshot import ViewSpec, quoted
 
 _KEY = ", ".join(CAPTURE)
 
@@ -38,13 +39,34 @@ _FROM_FILES_TOO = ("page_text", "page_links", "feed_items")
 _TOGETHER = ("page_metadata", "page_text", "page_links", "feed_items")
 
 
-def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, ...]:
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Where repeats can be: rows of these targets, which share keys with others; and all of these crawls, of which
+    files were read whole."""
+
+    targets: tuple[str, ...]
+    crawls: tuple[str, ...]
+
+    @property
+    def sql(self) -> str:
+        """A condition on ``target`` and ``crawl``."""
+        parts = [
+            f"{column} IN ({', '.join(quoted(value) for value in values)})"
+            for column, values in (("target", self.targets), ("crawl", self.crawls))
+            if values
+        ]
+        return f"({' OR '.join(parts)})" if parts else "false"
+
+
+def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) -> tuple[ViewSpec, ...]:
     """The published views, in an order in which each finds what it names.
+
+    Captures that several targets have are looked for where ``sharing`` says that there can be any.
 
     ``held_back`` names (crawl, target) slices whose page tables have different digests, because a run was killed
     between two commits. The views leave out their rows until they are parsed again.
     """
-    repeats = tuple(_repeats(table, order) for table, order in _PER_CAPTURE.items())
+    repeats = tuple(_repeats(table, order, sharing.sql) for table, order in _PER_CAPTURE.items())
     return (
         ViewSpec("crawls", "SELECT * FROM lake.crawls ORDER BY crawl DESC", "Crawls of the source."),
         ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
@@ -58,18 +80,23 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
         ),
         _held_back(held_back),
         *repeats,
-        ViewSpec("captures", _captures(), _COMMENTS["captures"]),
+        ViewSpec("captures", _captures(), _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
         ViewSpec(
             "capture_targets",
             f"SELECT DISTINCT {_KEY}, subset, url, target FROM {_whole('captures')}",
             "Why a capture is here: one row per capture and target.",
         ),
-        *(ViewSpec(table, _once(table), _COMMENTS[table]) for table in _PER_CAPTURE if table != "captures"),
+        *(
+            ViewSpec(table, _once(table), _COMMENTS[table], all_but=(table, _not_shown(table)))
+            for table in _PER_CAPTURE
+            if table != "captures"
+        ),
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
             "fetched_at, settled, rounds FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
+            all_but=("records", _not_shown("records")),
         ),
         ViewSpec(
             "quarantine",
@@ -82,7 +109,7 @@ def publication_views(held_back: Sequence[tuple[str, str]]) -> tuple[ViewSpec, .
     )
 
 
-def _repeats(table: str, order: str) -> ViewSpec:
+def _repeats(table: str, order: str, among: str) -> ViewSpec:
     extra = {"records": ", outcome", "captures": "", "page_metadata": ", source_kind, disposition"}.get(
         table, ", source_kind"
     )
@@ -91,13 +118,14 @@ def _repeats(table: str, order: str) -> ViewSpec:
         f"SELECT {_KEY}, target FROM (SELECT {columns}, "
         f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
         # texts read from whole files have no offset: nothing says of which capture they are
-        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)} WHERE warc_record_offset IS NOT NULL)) WHERE place > 1"
+        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)} WHERE warc_record_offset IS NOT NULL AND {among})) "
+        "WHERE place > 1"
     )
     if table in _FROM_FILES_TOO:
         # a WAT file's links are left out where the page itself was parsed, even if that has none
         sql += (
             f" UNION SELECT {_KEY}, target FROM {_whole(table)} SEMI JOIN (FROM {_whole('page_metadata')} "
-            f"WHERE source_kind = 'records') USING ({_KEY}) WHERE source_kind <> 'records'"
+            f"WHERE source_kind = 'records' AND {among}) USING ({_KEY}) WHERE source_kind <> 'records' AND {among}"
         )
     comment = f"Rows of {table} that another target's rows already show."
     return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
@@ -107,6 +135,15 @@ def _once(table: str) -> str:
     return f"SELECT * EXCLUDE (target) FROM {_whole(table)} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
 
 
+def _not_shown(table: str) -> str:
+    """The query for how many rows of a table its view leaves out; it reads nothing where nothing is left out."""
+    lost = f"(SELECT count(*) FROM lake.{table} SEMI JOIN lake.parse_held_back USING (crawl, target))"
+    held_back = f"(SELECT CASE WHEN count(*) = 0 THEN 0 ELSE {lost} END FROM lake.parse_held_back)"
+    repeats = f"(SELECT count(*) FROM {_whole(table)} SEMI JOIN lake.{table}_repeats USING ({_KEY}, target))"
+    repeated = f"(SELECT CASE WHEN count(*) = 0 THEN 0 ELSE {repeats} END FROM lake.{table}_repeats)"
+    return f"SELECT {repeated} + {held_back if table in _TOGETHER else 0}"
+
+
 def _whole(table: str) -> str:
     if table not in _TOGETHER:
         return f"lake.{table}"
@@ -114,7 +151,7 @@ def _whole(table: str) -> str:
 
 
 def _held_back(pairs: Sequence[tuple[str, str]]) -> ViewSpec:
-    values = ", ".join(f"('{crawl}', '{target}')" for crawl, target in pairs)
+    values = ", ".join(f"({quoted(crawl)}, {quoted(target)})" for crawl, target in pairs)
     rows = (
         f"FROM (VALUES {values}) AS pairs(crawl, target)" if pairs else "SELECT '' AS crawl, '' AS target WHERE false"
     )
