@@ -4,6 +4,7 @@ Belongs here: reading the instance and the source, and asking for runs. Not here
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
@@ -18,7 +19,7 @@ from cc_pipeline.stages.workspace import Workspace
 #: Partition keys that one tick adds at most; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
 _SIX_HOURS = 6 * 3600
-#: Harvests of a crawl that may fail in a row before a person has to look.
+#: Harvests of a crawl that may fail in a row before a person has to look. The distance between them doubles.
 _MOST_FAILURES = 3
 #: How many of the sensor's newest runs are read to count a crawl's failures.
 _RUNS_LOOKED_AT = 500
@@ -36,8 +37,8 @@ def new_crawls(
     """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
     what failed before."""
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
-    failures = _failures_in_a_row(context.instance)
-    requested = [crawl for crawl in cursor["requested"] if not 0 < failures.get(crawl, 0) < _MOST_FAILURES]
+    failures, due = _failures_in_a_row(context.instance, _now())
+    requested = [crawl for crawl in cursor["requested"] if crawl not in due]
     decision = decide_crawls(
         listed=[crawl.id for crawl in list_crawls(workspace)],
         registered=set(context.instance.get_dynamic_partitions("crawl")),
@@ -63,22 +64,36 @@ def new_crawls(
     )
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 def _attempt(failures: int) -> str:
     return f":{failures + 1}" if failures else ""
 
 
-def _failures_in_a_row(instance: dg.DagsterInstance) -> dict[str, int]:
-    """How often the harvest of each crawl failed since its last run that did not fail. Other crawls are left out."""
+def _failures_in_a_row(instance: dg.DagsterInstance, now: datetime) -> tuple[dict[str, int], set[str]]:
+    """How often the harvest of each crawl failed since its last run that did not fail (other crawls are left out), and
+    the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
     ours = dg.RunsFilter(job_name=harvest_crawl.name, tags={"dagster/sensor_name": "new_crawls"})
     failures: dict[str, int] = {}
     settled: set[str] = set()
+    last: dict[str, datetime] = {}
     for record in instance.get_run_records(ours, limit=_RUNS_LOOKED_AT):
         crawl = record.dagster_run.tags.get(PARTITION_TAG, "")
         if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
             settled.add(crawl)
         elif crawl not in settled:
             failures[crawl] = failures.get(crawl, 0) + 1
-    return failures
+            last.setdefault(crawl, record.create_timestamp)
+    wait = timedelta(seconds=_SIX_HOURS)
+    due = {
+        crawl
+        for crawl, count in failures.items()
+        # ticks are six hours apart and not to the second, so a distance ends a little before the tick it is meant for
+        if count < _MOST_FAILURES and last[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
+    }
+    return failures, due
 
 
 @dg.sensor(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -73,6 +74,11 @@ def ran(instance: dg.DagsterInstance, crawl: str, status: dg.DagsterRunStatus) -
     instance.add_run(dg.DagsterRun(job_name="harvest_crawl", status=status, tags=tags))
 
 
+def hours_ahead(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    """Lets the next ticks be as many hours from now."""
+    monkeypatch.setattr(sensors, "_now", lambda: datetime.now(UTC) + timedelta(hours=hours))
+
+
 def settings_of(source: Path | str, home: Path) -> Settings:
     return load_settings(source=str(source), home=str(home))
 
@@ -87,16 +93,21 @@ def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing
 
 
 def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     keys = []
-    for status in (dg.DagsterRunStatus.FAILURE,) * 3:
+    # the distance doubles; all failures are of now, so the later tick is as many hours ahead
+    for early, late in ((0, 0), (1, 6), (6, 12)):
+        if early:
+            hours_ahead(monkeypatch, early)
+            assert reason(ticks.tick()) == "no new crawl"
+        hours_ahead(monkeypatch, late)
         answer = ticks.tick()
         assert asked(answer) == [NEW]
         assert isinstance(answer, dg.SensorResult)
         keys += [request.run_key for request in answer.run_requests or ()]
-        ran(instance, NEW, status)
+        ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
     assert len(set(keys)) == 3, "a key that was used is not run again"
     assert reason(ticks.tick()) == f"no new crawl; failed 3 times, so launch by hand: {NEW}"
     ran(instance, NEW, dg.DagsterRunStatus.SUCCESS)
@@ -105,11 +116,16 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELED])
 def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+    bucket: Bucket,
+    tmp_path: Path,
+    instance: dg.DagsterInstance,
+    status: dg.DagsterRunStatus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
     ticks.tick()
     ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
+    hours_ahead(monkeypatch, 6)
     assert asked(ticks.tick()) == [NEW]
     ran(instance, NEW, status)
     assert reason(ticks.tick()) == "no new crawl"
