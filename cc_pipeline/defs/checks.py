@@ -1,12 +1,14 @@
 """Asset checks: what the tables promise, reported beside the assets. They never block; commits enforce what must hold.
 
-Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached (stages/checks).
+A check in a run over partitions looks at these alone, so it costs what they hold. The job ``check_everything`` looks at
+the whole lake. Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached (stages/checks).
 """
 
 from collections.abc import Iterable
 
 import dagster as dg
 
+from cc_pipeline.defs.partitions import between, range_of, run_partitions
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.checks import (
     index_complete_verdict,
@@ -16,6 +18,7 @@ from cc_pipeline.stages.checks import (
     shortfall_verdict,
     stored_verdict,
 )
+from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -34,6 +37,24 @@ def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.Asset
     )
 
 
+def _slices(context: dg.AssetCheckExecutionContext) -> list[Slice] | None:
+    """The partitions (crawl × domain) of the run; ``None`` for a run without any, which is about all of them."""
+    instance = context.instance
+    if not any(range_of(context.run.tags)):
+        return None
+    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+    return [Slice(*pair) for pair in run_partitions(context.run.tags, crawls, domains)]
+
+
+def _crawls(context: dg.AssetCheckExecutionContext) -> list[str] | None:
+    """The same for a run over crawls."""
+    first, last = range_of(context.run.tags)
+    if not first:
+        return None
+    ordered = context.instance.get_dynamic_partitions("crawl")
+    return list(between(ordered, first, last))
+
+
 _INDEX_CHECKS = {
     "coverage": "All index files of the path list are harvested.",
     "row_counts": "The row groups of a file have as many rows together as its footer says.",
@@ -50,22 +71,24 @@ _INDEX_CHECKS = {
 def index_checks(
     context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> Iterable[dg.AssetCheckResult]:
-    """Every check of the catalog over all harvested crawls."""
-    verdicts = index_verdicts(workspace)
+    """Every check of the catalog over the crawls of the run."""
+    verdicts = index_verdicts(workspace, _crawls(context))
     for name in _INDEX_CHECKS:
         yield _result(name, "row_groups", [verdict for verdict in verdicts if verdict.name == name])
 
 
 @dg.asset_check(asset="records", description="In every partition: planned captures = fetched + quarantined + missing.")
-def ledger_balances(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Counts captures and records of every slice."""
-    return _result("ledger_balances", "records", [ledger_verdict(workspace)])
+def ledger_balances(
+    context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.AssetCheckResult:
+    """Counts captures and records of every partition of the run."""
+    return _result("ledger_balances", "records", [ledger_verdict(workspace, _slices(context))])
 
 
 @dg.asset_check(asset="records", description="The files of stored records are there, as long as their rows need them.")
-def stored_files(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Compares the rows with one listing of each crawl's stored files."""
-    return _result("stored_files", "records", [stored_verdict(workspace)])
+def stored_files(context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+    """Looks at each stored file once; in a run over everything, at one listing of each crawl's."""
+    return _result("stored_files", "records", [stored_verdict(workspace, _slices(context))])
 
 
 @dg.asset_check(asset="records", description="Every planned capture is here, or missing by name and for good.")
@@ -75,9 +98,11 @@ def nothing_missing(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResu
 
 
 @dg.asset_check(asset="captures", description="A second index has the same captures in a sample of partitions.")
-def locators_agree(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
+def locators_agree(
+    context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.AssetCheckResult:
     """Looks a few located partitions up again through another index."""
-    return _result("locators_agree", "captures", [locators_verdict(workspace)])
+    return _result("locators_agree", "captures", [locators_verdict(workspace, _slices(context))])
 
 
 @dg.asset_check(asset="captures", description="No partition lacks captures because index files could not be read.")

@@ -58,6 +58,20 @@ read_source_files = dg.define_asset_job(
     description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
 )
 
+check_everything = dg.define_asset_job(
+    "check_everything",
+    selection=dg.AssetSelection.all_asset_checks(),
+    description="Runs every check over the whole lake. In runs over partitions, checks look at these alone.",
+)
+
+weekly_checks = dg.ScheduleDefinition(
+    name="weekly_checks",
+    job=check_everything,
+    cron_schedule="0 5 * * 0",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Checks the whole lake every Sunday, after upkeep.",
+)
+
 export_domain = dg.define_asset_job(
     "export_domain",
     selection=dg.AssetSelection.groups("exports"),

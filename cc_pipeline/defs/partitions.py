@@ -58,3 +58,25 @@ def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
     """The first and last partition a run with these tags is for; empty texts for a run without partitions."""
     first = tags.get(RANGE_START_TAG) or tags.get(PARTITION_TAG, "")
     return first, tags.get(RANGE_END_TAG) or first
+
+
+def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
+    """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order."""
+    first, last = range_of(tags)
+    if "|" not in first or "|" not in last:
+        return []
+    first_crawl, first_domain = first.split("|", 1)
+    last_crawl, last_domain = last.split("|", 1)
+    return [
+        (crawl, domain)
+        for crawl in between(crawls, first_crawl, last_crawl)
+        for domain in between(domains, first_domain, last_domain)
+    ]
+
+
+def between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
+    """The keys from ``first`` to ``last``; none where one of them was deleted."""
+    try:
+        return ordered[ordered.index(first) : ordered.index(last) + 1]
+    except ValueError:
+        return ()  # keys deleted since

@@ -4,7 +4,7 @@ Belongs here: asking for runs of what is missing. Not here: which partitions tho
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -12,7 +12,7 @@ import dagster as dg
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
-from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key, range_of, range_tags
+from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key, range_tags, run_partitions
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import BackfillDecision, decide_backfill, group_by_crawl, missing_partitions
 from cc_pipeline.stages.parse import out_of_date
@@ -34,27 +34,6 @@ def recent_failures(
     for run in instance.get_runs(lately, limit=_MOST_RUNS):
         failures.update(run_partitions(run.tags, crawls, domains))
     return failures
-
-
-def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
-    """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order."""
-    first, last = range_of(tags)
-    if "|" not in first or "|" not in last:
-        return []
-    first_crawl, first_domain = first.split("|", 1)
-    last_crawl, last_domain = last.split("|", 1)
-    return [
-        (crawl, domain)
-        for crawl in _between(crawls, first_crawl, last_crawl)
-        for domain in _between(domains, first_domain, last_domain)
-    ]
-
-
-def _between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
-    try:
-        return ordered[ordered.index(first) : ordered.index(last) + 1]
-    except ValueError:
-        return ()  # keys deleted since
 
 
 #: The schedule does not try a partition again that failed this often in ``_REMEMBERED``, until the failures are older

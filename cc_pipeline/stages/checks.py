@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,9 +21,11 @@ from cc_pipeline.index.catalog.checks import (
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.stages.held import slices_that_lost
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.lookups import incomplete_slices, index_complete
 from cc_pipeline.stages.shortfall import share
+from cc_pipeline.stages.slice import Slice, targets_by_crawl
 from cc_pipeline.stages.stored_files import lost_records
 from cc_pipeline.stages.workspace import Workspace
 
@@ -29,13 +33,20 @@ from cc_pipeline.stages.workspace import Workspace
 _SAMPLE = 3
 
 
-def index_verdicts(workspace: Workspace) -> list[CheckResult]:
-    """Every check of every harvested crawl that has a columnar index, oldest crawl first."""
+def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
+    """Every check of ``crawls`` (default: every harvested one) that have a columnar index, oldest crawl first."""
     lake = workspace.lake
     covered = lake.read("coverage")
     verdicts: list[CheckResult] = []
     previous: list[str] | None = None
-    for crawl in sorted(set(covered.column("crawl").to_pylist()) - set(ARC_CRAWLS)):
+    harvested = sorted(set(covered.column("crawl").to_pylist()) - set(ARC_CRAWLS))
+    # schemas are compared with those of the crawl before
+    first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
+    for crawl in harvested[max(0, first - 1) :]:
+        if crawls is not None and crawl not in crawls:
+            before = lake.read("index_files", {"crawl": crawl}, ["columns"])
+            previous = next((columns for columns in before.column("columns").to_pylist() if columns), previous)
+            continue
         coverage = covered.filter(pc.equal(covered["crawl"], crawl))
         files = lake.read("index_files", {"crawl": crawl})
         groups = lake.read("row_groups", {"crawl": crawl})
@@ -51,10 +62,10 @@ def index_verdicts(workspace: Workspace) -> list[CheckResult]:
     return verdicts
 
 
-def ledger_verdict(workspace: Workspace) -> CheckResult:
-    """Whether every slice that was fetched has one record per capture."""
-    captures = _counts(workspace, "captures")
-    records = _counts(workspace, "records")
+def ledger_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
+    """Whether each of ``slices`` (default: all) that was fetched has one record per capture."""
+    captures = _counts(workspace, "captures", slices)
+    records = _counts(workspace, "records", slices)
     wrong = [pair for pair, count in records.items() if captures.get(pair, 0) != count]
     total = sum(records.values())
     figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
@@ -65,8 +76,10 @@ def ledger_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
 
 
-def stored_verdict(workspace: Workspace) -> CheckResult:
-    """Whether the bytes of all stored records are there; one listing a crawl."""
+def stored_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
+    """Whether the bytes of the stored records of ``slices`` are there (default: of all, with one listing a crawl)."""
+    if slices is not None:
+        return _stored_of(slices_that_lost(workspace, slices))
     lost = lost_records(workspace.lake, workspace.storage)
     figures: dict[str, int | float | str] = {
         "lost records": sum(one.records for one in lost),
@@ -79,6 +92,14 @@ def stored_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
+def _stored_of(lost: Mapping[Slice, int]) -> CheckResult:
+    if not lost:
+        return CheckResult("stored_files", "ok", "the bytes of the stored records are there", {"lost records": 0})
+    shown = ", ".join(f"{count:,} of {slice_.crawl}|{slice_.target}" for slice_, count in sorted(lost.items())[:5])
+    message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
+    return CheckResult("stored_files", "error", message, {"lost records": sum(lost.values())})
+
+
 def shortfall_verdict(lake: Lake) -> CheckResult:
     """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
     of settled ones, which asking again will not bring, a warning from one in a hundred."""
@@ -88,7 +109,7 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     figures: dict[str, int | float | str] = {
         "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
     }  # fmt: skip
-    if not unsettled and settled * 100 < planned:
+    if not unsettled and settled * 100 < max(planned, 1):
         return CheckResult("nothing_missing", "ok", f"{fetched:,} of {planned:,} captures are here", figures)
     message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
     if settled:
@@ -99,12 +120,18 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
 
 
-def locators_verdict(workspace: Workspace) -> CheckResult:
-    """Whether another index names the same captures, for a few partitions of crawls that have two."""
-    slices = workspace.lake.read("captures", columns=["crawl", "target", "located_by"])
-    distinct = slices.group_by(["crawl", "target", "located_by"]).aggregate([]).to_pylist()
+def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
+    """Whether another index names the same captures, for a few of ``slices`` (default: all) whose crawls have two."""
+    located = [
+        row
+        for where in _wheres(slices)
+        for row in workspace.lake.read("captures", where, ["crawl", "target", "located_by"])
+        .group_by(["crawl", "target", "located_by"])
+        .aggregate([])
+        .to_pylist()
+    ]
     compared: list[tuple[str, Agreement]] = []
-    for row in sorted(distinct, key=lambda one: (one["target"], one["crawl"])):
+    for row in sorted(located, key=lambda one: (one["target"], one["crawl"])):
         if len(compared) >= _SAMPLE:
             break
         other = _second_answer(workspace, row["crawl"], row["target"], row["located_by"])
@@ -148,10 +175,22 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
         return None
 
 
-def _counts(workspace: Workspace, table: str) -> dict[tuple[str, str], int]:
-    rows: pa.Table = workspace.lake.read(table, columns=["crawl", "target"])
-    grouped = rows.group_by(["crawl", "target"]).aggregate([([], "count_all")])
-    return {(row["crawl"], row["target"]): row["count_all"] for row in grouped.to_pylist()}
+def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) -> dict[tuple[str, str], int]:
+    counts: dict[tuple[str, str], int] = {}
+    for where in _wheres(slices):
+        rows: pa.Table = workspace.lake.read(table, where, ["crawl", "target"])
+        for row in rows.group_by(["crawl", "target"]).aggregate([([], "count_all")]).to_pylist():
+            counts[row["crawl"], row["target"]] = row["count_all"]
+    return counts
+
+
+def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
+    """What to read for ``slices``: a condition for each crawl, or ``None`` for everything."""
+    if slices is None:
+        yield None
+        return
+    for crawl, targets in targets_by_crawl(slices).items():
+        yield {"crawl": crawl, "target": targets}
 
 
 def _of(crawl: str, result: CheckResult) -> CheckResult:

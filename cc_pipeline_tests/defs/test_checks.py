@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 
-from cc_pipeline.defs.checks import index_checks, index_complete, ledger_balances, locators_agree, stored_files
+from cc_pipeline.defs.checks import (
+    index_checks,
+    index_complete,
+    ledger_balances,
+    locators_agree,
+    nothing_missing,
+    stored_files,
+)
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
@@ -17,7 +28,7 @@ from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, extract, harvest, re
 
 Bucket = tuple[Path, MiniCrawlTruth]
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
-CHECKS = [index_checks, ledger_balances, locators_agree, index_complete, stored_files]
+CHECKS = [index_checks, ledger_balances, locators_agree, index_complete, stored_files, nothing_missing]
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +54,10 @@ def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace
     return workspace
 
 
-def results(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
-    """Runs all of them in one job, as the UI does, and reads what the instance kept."""
+def results(
+    workspace: Workspace, instance: dg.DagsterInstance, partition: str | None = None
+) -> dict[str, dg.AssetCheckEvaluation]:
+    """Runs all of them in one job, as the UI does, and reads what the instance kept; as in a run over a partition."""
     job = dg.define_asset_job(
         "checks",
         selection=dg.AssetSelection.checks(*(spec.key for check in CHECKS for spec in check.check_specs)),
@@ -56,11 +69,20 @@ def results(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, dg.
         resources={WORKSPACE: workspace},
     ).resolve_job_def("checks")
     ran = resolved.execute_in_process(
-        instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        instance=instance,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        tags={} if partition is None else {"dagster/partition": partition},
     )
     assert ran.success, "a check that finds something is no failure of its run"
     found = {one.check_name: one for one in ran.get_asset_check_evaluations()}
-    assert set(found) == {*INDEX_CHECKS, "ledger_balances", "locators_agree", "index_complete", "stored_files"}
+    assert set(found) == {
+        *INDEX_CHECKS,
+        "ledger_balances",
+        "locators_agree",
+        "index_complete",
+        "stored_files",
+        "nothing_missing",
+    }
     return found
 
 
@@ -153,3 +175,64 @@ def test_captures_that_went_missing_between_two_stages_are_an_error(
     # what a look-up would find is no longer what is held
     assert not found["locators_agree"].passed
     assert "example.com" in (found["locators_agree"].description or "")
+
+
+def test_checks_of_a_run_look_at_its_partitions_alone(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    for crawl in (OLD, NEW):
+        harvest(workspace, crawl)
+    extract(workspace, "example.com")
+    extract(workspace, "example-foo.com")
+    instance.add_dynamic_partitions("crawl", [OLD, NEW])
+    instance.add_dynamic_partitions("domain", ["example.com", "example-foo.com"])
+    [other] = workspace.lake.read("records", {"target": "example-foo.com"})["stored_file"].unique().to_pylist()
+    (tmp_path / "lake" / other).unlink()
+    read: list[object] = []
+    plain = Lake.read
+
+    def noted(self: Lake, table: str, where: Any = None, columns: Any = None) -> pa.Table:
+        if table in ("captures", "records"):
+            read.append((where or {}).get("target"))
+        return plain(self, table, where, columns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "read", noted)
+        mine = results(workspace, instance, f"{NEW}|example.com")
+    assert read
+    assert all(target in ("example.com", ["example.com"]) for target in read), read
+    assert mine["stored_files"].passed
+    assert mine["ledger_balances"].metadata["partitions"].value == 1
+    assert not results(workspace, instance)["stored_files"].passed
+    # and a harvest's look at its crawl
+    of_crawl = results(workspace, instance, OLD)
+    assert OLD in (of_crawl["statistics"].description or "")
+    assert NEW not in (of_crawl["statistics"].description or "")
+
+
+def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    lake = workspace.lake
+
+    def verdict(**counts: int) -> dg.AssetCheckEvaluation:
+        row = {
+            "crawl": NEW, "target": "example.com", "quarantined": 0, "missing": counts["planned"] - counts["fetched"],
+            "given_up": 0, "rounds": 1, "silent_runs": 0, "asked_at": datetime.now(UTC), "made_from": "x", **counts,
+        }  # fmt: skip
+        table = pa.Table.from_pylist([row], schema=lake.specs["fetches"].schema)
+        lake.commit("fetches", table, [{"crawl": NEW, "target": "example.com"}], {})
+        return results(workspace, instance)["nothing_missing"]
+
+    assert verdict(planned=1000, fetched=1000, unsettled=0).passed
+    assert verdict(planned=1000, fetched=995, unsettled=0).passed
+    for counts, severity in (
+        ({"planned": 1000, "fetched": 999, "unsettled": 1}, dg.AssetCheckSeverity.WARN),
+        ({"planned": 1000, "fetched": 990, "unsettled": 10}, dg.AssetCheckSeverity.ERROR),
+        ({"planned": 1000, "fetched": 990, "unsettled": 0}, dg.AssetCheckSeverity.WARN),
+    ):
+        found = verdict(**counts)
+        assert not found.passed
+        assert found.severity == severity

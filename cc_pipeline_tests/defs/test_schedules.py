@@ -16,9 +16,9 @@ import cc_pipeline.defs.schedules as schedules
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.instance import PROCESS_TAG, this_process
-from cc_pipeline.defs.partitions import RANGE_END_TAG, RANGE_START_TAG, contiguous_ranges
+from cc_pipeline.defs.partitions import RANGE_END_TAG, RANGE_START_TAG, contiguous_ranges, run_partitions
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.schedules import backfill_missing, recent_failures, run_partitions
+from cc_pipeline.defs.schedules import backfill_missing, recent_failures
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
