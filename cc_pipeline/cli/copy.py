@@ -13,7 +13,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.output import human_bytes, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import Question, has_gaps, needs_harvest, open_question
 from cc_pipeline.cli.running import all_runs, despite_gaps, step
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.settings import load_settings, normalise_root
 
 if TYPE_CHECKING:
@@ -142,6 +142,9 @@ def copy(
                 despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
             try:
                 step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
+            except IndexIncomplete as error:
+                troubled = error  # nobody knows what is planned: a manifest would say that nothing lacks
+                continue
             except Incomplete as error:
                 troubled = error  # what is complete is delivered first
             report = _deliver(question, one, place, parallel or _UPLOADS, convert == "warc", part_mb)

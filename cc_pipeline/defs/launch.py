@@ -5,7 +5,7 @@ Belongs here: turning "these crawls, these domains" into runs. Not here: printin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -21,7 +21,7 @@ from cc_pipeline.defs.instance import (
 )
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key, range_tags
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.errors import CcPipelineError, IndexIncomplete
+from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
@@ -96,32 +96,25 @@ class Launcher:
         crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
         self._add(CRAWL, crawls)
         ordered = self._instance.get_dynamic_partitions("crawl")
-        runs: list[LaunchedRun] = []
-        incomplete: RunFailed | None = None
-        for pair in contiguous_ranges(ordered, crawls):
-            try:
-                runs.append(self._run_range("harvest_crawl", *pair))
-            except RunFailed as failed:
-                if failed.error_class != IndexIncomplete.__name__:
-                    raise
-                incomplete = incomplete or failed
-        if incomplete is not None:
-            raise incomplete
-        return runs
+        return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls)))
 
     def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
-        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run."""
+        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run.
+
+        Raises ``RunFailed``. Where that is because the source did not give everything, the other runs come first.
+        """
         self._workspace.register_targets(targets)
         slugs = [target.slug for target in targets]
         self._add(DOMAIN, slugs)
         self._add(CRAWL, crawls)
         ordered_crawls = self._instance.get_dynamic_partitions("crawl")
         ordered_domains = self._instance.get_dynamic_partitions("domain")
-        for first_crawl, last_crawl in contiguous_ranges(ordered_crawls, crawls):
-            for first, last in contiguous_ranges(ordered_domains, slugs):
-                yield self._run_range(
-                    "extract_domain", partition_key(first_crawl, first), partition_key(last_crawl, last)
-                )
+        pairs = [
+            (partition_key(first_crawl, first), partition_key(last_crawl, last))
+            for first_crawl, last_crawl in contiguous_ranges(ordered_crawls, crawls)
+            for first, last in contiguous_ranges(ordered_domains, slugs)
+        ]
+        yield from self._run_ranges("extract_domain", pairs)
 
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
@@ -176,8 +169,25 @@ class Launcher:
 
     def _run_domains(self, job: str, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
         ordered = self._instance.get_dynamic_partitions("domain")
-        for first, last in contiguous_ranges(ordered, slugs):
-            yield self._run_range(job, partition_key(crawl, first), partition_key(crawl, last))
+        ranges = contiguous_ranges(ordered, slugs)
+        yield from self._run_ranges(
+            job, [(partition_key(crawl, one), partition_key(crawl, two)) for one, two in ranges]
+        )
+
+    def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:
+        """A run for each range. What one lacks is no reason to keep the others from their own: that is raised last."""
+        incomplete: RunFailed | None = None
+        for first, last in pairs:
+            try:
+                run = self._run_range(job, first, last)
+            except RunFailed as failed:
+                if failed.error_class not in _names(Incomplete):
+                    raise
+                incomplete = incomplete or failed
+            else:
+                yield run
+        if incomplete is not None:
+            raise incomplete
 
     def _run_range(self, job: str, first: str, last: str) -> LaunchedRun:
         shown = first if first == last else f"{first} … {last}"

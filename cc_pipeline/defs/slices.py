@@ -15,6 +15,7 @@ from cc_pipeline import progress
 from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
+from cc_pipeline.errors import Incomplete
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
@@ -56,17 +57,26 @@ def materialize_slices(
     """Runs ``stage`` for every (crawl, targets) of the run and gives one result per asset.
 
     ``shown`` maps each table (= asset) to the columns of its preview; an empty list means all columns.
+    Where the source did not give everything of a crawl, the others are made first; then it raises ``Incomplete``.
     """
     keys = list(context.partition_keys)
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]
+    incomplete: Incomplete | None = None
     with logged_progress(context.log):
         for crawl, slugs in by_crawl(keys).items():
-            report = stage(workspace, crawl, slugs)
+            try:
+                report = stage(workspace, crawl, slugs)
+            except Incomplete as error:
+                context.log.warning(f"{crawl}: {error}")
+                incomplete = incomplete or error
+                continue
             for slug in slugs:
                 for table in tables:
                     metadata = _partition_metadata(workspace, report, table, crawl, slug, shown[table], len(keys))
                     attach_metadata(context, metadata, table, partition_key(crawl, slug))
+    if incomplete is not None:
+        raise incomplete
     for table in tables:
         yield dg.MaterializeResult(asset_key=table)
 

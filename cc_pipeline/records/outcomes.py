@@ -75,9 +75,15 @@ class Outcomes:
             taken += 1
         return taken
 
+    def is_good(self, row: int) -> bool:
+        """Whether the capture in ``row`` is fetched."""
+        known = self.of.get(self.name(row))
+        return known is not None and known["outcome"] == "fetched"
+
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
-        """The capture in ``row`` is missing."""
-        self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
+        """The capture in ``row`` is missing, unless it is fetched: what was good once stays, whatever failed later."""
+        if not self.is_good(row):
+            self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
 
     def table(self, *, answered: bool) -> pa.Table:
         """One row per capture, in the captures' order (``RECORD_SCHEMA``).

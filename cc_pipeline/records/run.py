@@ -206,7 +206,8 @@ class FetchRun:
         unread, self._unread = self._unread, []
         for planned, fault in unread:
             if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
-                self._again.extend(planned.rows)
+                # one of them may have come alone, to find out whether the file answers
+                self._again.extend(row for row in planned.rows if not self.outcomes.is_good(row))
             else:
                 self._unread.append((planned, fault))
         rows, self._again = sorted(self._again, key=self._name), []
@@ -270,6 +271,8 @@ class FetchRun:
                 self._failed(outcome, ask)
             elif self._is_same_object(outcome, ask):
                 for row in ask.planned.rows:
+                    if self.outcomes.is_good(row):
+                        continue
                     arrivals.append(self._examine(row, outcome, ask.planned, pool))
                     if len(arrivals) >= ahead:
                         self._conclude(arrivals.popleft(), writer)

@@ -96,6 +96,8 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
         assert cli(command, SITE, *place).status == 3
         assert cli(command, SITE, "--allow-gaps", *place).status == 0
     assert cli(*copied).status == 3
+    # nobody knows what is planned, so nothing may say that it is all there
+    assert not list((tmp_path / "mine").rglob("manifest-*"))
     said = cli("lookup", SITE, "--allow-gaps", "--format", "jsonl", *place)
     assert len(said.out.splitlines()) < len(truth)
     assert "part-00000" in said.err

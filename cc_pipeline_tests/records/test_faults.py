@@ -18,7 +18,7 @@ from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.budget import BreakerPolicy
-from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule
+from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
@@ -331,3 +331,26 @@ def test_a_row_that_names_no_key_of_the_source_takes_nothing_with_it(
     assert result.outcomes == {"fetched": 9, "missing": 1}
     assert result.table["reason"].to_pylist()[3] == "bad_plan"
     assert not any(result.table[name].null_count for name in ("warc_filename", "warc_record_offset"))
+
+
+def test_what_came_once_is_not_lost_to_a_later_question(
+    bucket: tuple[Path, pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record of a range that fails is asked for alone, to find out whether its file answers."""
+    folder, captures = bucket
+    mine = captures.filter(pc.equal(captures["warc_filename"], "f00.warc.gz")).slice(0, 6)
+    offsets, lengths = (mine[name].to_pylist() for name in ("warc_record_offset", "warc_record_length"))
+    last = offsets[-1] + lengths[-1] - 1
+    asked: list[str] = []
+
+    def fault_for(_: Scene, key: str, span: str) -> Rule | None:
+        asked.append(span)
+        alone = f"bytes={offsets[0]}-{offsets[0] + lengths[0] - 1}"
+        good = asked.count(alone) == 1 if span == alone else span != f"bytes=0-{last}"
+        return None if good else Rule("wrong_range")
+
+    monkeypatch.setattr(Scene, "fault_for", fault_for)
+    with FaultServer(folder) as server:
+        result = fetch(server.url, mine, tmp_path, "c1", coalescing=Coalescing(gap=1 << 20))
+    assert result.outcomes == {"fetched": 6}
+    assert result.fetched == 6
