@@ -182,8 +182,11 @@ def _deliver(
     from cc_pipeline import progress
     from cc_pipeline.keys import RECORD_KEY_NAMES
     from cc_pipeline.records.delivery import Order, deliver, with_planned
+    from cc_pipeline.stages.lookups import lookups_of
+    from cc_pipeline.stages.slice import slices_of
 
     workspace = question.workspace
+    slices = slices_of(crawl, [target.slug for target in question.targets])
     where = {"crawl": crawl, "target": [target.slug for target in question.targets]}
     captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
     indexes = captures["located_by"].unique().to_pylist()
@@ -194,6 +197,7 @@ def _deliver(
         convert,
         part_mb * 1_000_000,
         tuple(name for name in indexes if name),
+        max((row["unread_files"] for row in lookups_of(workspace, slices).values()), default=0),
     )
     return deliver(
         order,
@@ -294,6 +298,12 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         raise Incomplete(
             f"a copy to {destination} was stopped: {', '.join(report.unfinished[:_MOST_NAMED])}",
             "Copy again with the same targets and --to",
+        )
+    if report.over_holes and not allow_missing:
+        raise Incomplete(
+            f"captures may be missing that nobody knows of: index files were unread when those of "
+            f"{', '.join(report.over_holes[:_MOST_NAMED])} were looked up",
+            "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
         )
     if report.not_there and not allow_missing:
         raise Incomplete(

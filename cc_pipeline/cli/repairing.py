@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.output import console, progress_bars
 from cc_pipeline.cli.running import all_runs, step
+from cc_pipeline.errors import Incomplete
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
     """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
-    publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails."""
+    publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
+    ``Incomplete`` at the end, where the source does not give everything."""
     from cc_pipeline.stages import stored_files
     from cc_pipeline.stages.health import Finding, verified_finding
     from cc_pipeline.stages.workspace import open_lake, open_workspace
@@ -53,12 +55,20 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.fetch import fetch_captures
 
+    trouble: Incomplete | None = None
     with Launcher(workspace) as launcher:
         for crawl, slugs in sorted(again.items()):
             targets = workspace.targets(sorted(slugs))
-            if places := found.damaged.get(crawl):
-                # no run knows which bytes are wrong; the run below parses what this brings
-                holding = [slug for slug in targets if slug in slugs]
-                fetch_captures(workspace, crawl, holding, distrusted=[*places])
-            step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], [*targets.values()])), console)
+            try:
+                if places := found.damaged.get(crawl):
+                    # no run knows which bytes are wrong; the run below parses what this brings
+                    holding = [slug for slug in targets if slug in slugs]
+                    fetch_captures(workspace, crawl, holding, distrusted=[*places])
+                extracted = partial(all_runs, launcher.extract([crawl], [*targets.values()]))
+                step(f"lost records of {crawl}", extracted, console)
+            except Incomplete as error:
+                # what one crawl lacks keeps no other from its own
+                trouble = trouble or error
         step("cc.duckdb", launcher.publish, console)
+    if trouble is not None:
+        raise trouble

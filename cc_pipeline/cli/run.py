@@ -81,7 +81,7 @@ def _say_shortfall(lacking: tuple[int, int, int]) -> None:
     planned, unsettled, settled = lacking
     if unsettled:
         figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
-        text = f"{figure} did not come and will be asked for again: run the command again"
+        text = f"{figure} did not come: run the command again, it asks for these alone"
         console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
     if settled:
         _note(

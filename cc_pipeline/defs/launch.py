@@ -19,7 +19,15 @@ from cc_pipeline.defs.instance import (
     open_instance,
     this_process,
 )
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, SOURCE_FILE, contiguous_ranges, partition_key, range_tags
+from cc_pipeline.defs.partitions import (
+    CRAWL,
+    DOMAIN,
+    SOURCE_FILE,
+    between,
+    contiguous_ranges,
+    partition_key,
+    range_tags,
+)
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.stages.crawls import find_crawl
@@ -175,7 +183,10 @@ class Launcher:
         )
 
     def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:
-        """A run for each range. What one lacks is no reason to keep the others from their own: that is raised last."""
+        """A run for each range. What one lacks is no reason to keep the others from their own: that is raised last.
+
+        In a range over several crawls a step that fails for one of them ends the run for all, so they run one by one.
+        """
         incomplete: RunFailed | None = None
         for first, last in pairs:
             try:
@@ -183,11 +194,26 @@ class Launcher:
             except RunFailed as failed:
                 if failed.error_class not in _names(Incomplete):
                     raise
-                incomplete = incomplete or failed
+                single = self._crawl_by_crawl(first, last)
+                try:
+                    if len(single) > 1:
+                        yield from self._run_ranges(job, single)
+                    else:
+                        incomplete = incomplete or failed
+                except RunFailed as again:
+                    if again.error_class not in _names(Incomplete):
+                        raise
+                    incomplete = incomplete or again
             else:
                 yield run
         if incomplete is not None:
             raise incomplete
+
+    def _crawl_by_crawl(self, first: str, last: str) -> list[tuple[str, str]]:
+        """The same partitions (crawl × domain) as a range for each crawl."""
+        (first_crawl, one, first_domain), (last_crawl, _, last_domain) = first.partition("|"), last.partition("|")
+        crawls = between(self._instance.get_dynamic_partitions("crawl"), first_crawl, last_crawl) if one else ()
+        return [(partition_key(crawl, first_domain), partition_key(crawl, last_domain)) for crawl in crawls]
 
     def _run_range(self, job: str, first: str, last: str) -> LaunchedRun:
         shown = first if first == last else f"{first} … {last}"

@@ -44,6 +44,7 @@ from cc_pipeline.records.manifest import (
     manifest_name,
     to_json,
 )
+from cc_pipeline.records.outcomes import NOWHERE
 from cc_pipeline.records.proof import holds
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
@@ -67,7 +68,10 @@ Progress = Callable[[int, int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a person asks to have delivered: ``targets`` are definitions, ``indexes`` those that named the captures."""
+    """What a person asks to have delivered: ``targets`` are definitions, ``indexes`` those that named the captures.
+
+    ``unread_index_files`` could not be read when they did, which was allowed.
+    """
 
     crawl: str
     targets: tuple[str, ...]
@@ -75,6 +79,7 @@ class Order:
     convert: bool = False
     part_bytes: int = PART_BYTES
     indexes: tuple[str, ...] = ()
+    unread_index_files: int = 0
 
     @property
     def delivery(self) -> str:
@@ -146,6 +151,10 @@ def deliver(
 
 def with_planned(records: pa.Table, captures: pa.Table) -> pa.Table:
     """``records`` and a row for each of ``captures`` (``RECORD_KEY_NAMES``) that has none: its fetch was cut short."""
+    # rows of the records table name a place even where the index names none
+    for name, nothing in NOWHERE.items():
+        place = captures.schema.get_field_index(name)
+        captures = captures.set_column(place, RECORD_SCHEMA.field(name), pc.fill_null(captures[name], nothing))
     new = captures.join(records.select([*CAPTURE]), [*CAPTURE], join_type="left anti")
     if not new.num_rows:
         return records
@@ -240,6 +249,7 @@ class _Work:
             parts=tuple(sorted(self._tagged(parts), key=lambda part: part.file.name)),
             borrowed=tuple(sorted(stock.borrowed)),
             not_there=tuple(lacking.to_pylist()),
+            unread_index_files=order.unread_index_files,
         )
         replaced = tuple(sorted(self._superseded(manifest)))
         if manifest != stock.manifest or replaced:

@@ -62,7 +62,8 @@ class Manifest:
     ``counts`` has planned, delivered, missing, quarantined and left_out captures, ``subsets`` the same for each subset.
     ``not_there`` names the first captures that are not in the place. ``borrowed`` are parts of other deliveries in the
     folder that hold captures of this one. ``superseded`` are files that the parts replace; they are deleted next.
-    ``complete`` is false while a copy is under way, or was stopped.
+    ``complete`` is false while a copy is under way, or was stopped. ``unread_index_files`` were allowed to be unread
+    when the captures were looked up: nobody knows which captures they name.
     """
 
     delivery: str
@@ -79,6 +80,7 @@ class Manifest:
     borrowed: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
     not_there: tuple[Mapping[str, Any], ...] = ()
+    unread_index_files: int = 0
     software: str = field(default=SOFTWARE, compare=False)
     created: str = field(default="", compare=False)
 
@@ -197,6 +199,7 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
         borrowed=tuple(map(str, document["borrowed"])),
         superseded=tuple(map(str, document["superseded"])),
         not_there=tuple(map(dict, document["not_there"])),
+        unread_index_files=int(document.get("unread_index_files", 0)),
         software=str(document["software"]),
         created=str(document["created"]),
     )

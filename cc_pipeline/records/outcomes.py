@@ -24,7 +24,9 @@ _FILLED = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
 #: Columns of the records table that say whether and how a row can be used again.
 HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
 #: Values for an index row that names no place, since the key columns of the table are never null.
-_NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
+NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
+#: Reasons whose verdict is ours, and may be another now: nothing that was settled for these is kept.
+_JUDGED_ANEW = ("bad_plan", "digest_mismatch")
 #: Rows that are Python objects at a time; bounds memory.
 _BATCH = 5_000
 
@@ -38,6 +40,7 @@ class Outcomes:
         self.columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in RECORD_KEY_NAMES}
         self._rows = captures.num_rows
         self._rounds: dict[Name, int] = {}
+        self._settled: dict[Name, Row] = {}
         for row in range(captures.num_rows):
             self.wanted.setdefault(self.name(row), row)
 
@@ -70,10 +73,26 @@ class Outcomes:
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
+                if row.get("settled") and row["reason"] not in _JUDGED_ANEW:
+                    self._settled[name] = self._kept(row)
                 continue
-            self.of[name] = {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
+            self.of[name] = self._kept(row)
             taken += 1
         return taken
+
+    @staticmethod
+    def _kept(row: Row) -> Row:
+        return {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
+
+    def stays_settled(self, row: int) -> bool:
+        """Gives the capture in ``row`` the settled outcome it had before it was asked for again, if it had one.
+
+        A source that gives nothing says nothing about what it said before.
+        """
+        before = self._settled.get(self.name(row))
+        if before is not None:
+            self.of[self.name(row)] = before
+        return before is not None
 
     def is_good(self, row: int) -> bool:
         """Whether the capture in ``row`` is fetched."""
@@ -82,7 +101,7 @@ class Outcomes:
 
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
         """The capture in ``row`` is missing, unless it is fetched: what was good once stays, whatever failed later."""
-        if not self.is_good(row):
+        if not self.is_good(row) and (settled or not self.stays_settled(row)):
             self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
 
     def table(self, *, answered: bool) -> pa.Table:
@@ -109,7 +128,7 @@ class Outcomes:
         for key in _FILLED:
             if values[key] is None:
                 values[key] = outcome[key]
-        for key, nothing in _NOWHERE.items():
+        for key, nothing in NOWHERE.items():
             if values[key] is None:
                 values[key] = nothing
         return values

@@ -98,14 +98,17 @@ class FetchRun:
     def take(self, held: pa.Table | None, left: Iterable[Row]) -> tuple[int, int]:
         """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
         reused = self.outcomes.take_held(held, self._usable) if held is not None else 0
-        return reused, self.outcomes.take(
-            left, lambda row: row.get("settled") is not False and self._judged_as_now(row)
-        )
+        return reused, self.outcomes.take(left, self._usable_left)
 
     def _usable(self, row: Row) -> bool:
         """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
         lost = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
         return not lost and row["reason"] != "bad_plan" and self._judged_as_now(row)
+
+    def _usable_left(self, row: Row) -> bool:
+        """The same for a row of a run that was killed, which knew nothing of what this one was asked for."""
+        asked = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
+        return not asked and self._judged_as_now(row)
 
     def _judged_as_now(self, row: Row) -> bool:
         """Whether a digest that does not match was treated as ``fail_on_digest`` says now."""
@@ -388,5 +391,7 @@ class FetchRun:
             return
         bad.outcome["settled"] = settled
         self.answered = self.answered or settled
+        if not settled and self.outcomes.stays_settled(row):
+            return
         writer.add("raw", bad.data, bad.outcome)
         self.outcomes.of[self._name(row)] = bad.outcome

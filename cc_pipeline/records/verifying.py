@@ -64,6 +64,11 @@ class VerifyReport:
         return sum(manifest.counts.get("planned", 0) - manifest.counts.get("delivered", 0) for manifest in every)
 
     @property
+    def over_holes(self) -> list[str]:
+        """Manifests of deliveries whose captures were looked up over unread index files."""
+        return [one.key for one in self.deliveries if one.manifest is not None and one.manifest.unread_index_files]
+
+    @property
     def unfinished(self) -> list[str]:
         """Manifests of copies that were stopped."""
         return [one.key for one in self.deliveries if one.manifest is not None and not one.manifest.complete]

@@ -29,7 +29,7 @@ class Replay:
     @property
     def recovered(self) -> int:
         """Records that are fetched now and were not before."""
-        return sum(self.after[slug]["fetched"] - self.before[slug]["fetched"] for slug in self.before)
+        return sum(max(0, self.after[slug]["fetched"] - self.before[slug]["fetched"]) for slug in self.before)
 
 
 def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:

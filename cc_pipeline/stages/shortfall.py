@@ -78,7 +78,7 @@ class Shortfall:
 
     def too_much(self, allowed: float) -> bool:
         """Whether more is unsettled than the share ``allowed``, or all that could be had is."""
-        if not self.open:
+        if not self.unsettled:
             return False
         return not self.fetched or self.open > allowed * max(self.planned, LEAST_CAPTURES)
 
@@ -147,8 +147,8 @@ def refuse(found: Sequence[Shortfall], allowed: float, source: str) -> None:
     over = [one for one in found if one.too_much(allowed)]
     if not over:
         return
-    worst = max(over, key=lambda one: one.open / max(1, one.planned))
-    total, planned = sum(one.open for one in over), sum(one.planned for one in over)
+    worst = max(over, key=lambda one: one.unsettled / max(1, one.planned))
+    total, planned = sum(one.unsettled for one in over), sum(one.planned for one in over)
     names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in over[:3])
     more = f" and {len(over) - 3:,} more" if len(over) > 3 else ""
     raise Incomplete(

@@ -21,6 +21,7 @@ from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.records import delivery as delivery_module
 from cc_pipeline.records.delivery import with_planned
 from cc_pipeline.records.manifest import Manifest, from_json, is_ours, manifest_name, to_json
+from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.delivered import (
     CRAWL,
@@ -302,6 +303,26 @@ def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: P
     assert report.lost == {"missing": 22}
     assert report.manifest.not_there[0]["detail"] == "not asked for yet"
     assert with_planned(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
+
+
+def test_an_index_row_without_a_place_is_planned_once(shop: Shop, folder: Place) -> None:
+    captures = shop.captures.select(RECORD_KEY_NAMES).slice(0, 3)
+    nowhere = captures.to_pylist()
+    nowhere[0] |= {"warc_filename": None, "warc_record_offset": None, "warc_record_length": None}
+    nullable = pa.schema([field.with_nullable(True) for field in captures.schema])
+    planned = pa.Table.from_pylist(nowhere, schema=nullable)
+    once = with_planned(RECORD_SCHEMA.empty_table(), planned)
+    assert once.num_rows == 3
+    assert with_planned(once, planned).num_rows == 3
+
+
+def test_a_manifest_says_over_which_holes_its_captures_were_looked_up(shop: Shop, folder: Place) -> None:
+    manifest = Manifest("0123456789ab", "CC-MAIN-2024-22", ("example.com",), ("warc",), unread_index_files=2)
+    written = to_json(manifest)
+    assert from_json(written, "m") == manifest
+    before = json.loads(written)
+    del before["unread_index_files"]
+    assert from_json(json.dumps(before).encode(), "m").unread_index_files == 0
 
 
 def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:

@@ -13,6 +13,7 @@ from cc_pipeline.stages.fetch import fetch_captures, fetched_otherwise
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.replay import replay_records
+from cc_pipeline.stages.shortfall import Shortfall
 from cc_pipeline.stages.slice import FETCH, LOCATE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -247,3 +248,36 @@ def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path
         assert outcomes(noting) == {"fetched": len(mine), "quarantined": 0}
         assert outcomes(failing) == {"fetched": len(mine) - 1, "quarantined": 1}
         assert fetch_captures(failing, NEW, ["example.com"]).requests == 0
+
+
+def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    damage(root, mine[len(mine) // 2])
+    gone = sorted({capture.warc_filename for capture in mine})[0]
+    (root / gone).unlink()
+    with FaultServer(root) as server:
+        workspace = workspace_of(server.url, tmp_path / "home")
+        harvest(workspace)
+        extract(workspace, "example.com")
+        columns = ["warc_filename", "warc_record_offset", "outcome", "reason", "settled", "stored_file"]
+        before = sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist()))
+        server.set_rules([Rule("xml_200", times=None)])
+        again = replay_records(workspace, NEW, ["example.com"])
+        assert again.recovered == 0
+        assert sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())) == before
+
+
+def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
+    def lacking(fetched: int, unsettled: int, given_up: int) -> Shortfall:
+        return Shortfall(
+            Slice(NEW, "a"), fetched + unsettled, fetched, 0, unsettled, unsettled, given_up, "timeout", "u: late", 5
+        )
+
+    assert lacking(0, 30, 30).too_much(0.01)
+    assert not lacking(29, 1, 1).too_much(0.01)
+    assert not lacking(29, 1, 0).too_much(0.01)
+    assert lacking(28, 2, 0).too_much(0.01)
+    assert not lacking(28, 2, 2).too_much(0.01)
+    assert lacking(990, 11, 0).too_much(0.01)
+    assert not lacking(0, 0, 0).too_much(0)
