@@ -249,5 +249,12 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
     return _image("key ranges", plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}"))
 
 
+def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
+    """What ``key_range_picture`` would show: equal digests, equal pictures."""
+    shown = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
+    rows = row_groups.select(shown).sort_by([(name, "ascending") for name in shown])
+    return input_digest({"drawing": 1, "crawl": crawl, "rows": rows.to_pydict()})
+
+
 def _image(name: str, png: bytes) -> str:
     return f"![{name}](data:image/png;base64,{base64.b64encode(png).decode('ascii')})"
