@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import NEW, World
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -73,6 +76,22 @@ def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: 
     loaded = loaded_by(tmp_path, "run", "-c", NEW, "-d", "example.org", "--source", world.bucket, "--home", home)
     assert "dagster" in loaded
     assert loaded & _RUN == set()
+    # matplotlib stayed away because the picture of the first run is shown again
+    drawn, shown = pictures(world.home), pictures(home)
+    assert len(shown) == len(drawn) + 1
+    assert set(shown) == set(drawn)
+
+
+def pictures(home: Path) -> list[str]:
+    """The pictures of the crawl's key ranges, one for each time its row groups were materialized."""
+    which = dg.AssetRecordsFilter(asset_key=dg.AssetKey("row_groups"), asset_partitions=[NEW])
+    instance = open_instance(load_settings({}, home=str(home)))
+    try:
+        records = instance.fetch_materializations(which, limit=10).records
+    finally:
+        instance.dispose()
+    made = [record.asset_materialization for record in records]
+    return [str(one.metadata["key ranges"].value) for one in made if one is not None]
 
 
 def test_a_place_on_the_web_loads_nothing_of_buckets(tmp_path: Path) -> None:
