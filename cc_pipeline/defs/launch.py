@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 
@@ -19,6 +20,7 @@ from cc_pipeline.defs.instance import (
     open_instance,
     this_process,
 )
+from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.partitions import (
     CRAWL,
     DOMAIN,
@@ -71,13 +73,11 @@ class Launcher:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        from cc_pipeline.definitions import defs  # noqa: PLC0415  # loading definitions imports this module
-
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
         end_runs_of_dead_processes(self._instance)
         clear_debris(workspace.settings)
-        self._definitions = dg.Definitions.merge(defs(), dg.Definitions())
+        self._definitions = definitions_in(Path(__file__).parent)
         self._resources = {WORKSPACE: workspace}
 
     def __enter__(self) -> Launcher:

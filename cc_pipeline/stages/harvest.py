@@ -15,7 +15,6 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
-from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
@@ -244,7 +243,17 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
     """Which keys each row group holds, file by file; ``None`` when no bounds are known."""
     if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
         return None
+    # matplotlib takes as long to load as a small look-up takes; only a harvest draws
+    from cc_pipeline.index.catalog.pictures import plot_key_ranges  # noqa: PLC0415
+
     return _image("key ranges", plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}"))
+
+
+def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
+    """What ``key_range_picture`` would show: equal digests, equal pictures."""
+    shown = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
+    rows = row_groups.select(shown).sort_by([(name, "ascending") for name in shown])
+    return input_digest({"drawing": 1, "crawl": crawl, "rows": rows.to_pydict()})
 
 
 def _image(name: str, png: bytes) -> str:

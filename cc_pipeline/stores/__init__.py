@@ -3,7 +3,7 @@
 from cc_pipeline.stores.answer import Answer, Listed, NoAnswer, Span, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
-from cc_pipeline.stores.s3 import S3Options
+from cc_pipeline.stores.s3_options import S3Options
 
 __all__ = [
     "DEFAULT_USER_AGENT",

@@ -1,4 +1,8 @@
-"""Opens the store of a place that a person named: a folder, a web address or a bucket."""
+"""Opens the store of a place that a person named: a folder, a web address or a bucket.
+
+The libraries of a kind of place are loaded when such a place is first opened: a folder needs neither aiohttp nor
+botocore, a web address no botocore.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, shown, split_acc
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
-from cc_pipeline.stores.s3 import S3Options, S3Store
-from cc_pipeline.stores.web import HttpClient, HttpStore, as_sent
+from cc_pipeline.stores.s3_options import S3Options
 
 #: Names the project to the people who run the bucket; front doors add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"
@@ -46,11 +49,16 @@ def open_store(
     if not parts.netloc:
         raise UserInputError(f"{root!r} names no host or bucket")
     if scheme == "s3":
+        from cc_pipeline.stores.s3 import S3Store  # noqa: PLC0415
+        from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415
+
         options = _with_endpoint(s3 or S3Options())
         asked = options.endpoint or "https://s3.amazonaws.com"
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(asked))
         return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
     if scheme in ("http", "https"):
+        from cc_pipeline.stores.web import HttpClient, HttpStore  # noqa: PLC0415
+
         return HttpStore(root, HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root)), own or access)
     raise UserInputError(f"{shown(root)!r} is not a folder, file://, http(s):// or s3:// address")
 
@@ -59,6 +67,8 @@ def _with_endpoint(options: S3Options) -> S3Options:
     """``options`` with the endpoint escaped as it is sent. Raises ``UserInputError`` when it is not an address."""
     if not options.endpoint:
         return options
+    from cc_pipeline.stores.web import as_sent  # noqa: PLC0415
+
     endpoint, access = split_access(options.endpoint)
     if scheme_of(endpoint) not in ("http", "https") or not urlsplit(endpoint).netloc or access:
         raise UserInputError(f"{shown(endpoint)!r} is not an S3 endpoint; write http://host:port or https://host")

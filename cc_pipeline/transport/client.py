@@ -11,7 +11,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
-from cc_pipeline.stores.s3 import S3Options
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.asking import Asker
 from cc_pipeline.transport.budget import BreakerPolicy, Budget, chosen_limits, default_limits
 from cc_pipeline.transport.faults import (

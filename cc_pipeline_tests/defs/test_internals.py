@@ -5,7 +5,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.internals import attach_metadata, end_run, instance_in
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs import internals
+from cc_pipeline.defs.internals import attach_metadata, definitions_in, end_run, instance_in
 
 _KEYS = ["a", "b"]
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
@@ -32,6 +34,15 @@ def test_metadata_of_a_partition_goes_the_short_way(monkeypatch: pytest.MonkeyPa
     }
     rows = {key: one.metadata.get("rows") for key, one in found.items()}
     assert rows == {key: dg.MetadataValue.text(key) for key in _KEYS}, f"metadata is not attached: {_MOVED}"
+
+
+def test_a_command_loads_the_same_jobs_as_the_ui() -> None:
+    assert hasattr(dg, "ComponentTree"), f"ComponentTree: {_MOVED}"
+    ours = definitions_in(Path(internals.__file__).parent).get_repository_def()
+    shown = defs().get_repository_def()
+    jobs = {job.name: job.get_job_snapshot_id() for job in ours.get_all_jobs()}
+    assert jobs == {job.name: job.get_job_snapshot_id() for job in shown.get_all_jobs()}
+    assert ours.asset_graph.get_all_asset_keys() == shown.asset_graph.get_all_asset_keys()
 
 
 def test_an_instance_opens_from_its_folder_and_the_environment_stays(

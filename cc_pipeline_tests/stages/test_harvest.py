@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
@@ -12,7 +13,7 @@ from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.checks import index_verdicts
-from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers, key_ranges_digest
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
@@ -56,6 +57,17 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
     with pytest.raises(EnvironmentFault, match="has not been harvested") as refused:
         extract(workspace, "example.com")
     assert "row_groups" in refused.value.advice
+
+
+def test_a_picture_of_key_ranges_is_drawn_again_when_a_bound_changes(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    table = workspace.lake.read("row_groups", {"crawl": NEW})
+    place = table.column_names.index("url_surtkey_max")
+    moved = table.set_column(place, table.schema.field(place), pa.nulls(len(table), table.schema.field(place).type))
+    backwards = table.take(list(reversed(range(len(table)))))
+    assert key_ranges_digest(backwards, NEW) == key_ranges_digest(table, NEW)
+    assert key_ranges_digest(moved, NEW) != key_ranges_digest(table, NEW) != key_ranges_digest(table, OLD)
 
 
 def test_footers_are_fetched_once_and_row_groups_written_once(bucket: Bucket, tmp_path: Path) -> None:

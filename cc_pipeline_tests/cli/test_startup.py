@@ -1,0 +1,104 @@
+"""A command loads what it needs and nothing else: each library here costs a tenth of a second to a second."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.cli.conftest import NEW, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+#: What only writing to a bucket, the UI, or another extractor needs.
+_RARE = {"s3fs", "dagster_webserver", "dagster_graphql", "dagster_aws", "dagster_dg_cli", "boto3", "trafilatura"}
+_REMOTE = {"aiohttp", "botocore"}
+_RUNS = {"dagster", "sqlalchemy", "pydantic", "alembic"}
+_PAGES = {"lxml", "selectolax", "resiliparse"}
+_TABLES = {"numpy", "pyarrow", "deltalake", "pyarrow.dataset"}
+_PICTURES = {"matplotlib"}
+
+_QUERY = _RARE | _REMOTE | _RUNS | _PAGES | _TABLES | _PICTURES
+_LOOK_UP = _QUERY - _TABLES
+_RUN = _RARE | _REMOTE | _PICTURES
+
+_SCRIPT = """
+import sys
+from cc_pipeline.cli import main
+loaded, *arguments = sys.argv[1:]
+sys.argv = ["cc-pipeline", *arguments]
+try:
+    main()
+finally:
+    open(loaded, "w").write("\\n".join(sys.modules))
+"""
+
+
+def loaded_by(folder: Path, *arguments: object) -> set[str]:
+    """The modules that are loaded when a command ends."""
+    names = folder / "modules.txt"
+    command = [sys.executable, "-c", _SCRIPT, str(names), *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CC_PIPELINE_")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(names.read_text("utf-8").splitlines())
+
+
+def test_help_loads_no_library_of_the_work(tmp_path: Path) -> None:
+    for command in ("sql", "lookup", "run"):
+        assert loaded_by(tmp_path, command, "--help") & (_QUERY | {"duckdb"}) == set()
+
+
+def test_a_query_loads_duckdb_alone(world: World, tmp_path: Path) -> None:
+    loaded = loaded_by(tmp_path, "sql", "--home", world.home, "SELECT count(*) FROM captures")
+    assert "duckdb" in loaded
+    assert loaded & _QUERY == set()
+
+
+@pytest.mark.parametrize("command", ["lookup", "plan"])
+def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
+    world: World, tmp_path: Path, command: str
+) -> None:
+    loaded = loaded_by(tmp_path, command, "example.com", "-c", NEW, "--source", world.bucket, "--home", world.home)
+    assert "pyarrow" in loaded
+    assert loaded & _LOOK_UP == set()
+
+
+def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.home, tmp_path / "home")
+    loaded = loaded_by(tmp_path, "run", "-c", NEW, "-d", "example.org", "--source", world.bucket, "--home", home)
+    assert "dagster" in loaded
+    assert loaded & _RUN == set()
+    # matplotlib stayed away because the picture of the first run is shown again
+    drawn, shown = pictures(world.home), pictures(home)
+    assert len(shown) == len(drawn) + 1
+    assert set(shown) == set(drawn)
+
+
+def pictures(home: Path) -> list[str]:
+    """The pictures of the crawl's key ranges, one for each time its row groups were materialized."""
+    which = dg.AssetRecordsFilter(asset_key=dg.AssetKey("row_groups"), asset_partitions=[NEW])
+    instance = open_instance(load_settings({}, home=str(home)))
+    try:
+        records = instance.fetch_materializations(which, limit=10).records
+    finally:
+        instance.dispose()
+    made = [record.asset_materialization for record in records]
+    return [str(one.metadata["key ranges"].value) for one in made if one is not None]
+
+
+def test_a_place_on_the_web_loads_nothing_of_buckets(tmp_path: Path) -> None:
+    script = (
+        "from cc_pipeline.stores import open_store; open_store('https://example.com'); import sys; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "aiohttp" in loaded
+    assert loaded & {"botocore", "s3fs"} == set()
