@@ -7,10 +7,11 @@ window is read while a caller works on the one before.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Event
+from concurrent.futures import Future
+from functools import partial
+from itertools import chain
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -64,19 +65,15 @@ def read_members(
         for stretch in stretches:
             yield from _given(stretch, _read(stretch, storage, bounds, stopped))
         return
-    pool = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-stored")
-    under_way: deque[tuple[_Window, Future[list[Found]]]] = deque()
     try:
-        for stretch in stretches:
-            under_way.append((stretch, pool.submit(_read, stretch, storage, bounds, stopped)))
-            if len(under_way) > 1:
-                yield from _arrived(*under_way.popleft())
-        while under_way:
-            yield from _arrived(*under_way.popleft())
+        ahead: tuple[_Window, Future[list[Found]]] | None = None
+        for later in chain(stretches, (None,)):
+            arrived = None if ahead is None else (ahead[0], ahead[1].result())
+            ahead = None if later is None else (later, _beside(partial(_read, later, storage, bounds, stopped)))
+            if arrived is not None:
+                yield from _given(*arrived)
     finally:
-        # what is under way is not waited for: the place may be what has stopped answering
         stopped.set()
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _is_stored(row: Row) -> bool:
@@ -98,8 +95,18 @@ def _windows(rows: Iterable[Row], wanted: Callable[[Row], bool], most: int) -> I
         yield window
 
 
-def _arrived(window: _Window, found: Future[list[Found]]) -> Iterator[tuple[Row, Found]]:
-    return _given(window, found.result())
+def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
+    """Runs ``work`` on a thread that nobody has to wait for: the place may be what has stopped answering."""
+    future: Future[list[Found]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="cc-pipeline-stored", daemon=True).start()
+    return future
 
 
 def _given(window: _Window, found: Sequence[Found]) -> Iterator[tuple[Row, Found]]:
@@ -160,7 +167,7 @@ def _place(row: Row, number: int) -> PlannedRange:
 def _asked(
     ranges: Sequence[PlannedRange], storage: RecordStorage, bounds: Coalescing, stopped: Event
 ) -> Iterator[tuple[PlannedRange, RangeBytes | RangeFault]]:
-    if not ranges:
+    if not ranges or stopped.is_set():
         return
     largest = max(planned.length for planned in ranges)
     at_once = max(1, min(_PARALLEL, 4 * bounds.span // max(1, largest)))
