@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +23,8 @@ from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.archive.writing import arc_as_warc, warcinfo_record, write_records
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE, PLACE
-from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.manifest import FileEntry, PartEntry, list_name, part_name
+from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import file_description
 from cc_pipeline.records.storage import RecordStorage
@@ -33,6 +32,8 @@ from cc_pipeline.transport.client import Transport
 
 #: Compressed record bytes in one part.
 PART_BYTES = 128 << 20
+#: Stored bytes read at a time, less than usual because several parts are made at once.
+_WINDOW = 2 << 20
 #: Columns of the list beside a part: those of the ledger, and where in the part a record lies.
 LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
 _LIST_SCHEMA = pa.schema(
@@ -151,18 +152,19 @@ def _head(part: Part, crawl: str, delivery: str) -> bytes:
 
 
 def _members(part: Part, storage: RecordStorage) -> Iterator[tuple[int, bytes | DataFault]]:
-    number = -1
-    for batch in part.rows.to_batches(max_chunksize=1_000):
-        for row in batch.to_pylist():
-            number += 1
-            try:
-                yield number, _member(part, row, storage)
-            except DataFault as fault:
-                yield number, fault
+    rows = (row for batch in part.rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
+    for number, (row, found) in enumerate(read_members(rows, storage, window=_WINDOW)):
+        if isinstance(found, DataFault):
+            yield number, found
+            continue
+        assert found is not None  # a fetched record has a place
+        try:
+            yield number, _given(part, row, found)
+        except DataFault as fault:
+            yield number, fault
 
 
-def _member(part: Part, row: Mapping[str, Any], storage: RecordStorage) -> bytes:
-    member = read_stored(storage, row)
+def _given(part: Part, row: Row, member: bytes) -> bytes:
     source, offset = row["warc_filename"], row["warc_record_offset"]
     if part.kind == "warc" and row["archive_format"] == "arc":
         return _as_warc(member, source, offset)

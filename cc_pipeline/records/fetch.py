@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -20,10 +19,9 @@ from cc_pipeline.records.outcomes import Name
 from cc_pipeline.records.run import FetchRun, Progress
 from cc_pipeline.records.segments import SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.records.wrap import unwrap_member
 from cc_pipeline.transport.client import Transport
 
-__all__ = ["RecordOptions", "RecordsResult", "fetch_records", "read_stored", "settle"]
+__all__ = ["RecordOptions", "RecordsResult", "fetch_records", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +117,6 @@ def settle(storage: RecordStorage, result: RecordsResult) -> None:
     A file of a killed run that also holds records of other targets keeps its journal until those are in the lake too.
     """
     forget_journals(storage, result.settled)
-
-
-def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
-    """The stored bytes of a row: a gzip member of one record as its source had it, or what was quarantined.
-
-    Raises ``DataFault`` where the stored file has no such bytes.
-    """
-    stored = storage.read(row["stored_file"], row["stored_offset"], row["stored_length"])
-    return unwrap_member(stored) if row["outcome"] == "fetched" and row["archive_format"] == "warc" else stored
 
 
 def _names(rows: pa.Table | None) -> set[Name]:

@@ -35,6 +35,11 @@ class RecordStorage:
             )
         self._spool = spool
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the lake is a folder."""
+        return self._local is not None
+
     def folder(self, crawl: str) -> str:
         """The key prefix of a crawl's files, without a slash at its end."""
         if not _CRAWL.match(crawl):
@@ -70,10 +75,6 @@ class RecordStorage:
             for listed in self.transport.listing(prefix)
             if listed.key.endswith(JOURNAL_SUFFIX) and "/" not in listed.key[len(prefix) :]
         )
-
-    def read(self, key: str, offset: int, length: int) -> bytes:
-        """Bytes of a stored file. Raises ``DataFault`` where the file has no such bytes."""
-        return self.transport.read(key, offset, length).data
 
     def _spooled(self, crawl: str) -> Path:
         assert self._spool is not None

@@ -25,9 +25,9 @@ from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE_ORDER
-from cc_pipeline.records.fetch import read_stored
 from cc_pipeline.records.lost import are_gone
-from cc_pipeline.records.pages import page_of
+from cc_pipeline.records.pages import Row, page_of
+from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.held import gone, slices_that_lost
@@ -116,17 +116,20 @@ def _spill(workspace: Workspace, rows: pa.Table, storage: RecordStorage, folder:
             progress.report("parse", done, total)
 
 
-def _tasks(rows: pa.Table, storage: RecordStorage) -> Iterator[list[tuple[dict[str, object], bytes | None]]]:
-    task: list[tuple[dict[str, object], bytes | None]] = []
+def _tasks(rows: pa.Table, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
+    task: list[tuple[Row, bytes | None]] = []
     size = 0
-    for batch in rows.to_batches(max_chunksize=1_000):
-        for row in batch.to_pylist():
-            member = _member(row, storage)
-            task.append((row, member))
-            size += len(member or b"")
-            if len(task) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                yield task
-                task, size = [], 0
+    each = (row for batch in rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
+    for row, found in read_members(each, storage, lambda row: row["outcome"] == "fetched"):
+        if isinstance(found, DataFault) and are_gone(found):
+            # since the stage looked, a moment ago
+            raise gone(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from found
+        member = found if isinstance(found, bytes) else None
+        task.append((row, member))
+        size += len(member or b"")
+        if len(task) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield task
+            task, size = [], 0
     if task:
         yield task
 
@@ -137,18 +140,6 @@ def _workers(workspace: Workspace, records: int) -> int:
     multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.pages", _PARSERS])
     wanted = workspace.settings.workers or len(os.sched_getaffinity(0))
     return max(1, min(wanted, -(-records // _BATCH_ROWS)))
-
-
-def _member(row: dict[str, object], storage: RecordStorage) -> bytes | None:
-    if row["outcome"] != "fetched":
-        return None
-    try:
-        return read_stored(storage, row)
-    except DataFault as fault:
-        if are_gone(fault):
-            # since the stage looked, a moment ago
-            raise gone(str(row["crawl"]), {Slice(str(row["crawl"]), str(row["target"])): 1}) from fault
-        return None
 
 
 def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:

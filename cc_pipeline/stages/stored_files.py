@@ -17,12 +17,10 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.lost import STORED, are_gone, cut_files
+from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import Named
-from cc_pipeline.records.wrap import unwrap_member
 from cc_pipeline.stages.held import Place
-from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.ranges import ByteRange
 
 #: Stored records that ``verify`` reads unless all are asked for.
 SAMPLE = 1_000
@@ -93,10 +91,8 @@ def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed
     stored: Counter[str] = Counter()
     for crawl in crawls_of(pinned):
         rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
-        requests = (ByteRange(row["stored_file"], row["stored_offset"], row["stored_length"], tag=row) for row in rows)
-        for got in storage.transport.read_many(requests):
-            row: Any = got.tag
-            wrong = _fault(got) if isinstance(got, RangeFault) else _damage(row, got.data, crawl)
+        for row, found in read_members(rows, storage):
+            wrong = _damage(row, found, crawl) if isinstance(found, bytes) else _fault(found)
             read += 1
             progress.report("verify", read)
             if wrong is not None:
@@ -147,21 +143,15 @@ def _drawn(
             yield from stored.slice(start, SAMPLE).to_pylist()
 
 
-def _fault(fault: RangeFault) -> str | None:
-    if not isinstance(fault, DataFault):
-        raise fault
-    return None if are_gone(fault) else fault.reason
+def _fault(fault: DataFault | None) -> str | None:
+    return None if fault is None or are_gone(fault) else fault.reason
 
 
-def _damage(row: Mapping[str, Any], stored: bytes, crawl: str) -> str | None:
-    """What is wrong with the stored bytes of a row; ``None`` for nothing, as with quarantined ones of the right length:
-    those are kept because they are broken."""
+def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
+    """What is wrong with the stored member of a row; ``None`` for nothing, as with quarantined bytes of the right
+    length: those are kept because they are broken."""
     if row["outcome"] != "fetched":
         return None
-    try:
-        data = unwrap_member(stored) if row["archive_format"] == "warc" else stored
-    except DataFault as fault:
-        return fault.reason
     promise = Promise(
         crawl=crawl,
         archive_format=row["archive_format"],

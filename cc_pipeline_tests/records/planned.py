@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 
@@ -66,6 +67,13 @@ def html_record(url: str, body: bytes, status: int = 200) -> bytes:
         f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(http)}\r\n\r\n"
     )
     return gzip.compress(head.encode() + http + b"\r\n\r\n", 6, mtime=0)
+
+
+def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
+    """The stored member of one row."""
+    [(_, found)] = read_members([row], storage)
+    assert isinstance(found, bytes)
+    return found
 
 
 @contextmanager

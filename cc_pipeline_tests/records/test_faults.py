@@ -212,7 +212,7 @@ def test_quarantined_bytes_are_kept_as_they_came(bucket: tuple[Path, pa.Table], 
         assert rows
         with shelf_at(tmp_path) as storage:
             for row in rows:
-                raw = storage.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+                raw = storage.transport.read(row["stored_file"], row["stored_offset"], row["stored_length"]).data
                 assert len(raw) == row["warc_record_length"]
         server.set_rules([])
         untouched = fetch(server.url, captures, tmp_path, "c2", held=result.table)

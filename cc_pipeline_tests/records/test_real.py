@@ -13,13 +13,13 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.records.fetch import RecordsResult, fetch_records, read_stored, settle
+from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.records.planned import real_captures, shelf_at
+from cc_pipeline_tests.records.planned import read_stored, real_captures, shelf_at
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 BUCKET = CORPUS / "realcrawl" / "bucket"
@@ -60,7 +60,7 @@ def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_pat
                 assert arc.read_record(stored, "x", 0).payload_digest == row["content_digest"]
                 continue
             assert gzip.decompress(stored) == gzip.decompress(member)
-            kept = storage.read(row["stored_file"], row["stored_offset"], row["stored_length"])
+            kept = storage.transport.read(row["stored_file"], row["stored_offset"], row["stored_length"]).data
             content, uri, offset, length = unwrap_content(gzip.decompress(kept))
             assert content == gzip.decompress(member)
             assert uri is not None and uri.endswith(row["warc_filename"])

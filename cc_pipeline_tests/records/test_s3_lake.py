@@ -13,7 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.records.fetch import fetch_records, read_stored, settle
+from cc_pipeline.records.fetch import fetch_records, settle
 from cc_pipeline.records.leases import lease, living
 from cc_pipeline.records.lost import lost_mask
 from cc_pipeline.records.options import RecordOptions
@@ -21,7 +21,7 @@ from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport import Transport
-from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
+from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
 

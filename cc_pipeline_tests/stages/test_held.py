@@ -201,6 +201,17 @@ def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> No
     assert failures(workspace, part) == 0
 
 
+def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = located(workspace, PART)
+    fetch_captures(workspace, NEW, [part])
+    [path] = stored_files(workspace)
+    os.truncate(path, path.stat().st_size // 2)
+    monkeypatch.setattr("cc_pipeline.stages.parse.slices_that_lost", lambda *_: {})
+    with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are gone"):
+        parse_records(workspace, NEW, [part])
+    assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
+
+
 def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(workspace: Workspace) -> None:
     part = located(workspace, PART)
     other = located(workspace, "example-foo.com")

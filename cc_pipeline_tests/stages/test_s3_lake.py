@@ -25,11 +25,13 @@ from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.health import examine
+from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.slice import PARSE, Slice
 from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
-from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 SITE, OTHER = "example.com", "example-foo.com"
@@ -176,6 +178,20 @@ def test_a_copy_answers_when_the_server_is_gone(
         assert found == answer(here, query, capsys), query
     held = far.settings.published_path.read_bytes()
     assert server.secret.encode() not in held
+
+
+def test_pages_are_parsed_with_a_handful_of_requests(bucket: Bucket, server: S3Server, tmp_path: Path) -> None:
+    far = on_s3(server, bucket[0], tmp_path / "far", "ranges")
+    harvest(far)
+    extract(far, SITE)
+    stored = sum(file is not None for file in far.lake.read("records", columns=["stored_file"])[0].to_pylist())
+    PARSE.forget(far.lake, [Slice(NEW, SITE)])
+    before = far.place.stats.requests
+    assert parse_records(far, NEW, [SITE]).fresh_slices == 1
+    assert stored > 20
+    assert far.place.stats.requests - before <= 5
+    pages = far.lake.read("page_metadata", columns=["disposition", "failure_reason"]).to_pylist()
+    assert sum(page["failure_reason"] != "Missing" for page in pages) >= stored
 
 
 def test_a_wrong_secret_is_refused_and_said(

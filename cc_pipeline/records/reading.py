@@ -1,0 +1,193 @@
+"""Stored records read back: neighbours in a stored file in one request, given in the order of the rows.
+
+Members of one fetch lie next to each other, and rows are mostly asked for in that order. So a stretch of rows (a
+window) is planned as a fetch is, its ranges are read side by side, and on a lake that is not a folder the next
+window is read while a caller works on the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from itertools import chain
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow as pa
+
+from cc_pipeline.errors import DataFault
+from cc_pipeline.keys import PLACE
+from cc_pipeline.records.lost import STORED
+from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.wrap import unwrap_member
+from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+
+Row = Mapping[str, Any]
+#: What became of one row: bytes, why there are none, or ``None`` where none were asked for.
+Found = bytes | DataFault | None
+
+#: Rows in their order, each with whether its bytes are wanted.
+_Window = Sequence[tuple[Row, bool]]
+
+#: Stored bytes of one window, and its rows; whichever is reached first ends it (one record may be larger). Two windows
+#: are held at a time, and at most twice a window's bytes are under way.
+WINDOW = 8 << 20
+_WINDOW_ROWS = 1_024
+#: Requests under way at once.
+_PARALLEL = 32
+#: Unwanted bytes between two records that cost less than another request to a place of our own.
+_GAP = 128 << 10
+
+
+def read_members(
+    rows: Iterable[Row],
+    storage: RecordStorage,
+    wanted: Callable[[Row], bool] | None = None,
+    *,
+    window: int = WINDOW,
+) -> Iterator[tuple[Row, Found]]:
+    """Each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as its
+    source had it, or what was quarantined.
+
+    Bytes that the place does not have, or that are no such member, are a ``DataFault``, given and not raised; a row
+    that is not ``wanted`` (default: one that names a stored file) has ``None``. Rows are drawn in the caller's thread,
+    at most two windows ahead; ``window`` (bytes) bounds memory at about four times itself. Raises
+    ``EnvironmentFault`` where the place does not answer.
+    """
+    stretches = _windows(rows, wanted or _is_stored, window)
+    # a folder needs no bytes in between to save a request
+    bounds = Coalescing(0 if storage.is_local else _GAP, window // 2)
+    stopped = Event()
+    if storage.is_local:
+        for stretch in stretches:
+            yield from _given(stretch, _read(stretch, storage, bounds, stopped))
+        return
+    try:
+        ahead: tuple[_Window, Future[list[Found]]] | None = None
+        for later in chain(stretches, (None,)):
+            arrived = None if ahead is None else (ahead[0], ahead[1].result())
+            ahead = None if later is None else (later, _beside(partial(_read, later, storage, bounds, stopped)))
+            if arrived is not None:
+                yield from _given(*arrived)
+    finally:
+        stopped.set()
+
+
+def _is_stored(row: Row) -> bool:
+    return row["stored_file"] is not None
+
+
+def _windows(rows: Iterable[Row], wanted: Callable[[Row], bool], most: int) -> Iterator[_Window]:
+    window: list[tuple[Row, bool]] = []
+    size = 0
+    for row in rows:
+        reads = wanted(row)
+        length = row["stored_length"] if reads else 0
+        if window and (len(window) >= _WINDOW_ROWS or size + length > most):
+            yield window
+            window, size = [], 0
+        window.append((row, reads))
+        size += length
+    if window:
+        yield window
+
+
+def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
+    """Runs ``work`` on a thread that nobody has to wait for: the place may be what has stopped answering."""
+    future: Future[list[Found]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="cc-pipeline-stored", daemon=True).start()
+    return future
+
+
+def _given(window: _Window, found: Sequence[Found]) -> Iterator[tuple[Row, Found]]:
+    for (row, _), stored in zip(window, found, strict=True):
+        yield row, _as_it_was(row, stored)
+
+
+def _as_it_was(row: Row, stored: Found) -> Found:
+    if not isinstance(stored, bytes) or row["outcome"] != "fetched" or row["archive_format"] != "warc":
+        return stored
+    try:
+        return unwrap_member(stored)
+    except DataFault as fault:
+        return fault
+
+
+def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: Event) -> list[Found]:
+    """The stored bytes of a window's rows, in their order."""
+    found: list[Found] = [None] * len(window)
+    alone: list[PlannedRange] = []
+    for planned, got in _asked(_planned(window, bounds), storage, bounds, stopped):
+        if isinstance(got, RangeBytes):
+            for number in planned.rows:
+                found[number] = _cut(window[number][0], planned, got.data)
+        elif len(planned.rows) > 1 and _may_be_its_size(got):
+            alone += (_place(window[number][0], number) for number in planned.rows)
+        else:
+            for number in planned.rows:
+                found[number] = _fault(_place(window[number][0], number), got)
+    for planned, got in _asked(alone, storage, bounds, stopped):
+        [number] = planned.rows
+        found[number] = got.data if isinstance(got, RangeBytes) else _fault(planned, got)
+    return found
+
+
+def _may_be_its_size(fault: RangeFault) -> bool:
+    """Whether some records of a range may be had although the range was not. A place that is down, or a file that is
+    gone, says the same of each."""
+    if isinstance(fault, DataFault):
+        return fault.kind is not FaultKind.NOT_FOUND
+    return fault.kind in (FaultKind.TIMEOUT, FaultKind.CONNECTION_RESET)
+
+
+def _planned(window: _Window, bounds: Coalescing) -> list[PlannedRange]:
+    asked = [number for number, (_, reads) in enumerate(window) if reads]
+    # to a plan, a stored file is as good as one of the source
+    columns = ([row[name] for row, _ in window] for name in STORED)
+    ranges = plan_ranges(pa.table(dict(zip(PLACE, columns, strict=True))), bounds, asked)
+    # a place that no plan takes is asked for as it is, and the storage says what is wrong with it
+    left = set(asked).difference(*(planned.rows for planned in ranges))
+    return ranges + [_place(window[number][0], number) for number in sorted(left)]
+
+
+def _place(row: Row, number: int) -> PlannedRange:
+    return PlannedRange(row["stored_file"], row["stored_offset"], row["stored_length"], (number,))
+
+
+def _asked(
+    ranges: Sequence[PlannedRange], storage: RecordStorage, bounds: Coalescing, stopped: Event
+) -> Iterator[tuple[PlannedRange, RangeBytes | RangeFault]]:
+    if not ranges or stopped.is_set():
+        return
+    largest = max(planned.length for planned in ranges)
+    at_once = max(1, min(_PARALLEL, 4 * bounds.span // max(1, largest)))
+    requests = (ByteRange(planned.key, planned.offset, planned.length, tag=planned) for planned in ranges)
+    for got in storage.transport.read_many(requests, at_once):
+        if stopped.is_set():
+            return
+        planned = got.tag
+        assert isinstance(planned, PlannedRange)
+        yield planned, got
+
+
+def _cut(row: Row, planned: PlannedRange, data: bytes) -> bytes:
+    start, length = row["stored_offset"] - planned.offset, row["stored_length"]
+    return data if length == len(data) else data[start : start + length]
+
+
+def _fault(place: PlannedRange, fault: RangeFault) -> DataFault:
+    if not isinstance(fault, DataFault):
+        raise fault
+    told = range_fault(fault.kind, place.key, place.offset, place.length, fault.detail, fault.attempts)
+    assert isinstance(told, DataFault)
+    return told
