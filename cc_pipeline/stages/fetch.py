@@ -21,7 +21,7 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
 from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, refuse, shortfalls, unsettled_rows
-from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, slices_of
+from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 VERSION = "1"
@@ -130,10 +130,8 @@ def _commit(
     }
     silent = {} if result.answered else {slice_: before.get(slice_, 0) + 1 for slice_ in wanted}
     made_from = _made_from(wanted, found)
-    digest = input_digest({"fetches": sorted(made_from.values())})
     # first, so that a run killed in between is not taken for one that never was
-    rows = fetch_rows(found, made_from, silent)
-    lake.commit("fetches", rows, [slice_.where for slice_ in wanted], {f"fetches:{crawl}": digest})
+    note_slices(lake, "fetches", fetch_rows(found, made_from, silent), but="asked_at")
     if result.answered or result.reused or result.adopted:
         note_superseded(workspace, [*wanted], result.table, time.time())
         forget_failed_pages(workspace, healed, distrusted)

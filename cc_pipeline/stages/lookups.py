@@ -14,8 +14,7 @@ from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
 from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.stages.slice import LOCATE, Slice, slices_of
-from cc_pipeline.stages.tables import LOOKUPS_SCHEMA
+from cc_pipeline.stages.slice import LOCATE, Slice, note_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 #: Columns that say whether a look-up was complete.
@@ -45,12 +44,11 @@ def commit_lookups(workspace: Workspace, made_from: Mapping[Slice, str], found: 
         "unread": [] if gaps is None else [path for path, _ in gaps.files],
         "looked_up_at": now,
     }
-    rows = [
-        {**row, **slice_.where, "captures": found.captures[slice_.target].num_rows, "made_from": digest}
+    rows = {
+        slice_: {**row, "captures": found.captures[slice_.target].num_rows, "made_from": digest}
         for slice_, digest in made_from.items()
-    ]
-    table = pa.Table.from_pylist(rows, schema=LOOKUPS_SCHEMA)
-    workspace.lake.commit("lookups", table, [slice_.where for slice_ in made_from], {})
+    }
+    note_slices(workspace.lake, "lookups", rows, but="looked_up_at")
 
 
 def lookups_of(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, Mapping[str, Any]]:

@@ -52,7 +52,8 @@ class Shortfall:
     """One slice after a fetch: captures by outcome, and of those not fetched how many are ``unsettled``.
 
     ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
-    that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
+    that asked for one, ``asked`` their sum over all. ``reason`` is the commonest one, ``example`` a capture with its
+    reason in words.
     """
 
     slice_: Slice
@@ -65,6 +66,7 @@ class Shortfall:
     reason: str | None
     example: str | None
     rounds: int
+    asked: int = 0
 
     @property
     def open(self) -> int:
@@ -109,7 +111,14 @@ def shortfalls(records: pa.Table, slices: Sequence[Slice]) -> dict[Slice, Shortf
     marked = open_rows.append_column("asked", rounds).append_column("given_up", over)
     by_target: dict[str, list[dict[str, Any]]] = {}
     kinds = marked.group_by(["target", "reason"], use_threads=False).aggregate(
-        [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("url", "first"), ("detail", "first")]
+        [
+            ([], "count_all"),
+            ("given_up", "sum"),
+            ("asked", "min"),
+            ("asked", "sum"),
+            ("url", "first"),
+            ("detail", "first"),
+        ]
     )
     for row in kinds.sort_by([("count_all", "descending"), ("reason", "ascending")]).to_pylist():
         by_target.setdefault(row["target"], []).append(row)
@@ -126,6 +135,7 @@ def shortfalls(records: pa.Table, slices: Sequence[Slice]) -> dict[Slice, Shortf
             reason=mine[0]["reason"] if mine else None,
             example=f"{mine[0]['url_first']}: {mine[0]['detail_first']}" if mine else None,
             rounds=min((row["asked_min"] for row in mine), default=0),
+            asked=sum(row["asked_sum"] for row in mine),
         )
     return found
 
@@ -161,19 +171,18 @@ def refuse(found: Sequence[Shortfall], allowed: float, source: str) -> None:
 
 def fetch_rows(
     found: Mapping[Slice, Shortfall], made_from: Mapping[Slice, str], silent_runs: Mapping[Slice, int]
-) -> pa.Table:
-    """Rows of the table ``fetches`` (``FETCHES_SCHEMA``), one a slice."""
+) -> dict[Slice, dict[str, object]]:
+    """The row of each slice in the table ``fetches``, and ``asked``: how often all that is unsettled was asked for."""
     now = datetime.now(UTC)
-    rows = [
-        {
-            "crawl": slice_.crawl, "target": slice_.target, "planned": one.planned, "fetched": one.fetched,
-            "quarantined": one.quarantined, "missing": one.missing, "unsettled": one.unsettled,
-            "given_up": one.given_up, "reason": one.reason, "example": one.example, "rounds": one.rounds,
-            "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "made_from": made_from[slice_],
+    return {
+        slice_: {
+            "planned": one.planned, "fetched": one.fetched, "quarantined": one.quarantined, "missing": one.missing,
+            "unsettled": one.unsettled, "given_up": one.given_up, "reason": one.reason, "example": one.example,
+            "rounds": one.rounds, "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "asked": one.asked,
+            "made_from": made_from[slice_],
         }
         for slice_, one in found.items()
-    ]  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=FETCHES_SCHEMA)
+    }  # fmt: skip
 
 
 def waiting_and_due(fetches: pa.Table, now: datetime) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:

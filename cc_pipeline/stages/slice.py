@@ -58,6 +58,26 @@ def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(source)
 
 
+def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object]], *, but: str) -> None:
+    """Writes the row of each slice into a ``table`` that has one row a slice, beside the tables of a stage.
+
+    Rows that are there already stay, whatever their column ``but`` (a time) says: a run that was killed behind this
+    commit is not kept from the next one by doing this again. Raises ``EnvironmentFault``.
+    """
+    digests = {
+        f"{table}:{slice_.crawl}:{slice_.target}": input_digest(
+            {name: row[name] for name in sorted(row) if name != but}
+        )
+        for slice_, row in rows.items()
+    }
+    if lake.holds(table, digests):
+        return
+    schema = lake.specs[table].schema
+    full = [{**row, **slice_.where} for slice_, row in rows.items()]
+    data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in full], schema=schema)
+    lake.commit(table, data, [slice_.where for slice_ in rows], digests)
+
+
 @dataclass(frozen=True, slots=True)
 class StageReport:
     """Figures of one stage over some slices; everything it counts has been committed.
