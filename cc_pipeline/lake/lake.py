@@ -358,7 +358,9 @@ class Lake:
                 configuration={"delta.dataSkippingStatsColumns": ",".join(spec.slice_columns) or spec.schema.names[0]},
             )
         except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not create {address}", error) from error
+            # another process may be making the table at this moment
+            if not isinstance(error, CommitFailedError) or self._open(spec) is None:
+                raise _environment_fault(f"could not create {address}", error) from error
 
     def _table_file_system(self, spec: TableSpec) -> SubTreeFileSystem | None:
         # Delta's own file system is a Python object that pyarrow's threads may still hold when a process ends,

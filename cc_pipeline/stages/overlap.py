@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.target import merge_ranges
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -61,7 +62,14 @@ def _ranges(workspace: Workspace) -> dict[str, tuple[KeyRange, ...]]:
     found: dict[str, tuple[KeyRange, ...]] = {}
     for row in rows.to_pylist():
         if row["ranges"] is None:
-            found[row["slug"]] = parse_target(row["definition"]).ranges
+            found[row["slug"]] = _meant(row["definition"])
         else:
             found[row["slug"]] = tuple(KeyRange(one["start"], one["end"]) for one in row["ranges"])
     return found
+
+
+def _meant(definition: str) -> tuple[KeyRange, ...]:
+    try:
+        return parse_target(definition).ranges
+    except UserInputError:
+        return (KeyRange(b"", None),)  # what nobody can read may be anything

@@ -97,6 +97,16 @@ def test_rows_of_before_ranges_were_kept_are_read_by_their_definition(tmp_path: 
     assert kept["example.org"]
 
 
+def test_a_definition_that_nobody_can_read_may_mean_anything(tmp_path: Path) -> None:
+    made = workspace_of(tmp_path / "source", tmp_path / "home")
+    made.register_targets([parse_target("example.com")])
+    row = {"slug": "odd", "kind": "domain", "definition": "no dot", "version": "1"}
+    lake = made.lake
+    lake.commit("targets", pa.Table.from_pylist([row], schema=lake.specs["targets"].schema), [{"slug": "odd"}], {})
+    assert sharing(made) == {"example.com", "odd"}
+    assert overlapping(made, ["example.com"]) == ["example.com", "odd"]
+
+
 def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
