@@ -75,9 +75,10 @@ class EnvironmentFault(CcPipelineError):
     """
 
     def __init__(self, what: str, advice: str) -> None:
-        self.what = what
+        # what another fault says may be part of it, and has its advice on a line of its own
+        self.what = ". ".join(what.splitlines())
         self.advice = advice
-        super().__init__(f"{what}\n{advice}" if advice else what)
+        super().__init__(f"{self.what}\n{advice}" if advice else self.what)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.advice), self.__dict__

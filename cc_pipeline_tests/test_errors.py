@@ -85,3 +85,9 @@ def wrapped(error: Exception, cause: BaseException) -> Exception:
 )
 def test_a_full_disk_is_told_from_other_trouble(error: Exception, full: bool) -> None:
     assert disk_is_full(error) is full
+
+
+def test_a_fault_that_quotes_another_is_one_line_and_its_advice() -> None:
+    inner = EnvironmentFault("no network", "Wait.")
+    outer = EnvironmentFault(f"the list could not be read ({inner})", "Check the source.")
+    assert str(outer) == "the list could not be read (no network. Wait.)\nCheck the source."
