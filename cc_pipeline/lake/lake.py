@@ -25,6 +25,8 @@ from cc_pipeline.lake.predicates import matching, of_slices
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
+#: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
+_GROWS_OLD = 24
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 #: How the files of tables are written.
@@ -68,7 +70,7 @@ class Lake:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
-        self._handles: dict[str, DeltaTable] = {}
+        self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._logs: dict[str, TransactionLog] = {}
         self._lock = threading.Lock()
 
@@ -241,11 +243,13 @@ class Lake:
             if version is not None:
                 return DeltaTable(self.address(spec.name), version, storage_options=self._options)
             with self._lock:
-                if spec.name in self._handles:
-                    self._handles[spec.name].update_incremental()
-                else:
-                    self._handles[spec.name] = DeltaTable(self.address(spec.name), storage_options=self._options)
-                return self._handles[spec.name]
+                opened, handle = self._handles.get(spec.name, (0, None))
+                if handle is not None:
+                    handle.update_incremental()
+                if handle is None or handle.version() - opened > _GROWS_OLD:
+                    handle = DeltaTable(self.address(spec.name), storage_options=self._options)
+                    self._handles[spec.name] = handle.version(), handle
+                return handle
         except TableNotFoundError:
             return None
         except (OSError, DeltaError) as error:
