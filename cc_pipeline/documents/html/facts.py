@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.feeds.model import parse_date
+from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.documents.html.tree import HtmlDocument
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits
