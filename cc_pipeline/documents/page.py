@@ -54,6 +54,7 @@ FLAGS: tuple[str, ...] = (
     "base_unusable",  # a base element that is no absolute URL
     "json_ld_invalid",  # a JSON-LD script that is no JSON
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
+    "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed
     "feed_unreadable",  # labelled as a feed but no feed could be read
     "unknown_keys",  # a 2012 document with keys nobody has described

@@ -84,7 +84,7 @@ def _parse_kind(
         if feed is not None:
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
-            row["parsed_as"], row["content"] = "feed", rows.content
+            row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
             text = _text_row(page, rows.text, options)
             text |= {name: rows.content[name] for name in ("title", "description", "published")}
             return text, rows.links, rows.items
