@@ -191,6 +191,11 @@ def _guess(sample: bytes) -> str | None:
     return encoding_for_label(guess) or encoding_for_label(guess.replace("_", "-")) if guess else None
 
 
+def has_wide_characters(head: bytes) -> bool:
+    """Whether bytes begin as UTF-16 or UTF-32, with a mark or by where their zero bytes lie."""
+    return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)) or _wide(head) is not None
+
+
 def _wide(head: bytes) -> str | None:
     """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
     if head.count(0) < len(head) * _NUL_SHARE:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
+from cc_pipeline.documents.body import is_binary, uncoded
 from cc_pipeline.documents.charset import Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
@@ -51,12 +53,19 @@ def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
 def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) -> ParsedPage:
     flags: set[str] = set()
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
-    payload = page.payload
-    if len(payload) > options.limits.payload_bytes:
+    bound = options.limits.payload_bytes
+    in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
+    payload = uncoded(page.payload, page.http_headers, bound, flags, archived_decoded=in_arc)
+    if len(payload) > bound:
         flags.add("payload_cut")
-        payload = payload[: options.limits.payload_bytes]
+        payload = payload[:bound]
+    if payload is not page.payload:
+        page = replace(page, payload=payload)
     mime, label = split_content_type(header(page.http_headers, "content-type"))
     kind = choose_kind(mime, page.mime_detected, payload)
+    if kind != "other" and is_binary(payload, page.mime_detected):
+        kind = "other"
+        flags.add("binary_content")
     text: dict[str, Any] | None = None
     links: tuple[Link, ...] = ()
     items: tuple[dict[str, Any], ...] = ()
@@ -97,8 +106,7 @@ def _html(
     page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
 ) -> tuple[dict[str, Any], tuple[Link, ...]]:
     limits = options.limits
-    whole = len(page.payload) <= limits.payload_bytes
-    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" and whole else None
+    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" else None
     document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
