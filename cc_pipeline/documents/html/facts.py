@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.feeds.model import parse_date
+from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.documents.html.json_repair import repaired
 from cc_pipeline.documents.html.tree import HtmlDocument
 from cc_pipeline.documents.html.whitespace import collapsed
