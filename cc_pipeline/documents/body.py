@@ -53,8 +53,9 @@ _PATTERNS = (
 _BINARY_FAMILIES = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip")
 _SPACE = b" \t\r\n\f"
 _LOOKED_AT = 1024
-#: Control characters that no text has, and the share of them beyond which bytes are none; of compressed ones a tenth.
-_CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r\x1b")
+#: Control characters that no text has (charsets of seven bits have three), and the share of them beyond which bytes
+#: are none; of compressed ones a tenth.
+_CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r\x0e\x0f\x1b")
 _CONTROL_SHARE = 0.05
 
 

@@ -14,6 +14,7 @@ from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_descri
 from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.xhtml import as_html
 from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
@@ -107,7 +108,10 @@ def _html(
 ) -> tuple[dict[str, Any], tuple[Link, ...]]:
     limits = options.limits
     utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" else None
-    document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links)
+    markup = decoded.text
+    if row["mime_type"] == "application/xhtml+xml" and (meant := as_html(markup)) is not None:
+        markup, utf8 = meant, None
+    document = parse_html(markup, page.url, limits, utf8=utf8, links=options.links)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
     structured = json_ld(document.json_ld, limits, document.flags)
@@ -117,7 +121,8 @@ def _html(
     if document.work > limits.extractor_work:
         document.flags.add("main_content_left_out")
     elif options.main_content != "none":
-        markup = decoded.text if document.cut is None else document.cut.decode("utf-8", "replace")
+        if document.cut is not None:
+            markup = document.cut.decode("utf-8", "replace")
         text["main_content"] = main_content(markup, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
