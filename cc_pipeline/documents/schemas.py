@@ -230,8 +230,8 @@ _FEED_ITEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("content_type", pa.string()),
     # the dates as written, and how exact they are (documents/dates.py)
     pa.field("published_text", pa.string()),
-    pa.field("published_precision", pa.string()),
     pa.field("updated_text", pa.string()),
+    pa.field("published_precision", pa.string()),
     pa.field("updated_precision", pa.string()),
     pa.field("language", pa.string()),
     pa.field("image", pa.string()),

@@ -116,7 +116,8 @@ def test_media_in_atom() -> None:
         page(
             f'<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="de" {NAMESPACES}><title>T</title><logo>/l.png</logo>'
             '<icon>/i.ico</icon><rights>R</rights><entry xml:lang="en"><title>E</title>'
-            '<link rel="enclosure" href="/a.mp3" length="5" type="audio/mpeg"/><media:group><media:content url="/v"/><media:thumbnail url="/t.jpg"/>'
+            '<link rel="enclosure" href="/a.mp3" length="5" type="audio/mpeg"/>'
+            '<media:group><media:content url="/v"/><media:thumbnail url="/t.jpg"/>'
             "<media:description>D</media:description></media:group></entry></feed>",
             mime="application/atom+xml",
             url="https://example.com/feed",
