@@ -112,16 +112,6 @@ def test_a_pinned_version_stays_readable_after_the_next_commit(lake: Lake) -> No
     assert pinned.rows == 1
 
 
-def test_compaction_keeps_rows_and_digests(lake: Lake) -> None:
-    for number in range(5):
-        commit(lake, "A", f"t{number}", [number])
-    before = content(lake)
-    assert lake.compact("things", max_files=2) == 5
-    assert content(lake) == before
-    assert len(lake.pin("things").files) == 1
-    assert lake.digest("things", "stage:A:t3") == "000000000000abc"
-
-
 def _write(root: str, worker: int) -> None:
     own = Lake(root, [SPEC])
     for number in range(5):
