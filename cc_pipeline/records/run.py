@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
 from cc_pipeline.records.examining import examining
 from cc_pipeline.records.options import RecordOptions
@@ -57,9 +58,10 @@ class _Bad:
 
 
 class FetchRun:
-    """``fetch`` gives every distinct (file, offset) among the captures one outcome, in ``outcomes``.
+    """``fetch`` gives every distinct (file, offset) among the captures that it was told to turn to (``begin``) one
+    outcome, in ``outcomes``. It may turn to others then, as often as there are; what is known of the source stays.
 
-    Afterwards ``fetched`` counts the good ones that were read, and ``answered`` says whether the source gave anything
+    ``fetched`` counts the good ones that were read so far, and ``answered`` says whether the source gave anything
     that settles a capture, good or bad (also when nothing had to be asked).
 
     Fetching happens in the transport's thread, storing in the caller's, and where there are cores for it,
@@ -68,21 +70,36 @@ class FetchRun:
 
     def __init__(
         self,
-        captures: pa.Table,
         transport: Transport,
         crawl: str,
         options: RecordOptions,
         progress: Progress | None,
+        wanted: int,
+        files: int,
     ) -> None:
+        """``wanted`` distinct captures in all are to come, of so many ``files`` (for what comes in one go: 0)."""
         self.options = options
-        self.outcomes = Outcomes(captures)
         self.fetched = 0
-        self.answered = False
-        self.patience = Patience((), options.give_up_after)
-        self._captures = captures
+        self.patience = Patience((), options.give_up_after, files)
         self._transport = transport
         self._crawl = crawl
         self._progress = progress
+        self._wanted = wanted
+        self._done = 0
+        self._bytes = 0
+        self._asked = self._gave = False
+        self._has_a_witness: bool | None = None
+        self.begin(pa.table({name: [] for name in RECORD_KEY_NAMES}))
+
+    @property
+    def answered(self) -> bool:
+        """Whether the source gave anything that settles a capture, or was not asked."""
+        return self._gave or not self._asked
+
+    def begin(self, captures: pa.Table) -> None:
+        """Turns to ``captures``; those of before are done."""
+        self.outcomes = Outcomes(captures)
+        self._captures = captures
         self._columns = self.outcomes.columns
         self._name = self.outcomes.name
         self._bad: dict[int, _Bad] = {}
@@ -92,12 +109,10 @@ class FetchRun:
         self._deferred: list[PlannedRange] = []
         self._past_the_end: set[int] = set()
         self._last_try = False
-        self._has_a_witness: bool | None = None
-        self._bytes = 0
 
-    def take(self, held: pa.Table | None, left: Iterable[Row]) -> tuple[int, int]:
+    def take(self, held: Iterable[Row], left: Iterable[Row]) -> tuple[int, int]:
         """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
-        reused = self.outcomes.take_held(held, self._usable) if held is not None else 0
+        reused = self.outcomes.take(held, self._usable)
         return reused, self.outcomes.take(left, self._usable_left)
 
     def _usable(self, row: Row) -> bool:
@@ -129,10 +144,15 @@ class FetchRun:
                 detail = f"offset {offset}, length {length} of {key!r}"
                 self.outcomes.lose(row, "bad_plan", detail, 0, settled=True)
         ranges = plan_ranges(self._captures, self.options.coalescing, self.outcomes.still_wanted())
-        if not ranges:
-            self.answered = True
-            return
-        self.patience = Patience(ranges, self.options.give_up_after)
+        if ranges:
+            self._asked = True
+            self._fetch(ranges, writer)
+        self._done += len(self.outcomes.wanted)
+        if self._done < self._wanted:
+            self._told(0)
+
+    def _fetch(self, ranges: Sequence[PlannedRange], writer: SegmentWriter) -> None:
+        self.patience.go_on(ranges)
         with examining(self.options.examiners) as (pool, ahead):
             self._pass(self._in_order(ranges), writer, pool, ahead)
             self._pass(self._doubts(), writer, pool, ahead)
@@ -224,7 +244,7 @@ class FetchRun:
         """Gives an outcome to everything that has none."""
         gone = {key for key, state in self.patience.files.items() if state.gone}
         settled = gone if gone and self._source_answers() else set()
-        self.answered = self.answered or bool(settled)
+        self._gave = self._gave or bool(settled)
         for planned, fault in self._unread:
             for row in planned.rows:
                 self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
@@ -281,12 +301,14 @@ class FetchRun:
                         self._conclude(arrivals.popleft(), writer)
             while arrivals and arrivals[0].verdict.done():
                 self._conclude(arrivals.popleft(), writer)
-            if self._progress is not None:
-                self._progress(len(self.outcomes.of), len(self.outcomes.wanted), self._bytes)
+            self._told(len(self.outcomes.of))
         while arrivals:
             self._conclude(arrivals.popleft(), writer)
+        self._told(len(self.outcomes.of))
+
+    def _told(self, here: int) -> None:
         if self._progress is not None:
-            self._progress(len(self.outcomes.of), len(self.outcomes.wanted), self._bytes)
+            self._progress(self._done + here, self._wanted, self._bytes)
 
     def _failed(self, fault: RangeFault, ask: _Ask) -> None:
         self.patience.failed(fault)
@@ -342,7 +364,7 @@ class FetchRun:
             return
         self.patience.good(key)
         self.fetched += 1
-        self.answered = True
+        self._gave = True
         self._forget(row)
         if self._columns["archive_format"][row] == "arc":
             writer.add("arc", verdict.member, outcome)
@@ -390,7 +412,7 @@ class FetchRun:
             self.outcomes.lose(row, bad.outcome["reason"], bad.outcome["detail"], 1, settled=False)
             return
         bad.outcome["settled"] = settled
-        self.answered = self.answered or settled
+        self._gave = self._gave or settled
         if not settled and self.outcomes.stays_settled(row):
             return
         writer.add("raw", bad.data, bad.outcome)
