@@ -216,6 +216,8 @@ class Stage:
 
         ``counted`` are the tables whose rows are added up (default: the main one).
         """
+        # Arrow keeps what it freed for rows to come, and the next stage needs memory of other kinds
+        pa.default_memory_pool().release_unused()
         names = [f"rows:{table}" for table in counted or (self.main_table,)]
         return StageReport(
             self.label,
