@@ -59,6 +59,18 @@ def stream_rows(
         raise lake_fault(f"could not read {lake.address(table)}", error) from error
 
 
+def first_rows(
+    lake: Lake, table: str, where: Mapping[str, str | Sequence[str]], columns: Sequence[str], count: int
+) -> pa.Table:
+    """Some ``count`` rows of those (fewer where there are no more). Raises as :func:`stream_rows` does."""
+    schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
+    found: list[pa.RecordBatch] = []
+    rows = stream_rows(lake, table, where, columns)
+    while (lacking := count - sum(batch.num_rows for batch in found)) > 0 and (batch := next(rows, None)) is not None:
+        found.append(batch.slice(0, lacking))
+    return pa.Table.from_batches(found, schema)
+
+
 def count_rows(
     lake: Lake, table: str, where: Mapping[str, str | Sequence[str]], columns: Sequence[str] = ("crawl", "target")
 ) -> Counter[tuple[str, ...]]:

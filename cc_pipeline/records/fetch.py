@@ -81,8 +81,8 @@ def fetch_records(
     """Fetches, verifies and stores the captures (columns ``RECORD_KEY_NAMES``) of one crawl, all of ``places``.
 
     ``captures`` and ``held`` come in the order of file and offset, nulls first. ``keep`` is given a row for each
-    capture, in the same order (``RECORD_SCHEMA``); ``with_this_round`` completes them once the result says whether the
-    source ``answered``.
+    capture (``RECORD_SCHEMA``), those that had to be asked for again behind others; ``with_this_round`` completes them
+    once the result says whether the source ``answered``.
 
     ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
     rows of the records table for this crawl (``HELD_SCHEMA``), of any target: the records they name are not fetched
@@ -114,12 +114,15 @@ def fetch_records(
     stored: set[str | None] = set()
     held_rows, left_rows = _Alongside(held), _Alongside(left.rows.batches())
     try:
-        for group in in_groups(captures, options.group):
+        for group, is_last in _and_whether_last(in_groups(captures, options.group)):
             run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
             taken = run.take(held_rows.upto(*end), left_rows.upto(*end))
             reused, adopted = reused + taken[0], adopted + taken[1]
             run.fetch(writer)
+            # a source that gives nothing does not have to be remembered capture by capture
+            if is_last or run.carried > options.group:
+                run.finish(writer)
             for batch in run.outcomes.batches():
                 outcomes.update(batch.column("outcome").to_pylist())
                 stored.update(pc.unique(batch.column("stored_file")).to_pylist())
@@ -203,6 +206,16 @@ class _Alongside:
             yield from batch.slice(0, count).to_pylist()
             if self._ahead is not None:
                 return
+
+
+def _and_whether_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+    before: pa.Table | None = None
+    for group in groups:
+        if before is not None:
+            yield before, False
+        before = group
+    if before is not None:
+        yield before, True
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

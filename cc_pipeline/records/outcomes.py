@@ -39,6 +39,7 @@ class Outcomes:
         self.of: dict[Name, Row] = {}
         self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in RECORD_KEY_NAMES}
         self._rows = captures.num_rows
+        self._carried = 0
         self._rounds: dict[Name, int] = {}
         self._settled: dict[Name, Row] = {}
         for row in range(captures.num_rows):
@@ -49,8 +50,20 @@ class Outcomes:
         return self.columns["warc_filename"][row], self.columns["warc_record_offset"][row]
 
     def still_wanted(self) -> list[int]:
-        """Rows, one for each capture, that have no outcome yet."""
-        return [row for name, row in self.wanted.items() if name not in self.of]
+        """Rows, one for each capture, that have no outcome yet, but for those carried on from captures of before."""
+        return [row for name, row in self.wanted.items() if row >= self._carried and name not in self.of]
+
+    def rows_without(self) -> list[int]:
+        """All rows that have no outcome yet, also several of one capture."""
+        return [row for row in range(self._rows) if self.name(row) not in self.of]
+
+    def carried_on(self, captures: pa.Table) -> Outcomes:
+        """Those of ``captures``, which begin with the rows of these that have no outcome yet."""
+        following = Outcomes(captures)
+        following._carried = len(self.rows_without())
+        following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.wanted}
+        following._settled = {name: row for name, row in self._settled.items() if name in following.wanted}
+        return following
 
     def take(self, rows: Iterable[Row], usable: Callable[[Row], bool]) -> int:
         """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
@@ -97,9 +110,11 @@ class Outcomes:
             self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """One row per capture, in the captures' order (``RECORD_SCHEMA``), before this run is among their rounds."""
-        for start in range(0, self._rows, _BATCH):
-            rows = [self._row(row) for row in range(start, min(start + _BATCH, self._rows))]
+        """One row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``), before this run is among
+        their rounds."""
+        known = [row for row in range(self._rows) if self.name(row) in self.of]
+        for start in range(0, len(known), _BATCH):
+            rows = [self._row(row) for row in known[start : start + _BATCH]]
             yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
     def _row(self, row: int) -> Row:

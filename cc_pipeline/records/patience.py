@@ -100,11 +100,9 @@ class Patience:
         self.only_says_no = True
 
     def go_on(self, ranges: Sequence[PlannedRange]) -> None:
-        """Turns to the next part of the plan. What is known of the source stays, and of a file that goes on there."""
-        planned = Counter(one.key for one in ranges)
-        before, self.files = self.files, {}
-        for key, count in planned.items():
-            state = self.files[key] = before.get(key) or FileState(_EXTRA)
+        """Adds the next part of the plan. What is known of the source and of its files stays."""
+        for key, count in Counter(one.key for one in ranges).items():
+            state = self.files.setdefault(key, FileState(_EXTRA))
             state.extra += count // _RANGES_AN_EXTRA
 
     def tries(self, key: str, left: int = MOST_TRIES) -> int:

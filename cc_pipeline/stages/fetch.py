@@ -85,8 +85,7 @@ def _fetch(
     with lease(workspace.storage, crawl, commit) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, places, scratch, distrusted)
-        # what is in the order of its places is in the table's, as long as there is one target
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER if len(targets) > 1 else (), scratch)
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, scratch)
         result = fetch_records(
             captures.batches(),
             places,
