@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,15 +21,22 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, missing_columns, with_columns
+from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
 from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.predicates import matching, of_slices
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
+#: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
+_GROWS_OLD = 24
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
+COMPRESSION: Final = "ZSTD"
+COMPRESSION_LEVEL: Final = 3
 #: How the files of tables are written.
-WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+WRITER: Final = WriterProperties(
+    compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, max_row_group_size=ROW_GROUP_ROWS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Lake:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
-        self._handles: dict[str, DeltaTable] = {}
+        self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._logs: dict[str, TransactionLog] = {}
         self._lock = threading.Lock()
 
@@ -137,6 +145,7 @@ class Lake:
                     open_data(),
                     mode="overwrite",
                     predicate=predicate,
+                    target_file_size=FILE_BYTES,
                     commit_properties=properties,
                     writer_properties=WRITER,
                 )
@@ -259,11 +268,13 @@ class Lake:
             if version is not None:
                 return DeltaTable(self.address(spec.name), version, storage_options=self._options)
             with self._lock:
-                if spec.name in self._handles:
-                    self._handles[spec.name].update_incremental()
-                else:
-                    self._handles[spec.name] = DeltaTable(self.address(spec.name), storage_options=self._options)
-                return self._handles[spec.name]
+                opened, handle = self._handles.get(spec.name, (0, None))
+                if handle is not None:
+                    handle.update_incremental()
+                if handle is None or handle.version() - opened > _GROWS_OLD:
+                    handle = DeltaTable(self.address(spec.name), storage_options=self._options)
+                    self._handles[spec.name] = handle.version(), handle
+                return handle
         except TableNotFoundError:
             return None
         except (OSError, DeltaError) as error:
