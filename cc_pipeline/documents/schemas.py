@@ -208,6 +208,9 @@ _LINK_FIELDS: tuple[pa.Field, ...] = (
     pa.field("text", pa.string()),
     pa.field("rel", pa.string()),
     pa.field("attributes", _ATTRIBUTES),
+    # the attribute that holds the link; null where the source does not say
+    pa.field("attribute", pa.string()),
+    pa.field("link_host_shown", pa.string()),
 )
 
 _FEED_ITEM_FIELDS: tuple[pa.Field, ...] = (

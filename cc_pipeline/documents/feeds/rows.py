@@ -141,6 +141,7 @@ def _html_doc(body: HtmlDocument) -> dict[str, Any]:
         "links": [
             {"type": link.type, "href": link.href, "url": link.url, "text": link.text, "attributes": link.attributes}
             for link in body.links
+            if link.in_document
         ]
         or None,
     }

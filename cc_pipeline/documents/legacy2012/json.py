@@ -122,7 +122,7 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
 
 
 def _own_links(links: Iterable[Link]) -> list[dict[str, Any]]:
-    return [link._asdict() for link in links if link.item_index is None]
+    return [link._asdict() for link in links if link.item_index is None and link.in_document]
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:
