@@ -5,8 +5,8 @@
     FULL=1 python -m benchmarks.bench_growth             2·10⁷ rows, 10,000 real commits, 10⁶ captures: hours
 
 Homes grow by generated rows. A bulk builder puts many slices into a commit; that its homes are those of a commit a
-slice is shown first (``same``). The rival is the code of before (``BEFORE``, out of this repository's history), on homes
-that it grew itself from the same bucket: of 10,000 slices, a commit each, only with ``FULL=1``, as that takes hours.
+slice is shown first (``same``). The rival is the code of before (``BEFORE``, from the history of this repository), on
+homes that it grew itself from the same bucket: of 10,000 slices, a commit each, only with ``FULL=1``: it takes hours.
 """
 
 from __future__ import annotations
