@@ -130,6 +130,12 @@ def read_date(text: str | None) -> ReadDate | None:
     return ReadDate(text, *found)
 
 
+def first_read(*dates: ReadDate | None) -> ReadDate | None:
+    """The first that could be read; else the first that has a text."""
+    said = [date for date in dates if date is not None]
+    return next((date for date in said if date.moment is not None), said[0] if said else None)
+
+
 def _read(text: str) -> tuple[datetime, Precision] | None:
     if text.isdigit():
         return _digits(text)

@@ -29,7 +29,7 @@ _COMMENTS = {
     "page_metadata": "One row per record: the 2012 metadata schema for today's pages.",
     "page_text": "One row per page with text: full text, main content, language.",
     "page_links": "One row per link of a page, with every attribute.",
-    "feed_items": "One row per item of an RSS or Atom feed.",
+    "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
 }
 
 #: Page tables whose rows may come from files read whole and then have page_metadata rows elsewhere.
