@@ -52,6 +52,7 @@ FLAGS: tuple[str, ...] = (
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit
     "base_unusable",  # a base element that is no absolute URL
+    "facts_cut",  # more headings, structured data or elements with facts than their bounds
     "json_ld_invalid",  # a JSON-LD script that is no JSON
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
     "feed_malformed",  # read as a feed although it is not well-formed

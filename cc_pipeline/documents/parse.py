@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.charset import Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
-from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_description, open_graph, page_facts
+from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
@@ -39,7 +40,7 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page)
+    row = exchange_row(page) | header_columns(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
@@ -99,20 +100,20 @@ def _html(
     limits = options.limits
     whole = len(page.payload) <= limits.payload_bytes
     utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" and whole else None
-    document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links)
+    about = About(page, limits)
+    document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links, look=about.look)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    structured = json_ld(document.json_ld, limits, document.flags)
-    facts = page_facts(document.title, document.meta_tags, structured.values)
+    columns = about.columns(document, decoded.text)
+    row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
-    text = _text_row(page, body, options) | facts._asdict()
+    text = _text_row(page, body, options) | about.facts._asdict() | text_columns(columns)
     if options.main_content != "none":
         text["main_content"] = main_content(decoded.text, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
-    text["canonical_url"] = canonical_url(document)
     text["open_graph"] = open_graph(document.meta_tags) or None
-    text["json_ld"], text["json_ld_types"] = structured.documents or None, structured.types or None
+    text["json_ld"], text["json_ld_types"] = about.json_ld.documents or None, about.json_ld.types or None
     flags |= document.flags
     return text, tuple(document.links)
 

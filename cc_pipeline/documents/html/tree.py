@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.html.urls import Resolved, domain_of, resolver
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link
 from cc_pipeline.errors import DataFault, DataKind
@@ -110,6 +111,10 @@ class HtmlDocument:
     flags: set[str] = field(default_factory=set)
 
 
+#: What else is to be read from the tree while it is there.
+Look = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
+
+
 def parse_html(
     text: str,
     url: str,
@@ -119,16 +124,20 @@ def parse_html(
     source: str = "",
     item_index: int | None = None,
     links: bool = True,
+    look: Look | None = None,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one. ``url`` is what relative links are relative to, unless the page has
-    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. Raises ``DataFault`` for nesting beyond
-    the limit."""
+    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. ``look`` is called once with the tree, as long as
+    only scripts and styles are out of it, what was found until then, and the resolver of the page's references.
+    Raises ``DataFault`` for nesting beyond the limit."""
     check_depth(text, limits.depth, source or url, utf8)
     tree = LexborHTMLParser(text if utf8 is None else utf8)
     document = HtmlDocument()
     found = _collect(tree, document, limits, links=links)
     _remove(found.scripts)
-    _finish_links(found, document, url, limits, item_index)
+    resolve = _finish_links(found, document, url, limits, item_index)
+    if look is not None:
+        look(tree, document, resolve)
     _remove(found.unread)
     document.body_text = _body_text(tree, limits, document.flags)
     return document
@@ -220,7 +229,10 @@ def _bounded(attributes: dict[str, Any], limits: Limits, flags: set[str]) -> dic
     return cut
 
 
-def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
+def _finish_links(
+    found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None
+) -> Callable[[str], Resolved]:
+    """Makes the links of what was found; the answer makes other references of the page absolute."""
     resolve = resolver(url)
     if found.base:
         base, base_host = resolve(found.base)
@@ -247,6 +259,7 @@ def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limit
             places[href] = absolute, host, domain
         rel = attributes.get("rel")
         append(as_link(Link, (tag, href, absolute, text, rel, attributes, host, domain, item_index)))
+    return resolve
 
 
 def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:
