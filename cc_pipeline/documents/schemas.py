@@ -13,7 +13,7 @@ from cc_pipeline.keys import KEY_FIELDS, TIMESTAMP
 
 #: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
 #: older version again, without fetching.
-PARSER_VERSION = "1"
+PARSER_VERSION = "2"
 #: Who made a row, in its column ``parser``.
 PARSER = "cc_pipeline.documents"
 
@@ -146,9 +146,11 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("metadata_json", pa.string()),
     # what the page says about itself: documents/about/
     pa.field("published", TIMESTAMP),
+    pa.field("published_precision", pa.string()),
     pa.field("published_day", pa.date32()),
     pa.field("published_from", pa.string()),
     pa.field("modified", TIMESTAMP),
+    pa.field("modified_precision", pa.string()),
     pa.field("modified_day", pa.date32()),
     pa.field("modified_from", pa.string()),
     pa.field("author", pa.string()),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +20,25 @@ _LAST = "2099-12-31"
 _AHEAD = timedelta(days=1)
 
 
+#: Where what was found stood.
+MARKUP, TEXT = "htmldate", "htmldate-text"
+#: Languages whose dates are read in texts. htmldate asks dateparser for all of its 205, whose tables take three
+#: seconds and 40 MB in every process.
+LANGUAGES = """
+en de fr es it pt nl pl ru uk cs sv da nb fi hu ro el tr ar fa hi id vi zh ja ko
+"""
+
+
 @lru_cache(maxsize=1)
 def _find_date() -> Any:
-    from htmldate import find_date  # noqa: PLC0415 - half a second to import, for pages without a date only
+    import htmldate  # noqa: PLC0415 - slow to import, for pages without a date only
+    from htmldate import extractors  # noqa: PLC0415
 
-    logging.getLogger("htmldate").setLevel(logging.CRITICAL)
-    return find_date
+    for name in ("htmldate", "dateparser"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with contextlib.suppress(AttributeError):  # one that has no such parser reads in all languages
+        extractors.get_external_parser().languages = LANGUAGES.split()
+    return htmldate.find_date
 
 
 def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bool) -> tuple[date, str] | None:
@@ -36,7 +49,7 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
     latest = _LAST if fetched is None else (fetched + _AHEAD).date().isoformat()
     with contextlib.suppress(Exception):  # whatever a page makes of it, there is no date then
         tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=_parser())
-        for source, extensive in (("htmldate", False), ("htmldate-text", True))[: 1 + article]:
+        for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             found = _find_date()(
                 tree, extensive_search=extensive, original_date=True, url=url, min_date=_FIRST, max_date=latest
             )
@@ -47,8 +60,3 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
 
 def _parser() -> html.HTMLParser:
     return html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
-
-
-def moment_of(day: date) -> datetime:
-    """Midnight of the day, UTC."""
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Set
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.author import Who, author
-from cc_pipeline.documents.about.library import guessed_date, moment_of
+from cc_pipeline.documents.about.library import TEXT, guessed_date
 from cc_pipeline.documents.about.marks import Marks, Structured
 from cc_pipeline.documents.about.metas import Metas
-from cc_pipeline.documents.about.moments import Stated
-from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.moments import on_day
+from cc_pipeline.documents.about.nodes import Nodes, is_article, kinds_of
 from cc_pipeline.documents.about.published import When, modified, published
 from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
@@ -23,8 +24,10 @@ from cc_pipeline.documents.page import Limits, PageInput
 
 _STRUCTURED_CHARS = 512 * 1024
 _MAX_STRUCTURED = 1_000
-#: Words of text that an article has at least.
-_ARTICLE_WORDS = 150
+_ARTICLE_TYPES = frozenset({"article", "blog", "news", "post", "news.article", "blogpost"})
+#: How far from an article's heading its date stands, in characters of the page's text.
+_BEFORE, _BEHIND = 200, 600
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 def header_columns(page: PageInput) -> dict[str, Any]:
@@ -42,6 +45,7 @@ class About:
         self._resolve: Callable[[str], Resolved] = resolver(page.url)
         self._structured: list[Structured] = []
         self._nodes = Nodes(())
+        self._graph_types: Set[str] = frozenset()
         self._published: When | None = None
         self._modified: When | None = None
         self._author: Who | None = None
@@ -57,6 +61,7 @@ class About:
         nodes, metas, marks = Nodes(self.json_ld.values), Metas(document.meta_tags), self._marks
         marks.look(tree, resolve)
         self._nodes = nodes
+        self._graph_types = {kind.strip().lower() for kind in metas.graph.get("ogtype", ())}
         self._structured = marks.structured()
         self._published = published(nodes, metas, marks, self._page.url, fetched)
         self._modified = modified(nodes, metas, marks, fetched)
@@ -70,9 +75,11 @@ class About:
             document.flags.add("facts_cut")
         return {
             "published": found.stated.moment if found else None,
+            "published_precision": found.stated.precision if found else None,
             "published_day": found.stated.day if found else None,
             "published_from": found.source if found else None,
             "modified": self._modified.stated.moment if self._modified else None,
+            "modified_precision": self._modified.stated.precision if self._modified else None,
             "modified_day": self._modified.stated.day if self._modified else None,
             "modified_from": self._modified.source if self._modified else None,
             "author": self._author.names if self._author else None,
@@ -83,9 +90,26 @@ class About:
         }
 
     def _guessed(self, document: HtmlDocument, markup: str) -> When | None:
-        article = bool(self._nodes.article or self._author) or document.body_text.count(" ") >= _ARTICLE_WORDS
-        found = guessed_date(markup, self._page.url, self._page.fetch_time, article=article)
-        return When(Stated(moment_of(found[0]), found[0]), found[1]) if found else None
+        found = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
+        return When(on_day(found[0], found[1] == TEXT), found[1]) if found else None
+
+    def _is_article(self, document: HtmlDocument) -> bool:
+        """Whether the page says that it is one, or names its author, or has a year beside its main heading."""
+        if (
+            self._nodes.article
+            or self._author
+            or any(is_article(kinds_of(item, "type")) for item in self._marks.microdata)
+        ):
+            return True
+        if not self._graph_types.isdisjoint(_ARTICLE_TYPES):
+            return True
+        text = document.body_text
+        for heading in self._marks.headings:
+            if heading["level"] == 1 and (at := text.find(heading["text"])) >= 0:
+                after = at + len(heading["text"])
+                if _YEAR.search(text[max(0, at - _BEFORE) : at]) or _YEAR.search(text[after : after + _BEHIND]):
+                    return True
+        return False
 
     def _structured_column(self, flags: set[str]) -> list[dict[str, Any]]:
         room = _STRUCTURED_CHARS

@@ -69,7 +69,7 @@ def published(nodes: Nodes, metas: Metas, marks: Marks, url: str, fetched: datet
         found = stated(text, fetched)
         if found and (day is None or abs((found.day - day.day).days) <= 1):
             # the moment may be stated in another zone than the page's own
-            return When(found if day is None else Stated(found.moment, day.day), source)
+            return When(found if day is None else found._replace(day=day.day), source)
     return When(day, "url") if day else None
 
 

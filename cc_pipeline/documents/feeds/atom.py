@@ -10,7 +10,8 @@ from functools import partial
 from html import unescape
 from urllib.parse import urljoin
 
-from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.dates import parse_date
+from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.page import Limits

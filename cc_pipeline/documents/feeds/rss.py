@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, absolute, absolutize, atom_link, base_of
-from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name, markup_or_text
 from cc_pipeline.documents.page import Limits
 
