@@ -89,8 +89,9 @@ class Marks:
             if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES):
                 subjects.add(node, tag, attributes)
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
-        self.rdfa, self.loose_rdfa = subjects.items[:_MAX_ITEMS], subjects.loose
-        reading.cut |= len(items.items) > _MAX_ITEMS or len(subjects.items) > _MAX_ITEMS
+        stated = subjects.items()
+        self.rdfa, self.loose_rdfa = stated[:_MAX_ITEMS], subjects.loose
+        reading.cut |= len(items.items) > _MAX_ITEMS or len(stated) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
         """Microdata and RDFa items as JSON texts, in the order of the page."""
@@ -99,7 +100,9 @@ class Marks:
             seen: set[int] = set()
             for item in items:
                 if item["properties"] or "type" in item:
-                    value = json.dumps(written(item, _DEPTH, seen), ensure_ascii=False, separators=(",", ":"))
+                    value = json.dumps(
+                        written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":")
+                    )
                     found.append(Structured(syntax, item.get("type", []), value))
         return found
 

@@ -159,19 +159,21 @@ def about_page(items: list[Item]) -> list[Item]:
     return articles + alone(rest, "type")
 
 
-def written(item: Item, depth: int, seen: set[int]) -> Item:
+def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
     """The item as JSON can have it: nested no deeper than ``depth``, and in full only where it stands first, since
-    references can make circles."""
+    references can make circles. What has no properties has none in the JSON either."""
     kept = {name: value for name, value in item.items() if name != "properties"}
-    if id(item) in seen:
+    if id(item) in seen or not item["properties"]:
         return kept
     seen.add(id(item))
-    kept["properties"] = {
-        name: [
-            written(value, depth - 1, seen) if isinstance(value, dict) else value
-            for value in values
-            if depth > 0 or not isinstance(value, dict)
-        ]
-        for name, values in item["properties"].items()
-    }
-    return kept
+    properties: dict[str, list[Any]] = {}
+    for name, values in item["properties"].items():
+        within = properties.setdefault(name, [])
+        for value in values:
+            if not isinstance(value, dict):
+                within.append(value)
+            elif depth > 0:
+                within.append(written(value, depth - 1, seen, reading))
+            else:
+                reading.cut = True
+    return kept | {"properties": properties}

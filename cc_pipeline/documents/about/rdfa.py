@@ -58,11 +58,12 @@ _OUTSIDE = _Scope(None, None, _PREFIXES)
 class Rdfa:
     """Collects typed or named subjects and their properties; ``add`` wants the elements in document order.
 
-    ``items`` are the subjects that no other one has as its value, ``loose`` the properties of the page itself.
+    ``loose`` are the properties of the page itself, those of ``meta`` tags (OpenGraph) too.
     """
 
     def __init__(self, reading: Reading, resolve: Callable[[str], Resolved]) -> None:
-        self.items: list[Item] = []
+        self._items: list[Item] = []
+        self._page: Item = {"id": resolve("")[0] or "", "properties": {}}
         self.loose: dict[str, list[Any]] = {}
         self._reading = reading
         self._resolve = resolve
@@ -109,7 +110,7 @@ class Rdfa:
             if value is None:
                 value = self._value(node, tag, attributes, prefixes)
             if value is not None:
-                self._state(holder, names, value)
+                self._state(holder, names, value, tag)
         new = subject is not around.subject
         if kinds and subject is not None and not (names and about is None and holder is not None):
             self._keep(subject)
@@ -117,13 +118,22 @@ class Rdfa:
             self._scopes[node.mem_id] = _Scope(subject, vocab, prefixes)
 
     def _keep(self, subject: Item) -> None:
-        if not any(each is subject for each in self.items[-8:]):
-            self.items.append(subject)
+        if not any(each is subject for each in self._items[-8:]):
+            self._items.append(subject)
 
-    def _state(self, holder: Item | None, names: list[str], value: Any) -> None:
-        stated = self.loose if holder is None else holder["properties"]
-        for name in names:
-            stated.setdefault(name, []).append(value)
+    def items(self) -> list[Item]:
+        """The page itself, typed subjects that are no other one's value, and named ones without a type."""
+        typed = {id(item) for item in self._items}
+        rest = (item for item in self._named.values() if "type" not in item and id(item) not in typed)
+        return [item for item in (self._page, *self._items, *rest) if item["properties"] or "type" in item]
+
+    def _state(self, holder: Item | None, names: list[str], value: Any, tag: str) -> None:
+        stated = [holder["properties"]] if holder else [self.loose]
+        if holder is None and tag != "meta":
+            stated.append(self._page["properties"])
+        for properties in stated:
+            for name in names:
+                properties.setdefault(name, []).append(value)
 
     def _subject(self, name: str | None, prefixes: dict[str, str]) -> Item:
         if name is None:
