@@ -73,7 +73,7 @@ def test_feeds() -> None:
         '<link rel="alternate" type="application/rss+xml" title="News" href="/rss"><link rel=feed href=/feed>'
         '<link rel="alternate" type="application/atom+xml; charset=utf-8" href="/atom">'
         '<link rel="alternate" type="application/feed+json" href="/json" hreflang="de">'
-        '<link rel="alternate" type="application/json" href="/wp"><link rel=alternate type=application/rss+xml href=/rss>'
+        '<link rel="alternate" type="application/json" href="/wp"><link rel=alternate type=text/rss+xml href=/rss>'
     )
     found = row(head, (("Link", '</h>; rel="alternate"; type="application/atom+xml"; title="H"'),))
     assert [(each["type"], each["url"], each["title"], each["source"]) for each in found["feeds"]] == [

@@ -21,7 +21,7 @@ EXTRUCT = CORPUS / "html_text_metadata" / "extruct"
 BASE = "http://www.example.com/index.html"
 #: Its microdata reader answers differently on purpose: an attribute without value as an object, and properties that
 #: ``itemref`` brings in front of those in the item.
-ODD = {"SearchAction.001.html", "product-ref.html"}
+ODD = {"SearchAction.001.html", "product-ref.html", "microdata.5.3.html"}
 #: Uses ``rel`` and ``rev``, which RDFa Lite has not.
 BEYOND_LITE = {"xhtml+rdfa.html"}
 
