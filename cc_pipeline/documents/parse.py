@@ -104,12 +104,15 @@ def _html(
     document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links, look=about.look)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    columns = about.columns(document, decoded.text)
+    markup = decoded.text if document.cut is None else document.cut.decode("utf-8", "replace")
+    columns = about.columns(document, markup)
     row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
     text = _text_row(page, body, options) | about.facts._asdict() | text_columns(columns)
-    if options.main_content != "none":
-        text["main_content"] = main_content(decoded.text, options.main_content)
+    if document.work > limits.extractor_work:
+        document.flags.add("main_content_left_out")
+    elif options.main_content != "none":
+        text["main_content"] = main_content(markup, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None

@@ -90,6 +90,8 @@ class About:
         }
 
     def _guessed(self, document: HtmlDocument, markup: str) -> When | None:
+        if document.work > self._limits.extractor_work:
+            return None
         found = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
         return When(on_day(found[0], found[1] == TEXT), found[1]) if found else None
 

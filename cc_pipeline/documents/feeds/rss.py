@@ -134,9 +134,9 @@ def _own_namespaces(element: Element) -> frozenset[str]:
 
 def _read_channel_element(feed: Feed, child: Element, name: str, text: str | None, base: str) -> None:
     if name == "title":
-        feed.title = _markup(child, base) or feed.title
+        feed.title = feed.title or _markup(child, base)
     elif name == "description":
-        feed.description = _markup(child, base) or feed.description
+        feed.description = feed.description or _markup(child, base)
     elif name == "category" and text:
         feed.categories.append(text)
     elif name == "generator":
