@@ -19,6 +19,7 @@ from cc_pipeline_tests.documents.pages import page
 
 EXTRUCT = CORPUS / "html_text_metadata" / "extruct"
 BASE = "http://www.example.com/index.html"
+MICRODATA = "http://www.example.com/microdata/"
 #: Its microdata reader answers differently on purpose: an attribute without value as an object, and properties that
 #: ``itemref`` brings in front of those in the item.
 ODD = {"SearchAction.001.html", "product-ref.html", "microdata.5.3.html"}
@@ -163,7 +164,8 @@ def test_microdata_agrees_with_extruct() -> None:
 
 
 def _base(path: Path) -> str:
-    return "http://blog.example.com/progress-report" if path.name == "microdata.7.1.html" else BASE
+    named = {"microdata.7.1.html": "http://blog.example.com/progress-report", "microdata.object.html": MICRODATA}
+    return named.get(path.name, BASE)
 
 
 def _absolute(expected: Any, ours: Any) -> Any:
