@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.about.marks import Marks
-from cc_pipeline.documents.about.metas import Metas
+from cc_pipeline.documents.about.metas import Metas, plain
 from cc_pipeline.documents.about.microdata import about_page
 from cc_pipeline.documents.about.nodes import Nodes
 from cc_pipeline.documents.about.reading import Reading
@@ -95,24 +95,22 @@ class Who(NamedTuple):
     source: str
 
 
-def author(nodes: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: str | None) -> Who | None:
+def author(
+    nodes: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: Iterable[str | None] = ()
+) -> Who | None:
     """What the most certain reader that has an answer says.
 
-    Where that is no more than the name of the site (``site``), a byline with a name comes first.
+    Where that is no more than one of the names of the site (``site``), a byline with a name comes first.
     """
-    own = _plain(site) if site else None
+    own = {plain(name) for name in site if name}
     last: Who | None = None
     for source, value in _stated(nodes, metas, marks):
         if names := list(dict.fromkeys(_names(value, nodes))):
             found = Who(", ".join(names), source)
-            if own is None or _plain(found.names) != own:
+            if plain(found.names) not in own:
                 return found
             last = last or found
     return _byline(tree, marks.reading) or last
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _stated(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:

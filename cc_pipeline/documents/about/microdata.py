@@ -128,7 +128,7 @@ class Microdata:
         return found
 
     def _value(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> str | None:
-        if tag == "meta" or "content" in attributes:
+        if tag == "meta":
             return self._reading.take(attributes.get("content") or "")
         if tag in URL_ATTRIBUTE:
             written = attributes.get(URL_ATTRIBUTE[tag]) or ""
@@ -137,6 +137,8 @@ class Microdata:
             return self._reading.take(attributes.get("value") or "")
         if tag == "time" and attributes.get("datetime"):
             return self._reading.take(attributes["datetime"] or "")
+        if "content" in attributes:  # not in the standard, but what search engines read
+            return self._reading.take(attributes["content"] or "")
         return self._reading.text(node)
 
 

@@ -19,7 +19,7 @@ from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.html.facts import JsonLd, PageFacts, json_ld, page_facts, types_of
 from cc_pipeline.documents.html.tree import HtmlDocument
-from cc_pipeline.documents.html.urls import Resolved, resolver
+from cc_pipeline.documents.html.urls import Resolved, domain_of, host_of, resolver
 from cc_pipeline.documents.page import Limits, PageInput
 
 _STRUCTURED_CHARS = 512 * 1024
@@ -65,7 +65,9 @@ class About:
         self._structured = marks.structured()
         self._published = published(nodes, metas, marks, self._page.url, fetched)
         self._modified = modified(nodes, metas, marks, fetched)
-        self._author = author(nodes, metas, marks, tree, self.facts.site_name)
+        host = host_of(self._page.url)
+        domain = self._page.domain or (domain_of(host) if host else None) or ""
+        self._author = author(nodes, metas, marks, tree, (self.facts.site_name, domain, domain.partition(".")[0]))
 
     def columns(self, document: HtmlDocument, markup: str) -> dict[str, Any]:
         """The columns of ``page_metadata``. ``markup`` is the page, for what only a slow library may find."""
