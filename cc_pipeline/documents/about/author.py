@@ -81,9 +81,9 @@ _SELECTOR = ":is({})".format(
 _MOST_BYLINES = 40
 _BYLINE_CHARS = 300
 #: Parts of class names and ids of what is not about the page's own author.
-_ELSEWHERE = re.compile(
-    r"comment|repl(?:y|ies)|related|sidebar|widget|recommend|popular|trending|footer|more-?from|teaser|card-list|\bnav\b"
-)
+_ELSEWHERE = re.compile(r"comment|repl(?:y|ies)|related|recommend|popular|trending|more-?from|teaser|card-list|\bnav\b")
+#: The same where they do not say themselves that they are about an author.
+_BESIDE = re.compile(r"sidebar|widget|footer")
 _ABOVE = 8
 _UNNAMED_TAGS = frozenset({"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table"})
 
@@ -238,6 +238,8 @@ def _elsewhere(node: LexborNode, marked: str) -> bool:
     current: LexborNode | None = node
     for _ in range(_ABOVE):
         if _ELSEWHERE.search(marked):
+            return True
+        if _BESIDE.search(marked) and not any(word in marked for word in _BYLINE_WORDS):
             return True
         current = current.parent if current is not None else None
         if current is None or current.tag in ("body", "html"):

@@ -63,6 +63,8 @@ SITE = '<meta property="og:site_name" content="The Site">'
         ("Jane Doe", "byline", "", '<p class="article-byline">By Jane Doe<br>March 5, 2024</p>'),
         ("Jane Doe", "byline", SITE + '<meta name="author" content="The Site">', '<p class="byline">By Jane Doe</p>'),
         ("The Site", "meta", SITE + '<meta name="author" content="The Site">', "<p>Nobody</p>"),
+        ("Jane Doe", "byline", "", '<div class="widget author"><p class="name author">by Jane Doe</p></div>'),
+        (None, None, "", '<div class="widget"><p class="author">by Jane Doe</p></div>'),
         (None, None, "", "<p>By Nobody Marked</p>"),
         (None, None, "", '<div id="comments"><p class="comment-author">Some Reader</p></div>'),
         (None, None, "", '<ul class="related"><li><span class="author">Other Writer</span></ul>'),
