@@ -63,12 +63,14 @@ FLAGS: tuple[str, ...] = (
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit
     "base_unusable",  # a base element that is no absolute URL
+    "facts_cut",  # more headings, structured data or elements with facts than their bounds
     "json_ld_invalid",  # a JSON-LD script that is no JSON
     "content_decoded",  # the body still had a transfer or content coding, which was taken off before it was read
     "coding_mismatch",  # a Content-Encoding that the bytes do not have, or one they have and no header names
     "coding_cut",  # a coded body that was cut off or damaged; its beginning was read
     "binary_content",  # a type of text on bytes that are none (PDF, pictures, archives); not read as text
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
+    "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed
     "feed_unreadable",  # labelled as a feed but no feed could be read
     "unknown_keys",  # a 2012 document with keys nobody has described
