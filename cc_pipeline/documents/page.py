@@ -62,6 +62,7 @@ FLAGS: tuple[str, ...] = (
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit
     "base_unusable",  # a base element that is no absolute URL
+    "facts_cut",  # more headings, structured data or elements with facts than their bounds
     "json_ld_invalid",  # a JSON-LD script that is no JSON
     "content_decoded",  # the body still had a transfer or content coding, which was taken off before it was read
     "coding_mismatch",  # a Content-Encoding that the bytes do not have, or one they have and no header names

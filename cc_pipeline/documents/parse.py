@@ -6,11 +6,12 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
+from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, uncoded
 from cc_pipeline.documents.charset import CODECS, Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
-from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_description, open_graph, page_facts
+from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
@@ -42,7 +43,7 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page)
+    row = exchange_row(page) | header_columns(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
@@ -111,6 +112,7 @@ def _html(
     markup = decoded.text
     if row["mime_type"] == "application/xhtml+xml" and (meant := as_html(markup)) is not None:
         markup, utf8 = meant, None
+    about = About(page, limits)
     document = parse_html(
         markup,
         page.url,
@@ -119,24 +121,24 @@ def _html(
         links=options.links,
         codec=CODECS.get(decoded.charset, "utf-8"),
         as_written=options.compat is not None,
+        look=about.look,
     )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    structured = json_ld(document.json_ld, limits, document.flags)
-    facts = page_facts(document.title, document.meta_tags, structured.values)
+    if document.cut is not None:
+        markup = document.cut.decode("utf-8", "replace")
+    columns = about.columns(document, markup)
+    row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
-    text = _text_row(page, body, options) | facts._asdict()
+    text = _text_row(page, body, options) | about.facts._asdict() | text_columns(columns)
     if document.work > limits.extractor_work:
         document.flags.add("main_content_left_out")
     elif options.main_content != "none":
-        if document.cut is not None:
-            markup = document.cut.decode("utf-8", "replace")
         text["main_content"] = main_content(markup, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
-    text["canonical_url"] = canonical_url(document)
     text["open_graph"] = open_graph(document.meta_tags) or None
-    text["json_ld"], text["json_ld_types"] = structured.documents or None, structured.types or None
+    text["json_ld"], text["json_ld_types"] = about.json_ld.documents or None, about.json_ld.types or None
     flags |= document.flags
     return text, tuple(document.links)
 

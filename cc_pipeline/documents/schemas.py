@@ -145,6 +145,23 @@ ARCHIVE_INFO = _struct(
     compressedSize=pa.int64(),
 )
 
+#: What one robot (``bot``; null: every one) is asked. ``source`` is ``meta`` or ``header``.
+ROBOTS_RULE = _struct(source=pa.string(), bot=pa.string(), directives=_STRINGS)
+
+#: The page in another language. ``source`` is ``link`` or ``header``, for feeds too.
+ALTERNATE = _struct(hreflang=pa.string(), url=pa.string(), source=pa.string())
+
+#: A feed that the page names; ``type`` is ``rss``, ``atom``, ``json`` or null.
+FEED_FOUND = _struct(type=pa.string(), url=pa.string(), title=pa.string(), source=pa.string())
+
+#: Where the page sends its reader, after how many seconds; ``source`` is ``meta`` or ``header``.
+REFRESH = _struct(seconds=pa.float64(), url=pa.string(), source=pa.string())
+
+HEADING = _struct(level=pa.int8(), text=pa.string())
+
+#: ``syntax`` is ``json-ld``, ``microdata`` or ``rdfa``; ``value`` is JSON, whose schema is the page's.
+STRUCTURED = _struct(syntax=pa.string(), types=_STRINGS, value=pa.string())
+
 _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("attempt_time", TIMESTAMP),
     pa.field("disposition", pa.string(), nullable=False),
@@ -175,6 +192,28 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("flags", _STRINGS),
     pa.field("metadata_json", pa.string()),
     pa.field("feed", FEED),
+    # what the page says about itself: documents/about/
+    pa.field("published", TIMESTAMP),
+    pa.field("published_precision", pa.string()),
+    pa.field("published_day", pa.date32()),
+    pa.field("published_from", pa.string()),
+    pa.field("modified", TIMESTAMP),
+    pa.field("modified_precision", pa.string()),
+    pa.field("modified_day", pa.date32()),
+    pa.field("modified_from", pa.string()),
+    pa.field("author", pa.string()),
+    pa.field("author_from", pa.string()),
+    pa.field("canonical_url", pa.string()),
+    pa.field("canonical_from", pa.string()),
+    pa.field("robots", pa.list_(ROBOTS_RULE)),
+    pa.field("robots_directives", _STRINGS),
+    pa.field("tdm_reservation", pa.bool_()),
+    pa.field("tdm_policy", pa.string()),
+    pa.field("alternates", pa.list_(ALTERNATE)),
+    pa.field("feeds", pa.list_(FEED_FOUND)),
+    pa.field("refresh", REFRESH),
+    pa.field("headings", pa.list_(HEADING)),
+    pa.field("structured", pa.list_(STRUCTURED)),
 )
 
 _TEXT_FIELDS: tuple[pa.Field, ...] = (

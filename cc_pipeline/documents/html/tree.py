@@ -68,6 +68,10 @@ class HtmlDocument:
     work: int = 0
 
 
+#: What else is to be read from the tree while it is there.
+Look = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
+
+
 def parse_html(
     text: str,
     url: str,
@@ -79,13 +83,15 @@ def parse_html(
     links: bool = True,
     codec: str = "utf-8",
     as_written: bool = False,
+    look: Look | None = None,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
     ``url`` is what relative links are relative to, unless the page has a ``base``. Links become what a browser would
     ask for (``codec`` is the page's charset by Python's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
     the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before a tree is made where it
-    would cost the builder too much, and flagged.
+    would cost the builder too much, and flagged. ``look`` is called once with the tree, as long as only scripts and
+    styles are out of it, what was found until then, and the resolver of the page's references.
     """
     document = HtmlDocument()
     whole = text.encode("utf-8", "replace") if utf8 is None else utf8
@@ -96,7 +102,9 @@ def parse_html(
     found = _collect(tree, document, limits, links=links)
     _remove(found.scripts)
     found_by = resolver if as_written else partial(browser_resolver, codec=codec)
-    _finish_links(found, document, found_by, url, limits, item_index)
+    resolve = _finish_links(found, document, found_by, url, limits, item_index)
+    if look is not None:
+        look(tree, document, resolve)
     _remove(found.unread)
     document.body_text = _body_text(tree, limits, document.flags)
     return document
@@ -238,7 +246,8 @@ def _finish_links(
     url: str,
     limits: Limits,
     item_index: int | None,
-) -> None:
+) -> Callable[[str], Resolved]:
+    """Makes the links of what was found; the answer makes other references of the page absolute."""
     resolve = resolver(url)
     if found.base:
         base, base_host = resolve(found.base) if len(found.base) <= _BASE_CHARS else (None, None)
@@ -270,6 +279,7 @@ def _finish_links(
             places[href] = absolute, host, domain, shown
         rel = attributes.get("rel")
         append(as_link(Link, (tag, href, absolute, text, rel, attributes, host, domain, item_index, key, shown)))
+    return resolve
 
 
 def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:
