@@ -39,6 +39,11 @@ class RangeSet(Sequence[KeyRange]):
         end = self._ranges[place].end
         return end is None or key < end
 
+    def touches(self, start: bytes, end: bytes | None) -> bool:
+        """Whether any range has a key from ``start`` to before ``end`` (``None``: to the end of all keys)."""
+        first, _ = self._span(start, None)
+        return first < len(self._ranges) and (end is None or self._starts[first] < end)
+
     def near(self, low: bytes | None, high: bytes | None) -> tuple[KeyRange, ...]:
         """The ranges that may have keys of a block from ``low`` to ``high`` (both inclusive; ``None`` is unknown)."""
         first, after = self._span(low, high)

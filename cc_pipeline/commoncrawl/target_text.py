@@ -14,6 +14,8 @@ from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
 from cc_pipeline.errors import UserInputError
 
+#: How the slugs of named sets begin; those of other targets may begin so too.
+SET_SLUG = "set-"
 _SPEAKING = 80
 _AS_IT_IS = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
 _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
@@ -41,7 +43,7 @@ def hashed_slug(kind: str, value: str) -> str:
 
 def set_slug(name: str) -> str:
     """Slug of a named set."""
-    return f"set-{name}"
+    return SET_SLUG + name
 
 
 def _is_safe(value: str) -> bool:

@@ -19,6 +19,7 @@ from shutil import rmtree
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
@@ -32,6 +33,7 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
+from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.slice import (
     FETCH,
     PAGE_TABLES,
@@ -51,6 +53,7 @@ _BATCH_BYTES = 16 << 20
 _PARSERS = "cc_pipeline.documents.batch.worker"
 
 
+@over_parts(PARSE)
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
 
@@ -74,9 +77,11 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
     if not targets:
         return set()
     behind = located_otherwise(workspace, crawl, targets)
-    behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
-    wanted = _digests(workspace, slices_of(crawl, [t.slug for t in targets if t.slug not in behind]))
-    return behind | {slice_.target for slice_ in PARSE.stale(workspace.lake, wanted)}
+    parts = workspace.parts([target.slug for target in targets if target.slug not in behind])
+    located = [part for own in parts.values() for part in own]
+    behind |= {whole_slug(part) for part in fetched_otherwise(workspace, crawl, located)}
+    wanted = _digests(workspace, slices_of(crawl, [part for part in located if whole_slug(part) not in behind]))
+    return behind | {whole_slug(slice_.target) for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
 def parse_options(workspace: Workspace) -> ParseOptions:

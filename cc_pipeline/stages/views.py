@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.snapshot import ViewSpec, quoted
 
@@ -69,21 +70,31 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
     repeats = tuple(_repeats(table, order, sharing.sql) for table, order in _PER_CAPTURE.items())
     return (
         ViewSpec("crawls", "SELECT * FROM lake.crawls ORDER BY crawl DESC", "Crawls of the source."),
-        ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
+        ViewSpec(
+            "targets",
+            f"SELECT * FROM lake.targets WHERE NOT contains(slug, '{SEPARATOR}')",
+            "Targets looked up: slug, definition, version.",
+        ),
         ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
         ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
         ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
         ViewSpec(
             "lookups",
-            "SELECT * EXCLUDE (made_from) FROM lake.lookups",
+            _of_sets("lookups", _LOOKUPS),
             "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
+        ),
+        ViewSpec(
+            "set_members",
+            f"SELECT crawl, {_WHOLE} AS target, one.member, one.captures FROM "
+            "(SELECT crawl, target, unnest(members) AS one FROM lake.lookups)",
+            "Members of located sets and how many captures each has: with 0 nothing was found.",
         ),
         _held_back(held_back),
         *repeats,
         ViewSpec("captures", _captures(), _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
         ViewSpec(
             "capture_targets",
-            f"SELECT DISTINCT {_KEY}, subset, url, target FROM {_whole('captures')}",
+            f"SELECT DISTINCT {_KEY}, subset, url, {_WHOLE} AS target FROM {_whole('captures')}",
             "Why a capture is here: one row per capture and target.",
         ),
         *(
@@ -103,9 +114,45 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
             "Records set aside, with the reason.",
         ),
-        ViewSpec("fetches", "SELECT * FROM lake.fetches", "How each fetched partition stands: one row per target."),
+        ViewSpec("fetches", _of_sets("fetches", _FETCHES), "How each fetched partition stands: one row per target."),
         ViewSpec("source_files", "SELECT * FROM lake.source_files", "Files read whole: kind, place, crawl, key."),
         ViewSpec("source_faults", "SELECT * FROM lake.source_faults", "What in files read whole could not be read."),
+    )
+
+
+#: The target that a slice belongs to: of a part of a set the set.
+_WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
+#: What is so of a set, from the rows of its parts; what is not named here is added up.
+_LOOKUPS = {
+    "located_by": "max(located_by)",
+    "subsets": "any_value(subsets)",
+    "complete": "bool_and(complete)",
+    "index_files": "max(index_files)",
+    "unread_files": "max(unread_files)",
+    "unread": "list_distinct(flatten(list(unread)))",
+    "captures": "sum(captures)::BIGINT",
+    "looked_up_at": "max(looked_up_at)",
+}
+_FETCHES = {
+    **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
+    **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
+    "reason": "arg_max(reason, unsettled)",
+    "example": "arg_max(example, unsettled)",
+    "rounds": "min(rounds)",
+    "silent_runs": "max(silent_runs)",
+    "asked_at": "max(asked_at)",
+    "made_from": "min(made_from)",
+}
+
+
+def _of_sets(table: str, columns: Mapping[str, str]) -> str:
+    """A table with a row for each slice, those of a set's parts as one."""
+    parts = f"contains(target, '{SEPARATOR}')"
+    given = ", ".join(("crawl", "target", *columns))
+    summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return (
+        f"SELECT {given} FROM lake.{table} WHERE NOT {parts} UNION ALL "
+        f"SELECT crawl, {_WHOLE} AS target, {summed} FROM lake.{table} WHERE {parts} GROUP BY ALL"
     )
 
 

@@ -167,7 +167,8 @@ class ParquetLocator:
         cost = Cost()
         said = (self._finder.cost.requests, self._finder.cost.bytes)
         takers = Takers(targets)
-        places = self._finder.find(crawl, subsets, takers.ranges, self.columns)
+        # a row group without key bounds may hold any key, but none that nobody asks for
+        places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
         for batch in self._batches(places):
             wanted = [Wanted(place, takers.ranges, wanted_columns(self.columns, place.file)) for place in batch]
             for found in read_rows(self._reader, wanted, self._indexes, cost):
