@@ -41,8 +41,12 @@ class RangeSet(Sequence[KeyRange]):
 
     def touches(self, start: bytes, end: bytes | None) -> bool:
         """Whether any range has a key from ``start`` to before ``end`` (``None``: to the end of all keys)."""
-        first, _ = self._span(start, None)
-        return first < len(self._ranges) and (end is None or self._starts[first] < end)
+        behind = bisect_right(self._starts, start)
+        if behind:
+            before = self._ranges[behind - 1].end
+            if before is None or before > start:
+                return True
+        return behind < len(self._starts) and (end is None or self._starts[behind] < end)
 
     def near(self, low: bytes | None, high: bytes | None) -> tuple[KeyRange, ...]:
         """The ranges that may have keys of a block from ``low`` to ``high`` (both inclusive; ``None`` is unknown)."""

@@ -82,13 +82,13 @@ def _neighbourhood(member: Target, domains: set[str]) -> str:
     host = _host(member)
     if host is None:
         return member.slug
-    labels = host.split(".")
-    for start in reversed(range(len(labels))):
-        above = ".".join(labels[start:])
+    topmost = above = host
+    while above:
         if above in domains:
-            # pages of a www host may be asked for by the URL without it
-            return above.removeprefix("www.")
-    return host.removeprefix("www.")
+            topmost = above
+        above = above.partition(".")[2]
+    # pages of a www host may be asked for by the URL without it
+    return topmost.removeprefix("www.")
 
 
 def _host(member: Target) -> str | None:

@@ -64,18 +64,20 @@ def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
 
 def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
     """The slugs under which each of ``slugs`` has its slices: those of its parts for a divided set, else its own."""
-    known = _rows(lake, [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug])
+    sets = [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug]
+    known = _rows(lake, sets, ["slug", "parts"])
     return {slug: part_slugs(slug, (known[slug]["parts"] or 1) if slug in known else 1) for slug in slugs}
 
 
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
-    return {slug: row["definition"] for slug, row in _rows(lake, slugs).items()}
+    return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
 
 
 def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:
-    known = _rows(lake, [part.slug for part in parts])
-    new = [part for part in parts if part.slug not in known or known[part.slug]["version"] != part.version]
+    versions = _rows(lake, [part.slug for part in parts], ["slug", "version"])
+    new = [part for part in parts if versions.get(part.slug, {}).get("version") != part.version]
+    known = _rows(lake, [part.slug for part in new if part.slug in versions])
     for first in range(0, len(new), _TOGETHER):
         some = new[first : first + _TOGETHER]
         _commit(lake, [_row(part, known.get(part.slug), 1, part.version) for part in some])
@@ -101,8 +103,8 @@ def _row(target: Target, before: Mapping[str, Any] | None, parts: int, version: 
     }
 
 
-def _rows(lake: Lake, slugs: Sequence[str]) -> dict[str, dict[str, Any]]:
-    rows = lake.read(_TABLE, {"slug": list(slugs)}).to_pylist() if slugs else []
+def _rows(lake: Lake, slugs: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    rows = lake.read(_TABLE, {"slug": list(slugs)}, columns).to_pylist() if slugs else []
     return {row["slug"]: row for row in rows}
 
 
