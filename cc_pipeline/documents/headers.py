@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from cc_pipeline.documents.feeds.detect import JSON_FEED_TYPES, is_feed, is_json_feed
 from cc_pipeline.documents.page import Headers
 
 Kind = Literal["html", "feed", "xml", "text", "other"]
@@ -77,9 +78,11 @@ def root_element(payload: bytes) -> str | None:
 def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
     """The parser for a page: the header's word, unless it is missing or says nothing, then the index's.
 
-    A feed labelled as HTML or plain text is known by its root element.
+    A feed labelled as HTML, JSON or plain text is known by its root element, or its version.
     """
     kind = kind_of(mime) if mime else "html"
+    if mime in JSON_FEED_TYPES:
+        return "feed"
     if detected and (
         mime is None or (kind == "other" and "octet" in mime) or (kind == "text" and mime == "text/plain")
     ):
@@ -90,6 +93,8 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
             return "feed"
         if root == "html" and kind in ("xml", "text"):
             return "html" if kind == "xml" or detected in ("text/html", "application/xhtml+xml") else kind
+        if root is None and (is_feed(payload) or is_json_feed(payload)):
+            return "feed"
     return kind
 
 

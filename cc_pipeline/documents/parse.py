@@ -106,8 +106,11 @@ def _html(
     facts = page_facts(document.title, document.meta_tags, structured.values)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
     text = _text_row(page, body, options) | facts._asdict()
-    if options.main_content != "none":
-        text["main_content"] = main_content(decoded.text, options.main_content)
+    if document.work > limits.extractor_work:
+        document.flags.add("main_content_left_out")
+    elif options.main_content != "none":
+        markup = decoded.text if document.cut is None else document.cut.decode("utf-8", "replace")
+        text["main_content"] = main_content(markup, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["canonical_url"] = canonical_url(document)

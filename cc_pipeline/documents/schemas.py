@@ -13,7 +13,7 @@ from cc_pipeline.keys import KEY_FIELDS, TIMESTAMP
 
 #: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
 #: older version again, without fetching.
-PARSER_VERSION = "1"
+PARSER_VERSION = "2"
 #: Who made a row, in its column ``parser``.
 PARSER = "cc_pipeline.documents"
 

@@ -7,7 +7,7 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,22 +15,22 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
-from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, is_as_wanted, missing_columns, with_columns
+from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, missing_columns, with_columns
 from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.predicates import matching, of_slices
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
-#: Hours for which superseded files of a table stay at least: readers may have them open, and a commit under way has
-#: files that no version names yet.
-RETENTION_FLOOR_HOURS = 168
+#: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
+_GROWS_OLD = 24
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
-_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+#: How the files of tables are written.
+WRITER = WriterProperties(compression="ZSTD", compression_level=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Lake:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
-        self._handles: dict[str, DeltaTable] = {}
+        self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._logs: dict[str, TransactionLog] = {}
         self._lock = threading.Lock()
 
@@ -135,12 +135,12 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             try:
                 write_deltalake(
-                    self._open(spec) or self.address(table),
+                    self.open(spec) or self.address(table),
                     open_data(),
                     mode="overwrite",
                     predicate=predicate,
                     commit_properties=properties,
-                    writer_properties=_WRITER,
+                    writer_properties=WRITER,
                 )
                 return
             except CommitFailedError as error:
@@ -148,7 +148,7 @@ class Lake:
                 if left == 0:
                     raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
             except (OSError, DeltaError) as error:
-                raise _environment_fault(f"could not write {self.address(table)}", error) from error
+                raise lake_fault(f"could not write {self.address(table)}", error) from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
@@ -157,7 +157,7 @@ class Lake:
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
         spec = self.specs[table]
-        handle = None if version == _NONE_YET else self._open(spec)
+        handle = None if version == _NONE_YET else self.open(spec)
         if handle is None:
             return dict.fromkeys(names)
         wanted = handle.version() if version is None else version
@@ -165,14 +165,14 @@ class Lake:
         if all_of_them is not None:
             values = {name: all_of_them.get(name) for name in names}
         else:
-            then = handle if wanted == handle.version() else self._open(spec, wanted)
+            then = handle if wanted == handle.version() else self.open(spec, wanted)
             values = {name: None if then is None else then.transaction_version(name) for name in names}
         return {name: None if value is None else digest_from_int(value) for name, value in values.items()}
 
     def digest_names(self, table: str, version: int | None = None) -> list[str] | None:
         """All names under which digests were committed, as of ``version``; ``None`` where the log does not tell."""
         spec = self.specs[table]
-        handle = None if version == _NONE_YET else self._open(spec)
+        handle = None if version == _NONE_YET else self.open(spec)
         if handle is None:
             return []
         found = self._log(spec).at(handle.version() if version is None else version)
@@ -197,7 +197,7 @@ class Lake:
         spec = self.specs[table]
         names = list(columns) if columns is not None else spec.schema.names
         schema = pa.schema([spec.schema.field(name) for name in names])
-        handle = self._open(spec)
+        handle = self.open(spec)
         if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
             return schema.empty_table()
         try:
@@ -206,13 +206,13 @@ class Lake:
             scanned = handle.scan([name for name in names if name in here], matching(where or {}))
             found = pa.table(scanned)
         except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not read {self.address(table)}", error) from error
+            raise lake_fault(f"could not read {self.address(table)}", error) from error
         return with_columns(found, schema)
 
     def pin(self, table: str) -> PinnedTable:
         """The table as it is now, as explicit files."""
         spec = self.specs[table]
-        handle = self._open(spec)
+        handle = self.open(spec)
         if handle is None:
             return PinnedTable(spec, _NONE_YET, (), 0)
         actions = pa.table(handle.get_add_actions(flatten=True))
@@ -227,96 +227,33 @@ class Lake:
             uneven=COLUMNS_ADDED in handle.metadata().configuration,
         )
 
-    def compact(self, table: str, max_files: int = 2_000) -> int:
-        """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable.
-
-        One process at a time (``lake/lease.py``); others may commit meanwhile.
-        """
-        handle = self._open(self.specs[table])
-        if handle is None or len(handle.file_uris()) <= max_files:
-            return 0
-        try:
-            return int(handle.optimize.compact()["numFilesRemoved"])
-        except CommitFailedError:
-            return 0  # some of the files were replaced meanwhile; the next time merges what is left
-        except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not merge files of {self.address(table)}", error) from error
-
-    def vacuum(self, table: str, retention_hours: int = RETENTION_FLOOR_HOURS, keep: Collection[int] = ()) -> int:
-        """Deletes files that were superseded, or written and never committed, more than ``retention_hours`` ago, and
-        that none of the versions in ``keep`` names; gives how many.
-
-        For superseded files the log says when, however old they are. For files that no commit ever named (those of a
-        killed process, and those of a commit under way) their own age counts. Fewer hours than
-        ``RETENTION_FLOOR_HOURS`` are taken for that many. ``table`` may be one that this version no longer has.
-        """
-        spec = self.specs.get(table) or TableSpec(table, pa.schema([]))
-        handle = self._open(spec)
-        if handle is None:
-            return 0
-        kept = [version for version in sorted(keep) if self._has_version(spec, version)]
-        hours = max(retention_hours, RETENTION_FLOOR_HOURS)
-        try:
-            return len(handle.vacuum(retention_hours=hours, dry_run=False, full=True, keep_versions=kept or None))
-        except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not delete superseded files of {self.address(table)}", error) from error
-
-    def _has_version(self, spec: TableSpec, version: int) -> bool:
-        # a version whose log has been cleaned away cannot be kept, nor be read
-        try:
-            return self._open(spec, version) is not None
-        except EnvironmentFault:
-            return False
-
-    def retire(self, table: str) -> None:
-        """Empties a table that this version no longer has, if it is there. Its files stay until they are vacuumed."""
-        handle = self._open(TableSpec(table, pa.schema([])))
-        try:
-            if handle is not None and handle.file_uris():
-                handle.delete()
-        except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not empty {self.address(table)}", error) from error
-
-    def rewrite(self, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-        """Writes every row of a table anew, in the schema of its spec, in one commit; for migrations.
-
-        ``change`` takes batches as they are stored (with the partition column) and returns them in the new schema.
-        Digests stay. A table that already has the new schema is left as it is, so a killed rewrite can run again.
-        Raises ``EnvironmentFault`` where another process commits meanwhile; nothing is lost then.
-        """
-        spec = self.specs[table]
-        handle = self._open(spec)
-        if handle is None or is_as_wanted(handle.schema(), spec.schema):
-            return
-        try:
-            stored = handle.to_pyarrow_dataset(filesystem=self._table_file_system(spec))
-            # a fragment ahead at most: a row group may be all the pages of a slice
-            batches = stored.to_batches(batch_size=1_000, batch_readahead=1, fragment_readahead=1)
-            changed = (change(batch).cast(spec.schema) for batch in batches)
-            # the version that was read, and no second try: rows that another process commits meanwhile must not go
-            write_deltalake(
-                handle,
-                pa.RecordBatchReader.from_batches(spec.schema, changed),
-                mode="overwrite",
-                schema_mode="overwrite",
-                partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
-                writer_properties=_WRITER,
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except CommitFailedError as error:
-            raise EnvironmentFault(
-                f"{table} was written by another process while it was being rewritten",
-                "End all runs on this home, then run it again. Nothing was changed.",
-            ) from error
-        except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not rewrite {self.address(table)}", error) from error
-
     def file_system(self) -> FileSystem:
         """The file system that the files of pinned tables are on; credentials of S3 come from the usual chain."""
         if "://" not in self.root:
             return LocalFileSystem()
         options = self._options or {}
         return S3FileSystem(region=options.get("AWS_REGION"), endpoint_override=options.get("AWS_ENDPOINT_URL"))
+
+    def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
+        """The table as it is now, or at ``version``; ``None`` where there is none.
+
+        Opening reads the log; a handle that is kept reads what is new. Raises ``EnvironmentFault``.
+        """
+        try:
+            if version is not None:
+                return DeltaTable(self.address(spec.name), version, storage_options=self._options)
+            with self._lock:
+                opened, handle = self._handles.get(spec.name, (0, None))
+                if handle is not None:
+                    handle.update_incremental()
+                if handle is None or handle.version() - opened > _GROWS_OLD:
+                    handle = DeltaTable(self.address(spec.name), storage_options=self._options)
+                    self._handles[spec.name] = handle.version(), handle
+                return handle
+        except TableNotFoundError:
+            return None
+        except (OSError, DeltaError) as error:
+            raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
 
     def _files(self, spec: TableSpec, handle: DeltaTable, actions: pa.Table) -> tuple[str, ...]:
         address = self.address(spec.name)
@@ -329,7 +266,7 @@ class Lake:
     def _prepare(self, spec: TableSpec) -> None:
         """Makes the table where there is none, and adds columns that the spec has and the table lacks."""
         for left in reversed(range(_COMMIT_TRIES)):
-            handle = self._open(spec)
+            handle = self.open(spec)
             if handle is None:
                 self._create(spec)
                 return
@@ -341,7 +278,7 @@ class Lake:
             except (OSError, DeltaError) as error:
                 # another process may be adding them at this moment: look again
                 if left == 0:
-                    raise _environment_fault(f"could not add columns to {self.address(spec.name)}", error) from error
+                    raise lake_fault(f"could not add columns to {self.address(spec.name)}", error) from error
 
     def _create(self, spec: TableSpec) -> None:
         address = self.address(spec.name)
@@ -359,14 +296,8 @@ class Lake:
             )
         except (OSError, DeltaError) as error:
             # another process may be making the table at this moment
-            if not isinstance(error, CommitFailedError) or self._open(spec) is None:
-                raise _environment_fault(f"could not create {address}", error) from error
-
-    def _table_file_system(self, spec: TableSpec) -> SubTreeFileSystem | None:
-        # Delta's own file system is a Python object that pyarrow's threads may still hold when a process ends,
-        # which then aborts; a folder needs none of it
-        address = self.address(spec.name)
-        return None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())
+            if not isinstance(error, CommitFailedError) or self.open(spec) is None:
+                raise lake_fault(f"could not create {address}", error) from error
 
     def _log(self, spec: TableSpec) -> TransactionLog:
         if spec.name not in self._logs:
@@ -374,24 +305,9 @@ class Lake:
             self._logs[spec.name] = TransactionLog(self.file_system(), folder)
         return self._logs[spec.name]
 
-    def _open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
-        """The table as it is now, or at ``version``. Opening reads the log; a handle that is kept reads what is new."""
-        try:
-            if version is not None:
-                return DeltaTable(self.address(spec.name), version, storage_options=self._options)
-            with self._lock:
-                if spec.name in self._handles:
-                    self._handles[spec.name].update_incremental()
-                else:
-                    self._handles[spec.name] = DeltaTable(self.address(spec.name), storage_options=self._options)
-                return self._handles[spec.name]
-        except TableNotFoundError:
-            return None
-        except (OSError, DeltaError) as error:
-            raise _environment_fault(f"could not open {self.address(spec.name)}", error) from error
 
-
-def _environment_fault(what: str, error: Exception) -> EnvironmentFault:
+def lake_fault(what: str, error: Exception) -> EnvironmentFault:
+    """What the Delta library or the file system raised, as a fault whose message begins with ``what``."""
     if disk_is_full(error):
         return EnvironmentFault(
             f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."

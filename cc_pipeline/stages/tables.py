@@ -14,6 +14,7 @@ from cc_pipeline.index.catalog.schemas import (
 )
 from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.evolution import Migration
+from cc_pipeline.lake.keeping import retire
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.shortfall import FETCHES_SCHEMA
@@ -97,7 +98,7 @@ RETIRED: tuple[str, ...] = ("fetch_plan",)
 
 #: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
 MIGRATIONS: tuple[Migration, ...] = (
-    Migration(2, "the fetch plan is no longer stored", lambda lake: lake.retire("fetch_plan")),
+    Migration(2, "the fetch plan is no longer stored", lambda lake: retire(lake, "fetch_plan")),
 )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cc_pipeline.home import locked
+from cc_pipeline.lake.keeping import compact, vacuum
 from cc_pipeline.lake.lease import leased
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.streaming import crawls_of
@@ -39,16 +40,16 @@ def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: i
     A file is deleted when it was superseded more than ``retention_hours`` ago, however old it is, and no running fetch
     holds it. Publishing comes before deleting, so that ``cc.duckdb`` never names a deleted file; nor does that of
     another home on the same lake (``lake/pins.py``). Tables keep their files for a week at least
-    (``lake.RETENTION_FLOOR_HOURS``).
+    (``keeping.RETENTION_FLOOR_HOURS``).
     """
     debris = clear_debris(workspace.settings)
     lake = workspace.lake
     with _merging_alone(workspace) as alone:
-        merged = {spec.name: lake.compact(spec.name, max_files) if alone else 0 for spec in TABLES}
+        merged = {spec.name: compact(lake, spec.name, max_files) if alone else 0 for spec in TABLES}
     publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
-    deleted = {name: lake.vacuum(name, retention_hours, pinned.get(name, ())) for name in names}
+    deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     return UpkeepReport(merged, deleted, debris)
 

@@ -16,8 +16,10 @@ from deltalake import DeltaTable
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import LAYOUT, read_note
+from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages import upkeep
 from cc_pipeline.stages.export import export_slices
 from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.stages.health import examine
@@ -166,8 +168,7 @@ def test_the_fetch_plan_ends_and_readers_of_before_keep_their_files(
     workspace = workspace_in(old_home)
     assert "fetch_plan" not in workspace.lake.specs
     vacuumed: list[str] = []
-    real = Lake.vacuum
-    monkeypatch.setattr(Lake, "vacuum", lambda lake, name, *rest: vacuumed.append(name) or real(lake, name, *rest))
+    monkeypatch.setattr(upkeep, "vacuum", lambda lake, name, *rest: vacuumed.append(name) or vacuum(lake, name, *rest))
     keep_up(workspace)
     assert set(plan.rglob("*.parquet")) == files, "a reader may still have them for a week"
     assert "fetch_plan" in vacuumed

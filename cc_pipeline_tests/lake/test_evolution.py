@@ -18,6 +18,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import HomeNote, read_note, write_note
 from cc_pipeline.lake import evolution
 from cc_pipeline.lake.evolution import Migration, migrate, pending
+from cc_pipeline.lake.keeping import rewrite
 from cc_pipeline.lake.lake import Lake, TableSpec
 
 CRAWL, NAME = pa.field("crawl", pa.string(), nullable=False), pa.field("name", pa.string())
@@ -40,7 +41,7 @@ def rename(batch: pa.RecordBatch) -> pa.RecordBatch:
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=NEW)
 
 
-RENAMING = Migration(2, "n is called number and has 64 bits", lambda lake: lake.rewrite("things", rename), ("things",))
+RENAMING = Migration(2, "n is called number and has 64 bits", lambda lake: rewrite(lake, "things", rename), ("things",))
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def test_rows_committed_during_a_rewriting_are_not_lost(home: Path) -> None:
             meanwhile.join()
         return rename(batch)
 
-    step = Migration(2, "rewritten", lambda lake: lake.rewrite("things", change), ("things",))
+    step = Migration(2, "rewritten", lambda lake: rewrite(lake, "things", change), ("things",))
     with pytest.raises(EnvironmentFault, match="another process"):
         migrate(home, new_lake(home), [step], rewrite=True)
     assert layout_of(home) == 1

@@ -22,6 +22,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.lease import leased
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages import upkeep
 from cc_pipeline.stages import workspace as workspaces
 from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
@@ -114,7 +115,7 @@ def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     before = captures(one)
     extract(two, OTHER)
     # the files that the first home shows are merged into others, and superseded for longer than the retention
-    monkeypatch.setattr(Lake, "vacuum", _without_patience(Lake.vacuum))
+    monkeypatch.setattr(upkeep, "vacuum", _without_patience(upkeep.vacuum))
     swept = keep_up(two, max_files=1, retention_hours=0)
     assert swept.merged["captures"] > 1
     assert captures(one) == before
@@ -136,15 +137,15 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     publish(one)
     whole = captures(one)
     together = Barrier(2)
-    compact = Lake.compact
+    compact = upkeep.compact
 
-    def at_once(self: Lake, table: str, max_files: int = 0) -> int:
+    def at_once(lake: Lake, table: str, max_files: int = 0) -> int:
         if table == "captures":
             with suppress(BrokenBarrierError):
                 together.wait(2)
-        return compact(self, table, max_files)
+        return compact(lake, table, max_files)
 
-    monkeypatch.setattr(Lake, "compact", at_once)
+    monkeypatch.setattr(upkeep, "compact", at_once)
     with ThreadPoolExecutor(2) as pool:
         merged = [report.merged["captures"] for report in pool.map(lambda home: keep_up(home, max_files=1), (one, two))]
     assert sorted(merged) == [0, 2]
@@ -183,14 +184,14 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
 
 
 def _without_patience(vacuum):  # type: ignore[no-untyped-def]
-    """Lake.vacuum, but neither Delta's own least retention of a week nor ours is asked for."""
+    """``vacuum``, but neither Delta's own least retention of a week nor ours is asked for."""
     from deltalake import DeltaTable  # noqa: PLC0415  # only here
 
-    def at_once(self: Lake, table: str, retention_hours: int = 0, keep=()) -> int:  # type: ignore[no-untyped-def]
+    def at_once(lake: Lake, table: str, retention_hours: int = 0, keep=()) -> int:  # type: ignore[no-untyped-def]
         with pytest.MonkeyPatch.context() as patch:
             real = DeltaTable.vacuum
-            patch.setattr("cc_pipeline.lake.lake.RETENTION_FLOOR_HOURS", 0)
+            patch.setattr("cc_pipeline.lake.keeping.RETENTION_FLOOR_HOURS", 0)
             patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k, enforce_retention_duration=False))
-            return vacuum(self, table, retention_hours, keep)
+            return vacuum(lake, table, retention_hours, keep)
 
     return at_once

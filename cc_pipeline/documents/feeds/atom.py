@@ -10,12 +10,14 @@ from functools import partial
 from html import unescape
 from urllib.parse import urljoin
 
-from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.dates import parse_date
+from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.page import Limits
 
-_TAG = re.compile(r"<[a-zA-Z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
+#: No value with a ``<`` in it, so that the search never goes over the same text twice.
+_TAG = re.compile(r"<[a-zA-Z](?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+>")
 _REFERENCE = re.compile(
     r"""(\s(?:href|src|cite|action|background|longdesc|usemap|poster|data)\s*=\s*)(?:"([^"]*)"|'([^']*)')""",
     re.IGNORECASE,
@@ -52,9 +54,10 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
     """Reads from the ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
     own = local_name(root)[0]
-    for child in root:
+    # an entry may be a document of its own
+    for child in (root,) if local_name(root)[1] == "entry" else root:
         namespace, name = local_name(child)
-        if name == "entry":
+        if name in ("entry", "item"):
             if len(feed.items) >= limits.feed_items:
                 feed.flags.add("items_cut")
                 break
@@ -62,9 +65,9 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
         elif namespace and namespace != own and namespace not in ATOM_NAMESPACES:
             continue
         elif name == "title":
-            feed.title = construct(child, base)
+            feed.title = feed.title or construct(child, base)
         elif name in ("subtitle", "tagline"):
-            feed.description = construct(child, base)
+            feed.description = feed.description or construct(child, base)
         elif name == "link" and (link := atom_link(child, base)):
             feed.links.append(link)
         elif name == "author":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.feeds.atom import read_atom
+from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, read_atom
 from cc_pipeline.documents.feeds.model import Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.rss import read_rss
 from cc_pipeline.documents.feeds.xml import local_name, parse_xml
@@ -21,8 +21,8 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
     root, clean = parse_xml(text)
     if root is None:
         return None
-    name = local_name(root)[1]
-    if name == "feed":
+    namespace, name = local_name(root)
+    if name == "feed" or (name == "entry" and namespace in ATOM_NAMESPACES):
         feed = read_atom(root, limits, base)
     elif name in ("rss", "rdf", "channel"):
         feed = read_rss(root, limits, base)

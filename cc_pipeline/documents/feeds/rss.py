@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, absolute, absolutize, atom_link, base_of
-from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name, markup_or_text
 from cc_pipeline.documents.page import Limits
 
@@ -133,9 +134,9 @@ def _own_namespaces(element: Element) -> frozenset[str]:
 
 def _read_channel_element(feed: Feed, child: Element, name: str, text: str | None, base: str) -> None:
     if name == "title":
-        feed.title = _markup(child, base) or feed.title
+        feed.title = feed.title or _markup(child, base)
     elif name == "description":
-        feed.description = _markup(child, base) or feed.description
+        feed.description = feed.description or _markup(child, base)
     elif name == "category" and text:
         feed.categories.append(text)
     elif name == "generator":

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html.entities import html5
 from typing import TypeAlias, cast
 
 from lxml import etree
 
-_DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
+from cc_pipeline.documents.feeds.repair import repaired
+
+_DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
+#: Where a document type may begin.
+_DOCTYPE_CHARS = 65_536
 _DECLARED = re.compile(r"""<!ENTITY\s+([A-Za-z_][\w.-]{0,63})\s+(?:"([^"&%<]{0,256})"|'([^'&%<]{0,256})')\s*>""")
-_DECLARATION = re.compile(r"\s*<\?xml\b[^>]{0,500}\?>")
+_DECLARATION = re.compile(r"<\?xml\b[^>]{0,500}\?>")
 _REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?;?")
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
-_CDATA = re.compile(r"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
 #: Elements that start another language inside HTML.
 _FOREIGN_ROOTS = frozenset({"svg", "math"})
 _CODES = 0x110000
@@ -36,29 +40,40 @@ Element: TypeAlias = etree._Element
 
 
 def parse_xml(text: str) -> tuple[Element | None, bool]:
-    """The root of a document, and whether it was well-formed. Of a malformed document it gives what can be read.
+    """The root of a document, and whether it was well-formed. Of a malformed feed it gives what can be read.
 
     The document type is taken out before parsing, so that the parser knows no entities at all. References are put
     in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,
     which cannot nest. Other names stay as text.
     """
-    text = _ILLEGAL.sub("", text)
-    text = _DECLARATION.sub("", text, count=1).lstrip("\ufeff \t\r\n")
+    text = _ILLEGAL.sub("", text).lstrip("\ufeff \t\r\n")
+    if declaration := _DECLARATION.match(text):
+        text = text[declaration.end() :].lstrip()
     declared: dict[str, str] = {}
-    doctype = _DOCTYPE.search(text, 0, 65_536)
-    if doctype:
+    begin = text.upper().find("<!DOCTYPE", 0, _DOCTYPE_CHARS) if "<!" in text[:_DOCTYPE_CHARS] else -1
+    if begin >= 0 and (doctype := _DOCTYPE.match(text, begin)):
         declared = {name: double or single for name, double, single in _DECLARED.findall(doctype.group(1) or "")}
         text = text[: doctype.start()] + text[doctype.end() :]
     if "&" in text:
         replace = _Replacement(declared)
         text = "".join(
-            part if part.startswith("<![CDATA[") else _REFERENCE.sub(replace, part) for part in _CDATA.split(text)
+            part if part.startswith("<![CDATA[") else _REFERENCE.sub(replace, part) for part in _split_cdata(text)
         )
-    data = text.encode("utf-8")
-    root, clean = _read(data, recover=False), True
-    if root is None:
-        root, clean = _read(data, recover=True), False
-    return root, clean
+    root = _read(text.encode("utf-8"), recover=False)
+    if root is not None:
+        return root, True
+    better = repaired(text)
+    return (_read(better.encode("utf-8"), recover=True) if better is not None else None), False
+
+
+def _split_cdata(text: str) -> Iterator[str]:
+    """The text's parts: CDATA sections, and what lies between them."""
+    at = 0
+    while (begin := text.find("<![CDATA[", at)) >= 0 and (end := text.find("]]>", begin)) >= 0:
+        yield text[at:begin]
+        at = end + 3
+        yield text[begin:at]
+    yield text[at:]
 
 
 def _read(data: bytes, *, recover: bool) -> Element | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.feeds.model import Feed, FeedItem, FeedLink, Person, parse_date
+from cc_pipeline.documents.dates import parse_date
+from cc_pipeline.documents.feeds.model import Feed, FeedItem, FeedLink, Person
 
 _EXPECT = re.compile(r"Expect:\s*(.*?)\s*(?:-->|\n)", re.DOTALL)
 
