@@ -124,6 +124,14 @@ def set_slug_in(line: str) -> str | None:
     return None
 
 
+def slug_meant(text: str) -> str:
+    """The slug of the target that ``text`` means; of a set its name is enough (``set:press``), and no file is read.
+
+    Raises ``UserInputError`` as ``parse_target`` does.
+    """
+    return set_slug_in(text) or parse_target(text).slug
+
+
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Numbers (from 1) and texts of the lines that say something."""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
