@@ -23,7 +23,7 @@ class Limits:
     depth: int = 512
     elements: int = 500_000
     extractor_work: int = 8_000_000
-    options: int = 10_000
+    options: int = 4_000
     meta_tags: int = 2_000
     links: int = 20_000
     attributes: int = 256
@@ -63,6 +63,10 @@ FLAGS: tuple[str, ...] = (
     "items_cut",  # more feed items than the limit
     "base_unusable",  # a base element that is no absolute URL
     "json_ld_invalid",  # a JSON-LD script that is no JSON
+    "content_decoded",  # the body still had a transfer or content coding, which was taken off before it was read
+    "coding_mismatch",  # a Content-Encoding that the bytes do not have, or one they have and no header names
+    "coding_cut",  # a coded body that was cut off or damaged; its beginning was read
+    "binary_content",  # a type of text on bytes that are none (PDF, pictures, archives); not read as text
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
     "feed_malformed",  # read as a feed although it is not well-formed
     "feed_unreadable",  # labelled as a feed but no feed could be read
@@ -88,10 +92,10 @@ class RedirectFrom:
 class PageInput:
     """One capture, ready to parse.
 
-    The first group is copied into every row. ``payload`` is the body as archived (content codings already
-    undone, as Common Crawl stores it). ``http_headers`` keep order and repetition. ``fetch_time`` is aware
-    UTC. ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one.
-    ``mime_detected`` is the media type the index found by looking at the bytes.
+    The first group is copied into every row. ``payload`` is the body as archived (Common Crawl takes codings off,
+    ``parse_page`` what others left on). ``http_headers`` keep order and repetition. ``fetch_time`` is aware UTC.
+    ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one. ``mime_detected`` is the media
+    type the index found by looking at the bytes.
     """
 
     crawl: str

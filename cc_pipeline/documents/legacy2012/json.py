@@ -19,6 +19,9 @@ Compat = Literal["2012"] | None
 #: Protocols the 2012 writer's URL class knew; links with another one were dropped.
 _KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
 
+#: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
+TYPE_ATTRIBUTE = "type_attribute"
+
 _ON_SUCCESS = (
     "mime_type",
     "download_size",
@@ -139,7 +142,10 @@ def _link(link: Mapping[str, Any], compat: Compat) -> dict[str, Any] | None:
             return None
         # an attribute called type overwrote the tag
         return {"type": link.get("type"), **attributes, "text": link.get("text") or "", "href": href}
-    return {**attributes, "type": link.get("type"), "text": link.get("text") or "", "href": href}
+    own, tag = attributes.pop("type", None), link.get("type")
+    if own is not None and tag is not None:
+        attributes[TYPE_ATTRIBUTE] = own
+    return {**attributes, "type": tag or own, "text": link.get("text") or "", "href": href}
 
 
 def _feed(content: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
