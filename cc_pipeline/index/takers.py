@@ -50,6 +50,10 @@ class Takers:
         pairs = [(taker, row) for row, several in enumerate(takers) for taker in several]
         if not pairs:
             return
+        if len(pairs) == rows.num_rows and pairs[0][0] == pairs[-1][0] and len({taker for taker, _ in pairs}) == 1:
+            # all is one target's: no copy is made
+            self._found[pairs[0][0]].append(rows)
+            return
         order = np.asarray(pairs, dtype=np.int64)
         order = order[np.argsort(order[:, 0], kind="stable")]
         taken = rows.take(pa.array(order[:, 1]))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.keys import PLACE
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.plan import check_budget, price_of
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import chosen_limits, default_limits
@@ -36,17 +38,30 @@ def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Non
 
 
 def places_of_targets(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Mapping[str, pa.Table]:
-    """The places of the captures of slices, by whole target; targets without captures are not there."""
-    rows = workspace.lake.read("captures", {"crawl": crawl, "target": list(slugs)}, ["target", *PLACE])
-    names = rows.column("target").combine_chunks().dictionary_encode()
-    wholes = [whole_slug(slug) for slug in names.dictionary.to_pylist()]
-    by_target: dict[str, pa.Table] = {}
-    if not wholes:
-        return by_target
-    whole = pa.array(wholes, pa.string()).take(names.indices)
-    rows = rows.set_column(0, "target", whole).sort_by("target")
-    start = 0
-    for found in rows.column("target").value_counts().to_pylist():
-        by_target[found["values"]] = rows.slice(start, found["counts"])
-        start += found["counts"]
-    return by_target
+    """The places of the captures of slices, by whole target; targets without captures are not there.
+
+    A place takes some twenty bytes: names of files are there once.
+    """
+    names = pa.dictionary(pa.int32(), pa.string())
+    where = {"crawl": crawl, "target": list(slugs)}
+    parts = []
+    for batch in stream_rows(workspace.lake, "captures", where, ["target", *PLACE]):
+        own = pa.Table.from_batches([batch])
+        for column in ("target", PLACE[0]):
+            index = own.schema.get_field_index(column)
+            own = own.set_column(index, column, own.column(column).cast(names))
+        parts.append(own)
+    if not parts:
+        return {}
+    rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    found = rows.column("target").combine_chunks()
+    wholes = [whole_slug(slug) for slug in found.dictionary.to_pylist()]
+    slugs_here = sorted(set(wholes))
+    number = {slug: place for place, slug in enumerate(slugs_here)}
+    owners = np.asarray([number[slug] for slug in wholes])[found.indices.to_numpy()]
+    rows = rows.take(pa.array(np.argsort(owners, kind="stable")))
+    ends = np.cumsum(np.bincount(owners, minlength=len(slugs_here)))
+    starts = [0, *ends[:-1].tolist()]
+    return {
+        slug: rows.slice(start, end - start) for slug, start, end in zip(slugs_here, starts, ends.tolist(), strict=True)
+    }

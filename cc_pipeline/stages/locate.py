@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
@@ -16,6 +18,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
+from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
 from cc_pipeline.stages.carried import in_commits, in_passes, what_is_known
@@ -72,6 +75,9 @@ def index_version(workspace: Workspace, crawl: str) -> str:
     return input_digest(parts)
 
 
+#: Captures that are written at a time.
+_ROWS_AT_ONCE = 20_000
+
 #: Raised when the same inputs would give other rows.
 VERSION = "1"
 
@@ -100,7 +106,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         for together in in_commits(made_from):
             mine = {slice_: captures[slice_] for slice_ in together}
             commit_lookups(workspace, together, found, {s: known[s].counted(table) for s, table in mine.items()}, mine)
-            written += LOCATE.commit(workspace.lake, together, {"captures": _with_target(mine)})
+            written += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, mine)})
         done += len(some)
     if stale:
         progress.report("locate", done, len(stale), crawl)
@@ -172,12 +178,22 @@ def _digests(workspace: Workspace, crawl: str, versions: Mapping[str, str]) -> d
     return {Slice(crawl, slug): LOCATE.digest(**shared, target=version) for slug, version in versions.items()}
 
 
-def _with_target(found: Mapping[Slice, pa.Table]) -> pa.Table:
-    tables = []
-    for slice_, table in found.items():
-        column = pa.repeat(pa.scalar(slice_.target, pa.string()), table.num_rows)
-        tables.append(table.add_column(0, CAPTURES_SCHEMA.field("target"), column))
-    return pa.concat_tables(tables).select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA)
+def _rows(found: Mapping[Slice, pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Rows of the table ``captures`` in its order; no second table of them is made."""
+    column = CAPTURES_SCHEMA.get_field_index("target")
+    waiting: list[pa.Table] = []
+    for slice_ in sorted(found):
+        captures = found[slice_]
+        order = pc.sort_indices(captures, [(name, "ascending") for name in CAPTURE_ORDER[1:]])
+        for start in range(0, captures.num_rows, _ROWS_AT_ONCE):
+            part = captures.take(order.slice(start, _ROWS_AT_ONCE))
+            named = part.add_column(column, CAPTURES_SCHEMA.field(column), pa.repeat(slice_.target, part.num_rows))
+            waiting.append(named.select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA))
+            if sum(one.num_rows for one in waiting) >= _ROWS_AT_ONCE:
+                yield from pa.concat_tables(waiting).combine_chunks().to_batches()
+                waiting = []
+    if waiting:
+        yield from pa.concat_tables(waiting).combine_chunks().to_batches()
 
 
 def _figures(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
