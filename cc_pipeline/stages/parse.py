@@ -35,6 +35,7 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
+from cc_pipeline.stages.pages_before import PagesBefore
 from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.slice import (
     FETCH,
@@ -95,14 +96,15 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> 
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
+        before = PagesBefore(workspace, made_from, parse_options(workspace))
         for batch in stream_rows(workspace.lake, "records", where):
-            rows.add(batch)
-        _spill(workspace, rows, workspace.storage, folder)
+            rows.add(before.take(batch))
+        _spill(workspace, rows, before, workspace.storage, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
-        PARSE.commit(workspace.lake, made_from, spilled)
+        PARSE.commit(workspace.lake, made_from, spilled, before.beside())
 
 
-def _spill(workspace: Workspace, rows: OrderedRows, storage: RecordStorage, folder: Path) -> None:
+def _spill(workspace: Workspace, rows: OrderedRows, before: PagesBefore, storage: RecordStorage, folder: Path) -> None:
     """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
     schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
     done, total = 0, rows.rows
@@ -118,6 +120,9 @@ def _spill(workspace: Workspace, rows: OrderedRows, storage: RecordStorage, fold
                     writers[table].write_batch(batch)
             done += batches["page_metadata"].num_rows
             progress.report("parse", done, total)
+        for table, writer in writers.items():
+            for batch in before.rows(table):
+                writer.write_batch(batch)
 
 
 def _tasks(rows: OrderedRows, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:

@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import carried, locate
+from cc_pipeline.stages import carried, locate, parse
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.parse import out_of_date, parse_records
@@ -25,6 +25,8 @@ from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, wo
 
 Bucket = tuple[Path, MiniCrawlTruth]
 SET = "set-many"
+#: Columns that say when a row was made, and where bytes are kept.
+_OF_A_RUN = frozenset({"parsed_at"})
 TABLES = ("captures", "records", "page_metadata")
 
 
@@ -155,6 +157,45 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
     assert reports[1].requests == 0
     for table in TABLES:
         assert rows(home, table) == truth_of(bucket, [second, third]), table
+
+
+def test_pages_of_members_that_stay_are_not_parsed_again(
+    bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = bucket[1].domains()[:3]
+    extract(home, f"set:many = {first}, {second}")
+    tried: list[str] = []
+    plain = parse.parse_batches
+
+    def noted(tasks, *given):
+        def seen():
+            for task in tasks:
+                tried.extend(row["domain"] for row, _ in task)
+                yield task
+
+        return plain(seen(), *given)
+
+    monkeypatch.setattr(parse, "parse_batches", noted)
+    extract(home, f"set:many = {second}, {third}")
+    # of those that stay only what failed is tried again
+    failed = home.lake.read("page_metadata", {"crawl": NEW, "target": SET}).to_pylist()
+    failed = [row for row in failed if row["domain"] == second and row["disposition"] == "FAILURE"]
+    assert Counter(tried) == {third: len(bucket[1].of(NEW, subset="warc", domain=third))} | (
+        {second: len(failed)} if failed else {}
+    )
+    anew = workspace_of(bucket[0], tmp_path / "anew")
+    harvest(anew)
+    extract(anew, f"set:many = {second}, {third}")
+    for table in PARSE.tables:
+        names = [name for name in anew.lake.specs[table].schema.names if name not in _OF_A_RUN]
+        kept, made = (one.lake.read(table, columns=names).to_pylist() for one in (home, anew))
+        assert Counter(map(repr, kept)) == Counter(map(repr, made)), table
+        assert made
+    # another parser, or other options, and all are parsed
+    tried.clear()
+    quality = workspace_of(bucket[0], tmp_path / "home", extractor="quality")
+    extract(quality, f"set:many = {second}, {third}")
+    assert len(tried) == truth_of(bucket, [second, third]).total()
 
 
 def test_the_order_of_the_file_means_nothing(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
