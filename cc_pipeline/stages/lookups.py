@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
@@ -99,14 +100,16 @@ def index_complete(row: Mapping[str, Any]) -> str:
 def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """A sentence for each of ``crawls`` whose index has holes: what that means for ``targets``, located before."""
     notes = []
+    parts = workspace.parts([target.slug for target in targets])
     for gaps in catalog_gaps(workspace, crawls):
-        slices = slices_of(gaps.crawl, [target.slug for target in targets])
+        slices = slices_of(gaps.crawl, [part for own in parts.values() for part in own])
         rows = lookups_of(workspace, slices)
-        unsure = sum(1 for slice_ in slices if slice_ not in rows or not rows[slice_]["complete"])
+        lacking = [slice_ for slice_ in slices if slice_ not in rows or not rows[slice_]["complete"]]
+        unsure = len({whole_slug(slice_.target) for slice_ in lacking})
         means = "another index was asked, which is whole"
         if unsure:
             means = (
-                f"captures in them are missing from {unsure:,} of {len(slices):,} targets; "
+                f"captures in them are missing from {unsure:,} of {len(parts):,} targets; "
                 "run the command again to ask for them again"
             )
         notes.append(f"{gaps.what} could not be read: {means} ({gaps.named})")
