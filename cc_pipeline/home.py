@@ -24,7 +24,7 @@ FIRST_LAYOUT: Final = 1
 
 #: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
 #: a column that is only added needs none.
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 NOTE: Final = "home.json"
 _PRIVATE = 0o600
 #: Seconds between two looks at a lock.

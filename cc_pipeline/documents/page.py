@@ -68,6 +68,7 @@ FLAGS: tuple[str, ...] = (
     "coding_cut",  # a coded body that was cut off or damaged; its beginning was read
     "binary_content",  # a type of text on bytes that are none (PDF, pictures, archives); not read as text
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
+    "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed
     "feed_unreadable",  # labelled as a feed but no feed could be read
     "unknown_keys",  # a 2012 document with keys nobody has described
@@ -127,11 +128,24 @@ class PageInput:
     source_file: str | None = None
 
 
+#: The tags the 2012 document lists, and the attribute that holds the link.
+LINK_ATTRIBUTE = {
+    "a": "href",
+    "img": "src",
+    "script": "src",
+    "link": "href",
+    "iframe": "src",
+    "area": "href",
+    "frame": "src",
+}
+
+
 class Link(NamedTuple):
     """One link of a page; ``url`` is absolute, ``None`` where ``href`` cannot be made so.
 
-    ``attributes`` hold every attribute but the one in ``href``. ``item_index`` is set for links inside the
-    content of a feed item.
+    ``attributes`` hold every attribute but the one in ``href``, which ``attribute`` names where that is known; of a
+    picture's ``srcset``, whose tag has a link of its own, none. ``host`` is in ASCII, ``host_shown`` as browsers show
+    it where that differs. ``item_index`` is set for links inside the content of a feed item.
     """
 
     type: str | None
@@ -143,6 +157,13 @@ class Link(NamedTuple):
     host: str | None = None
     domain: str | None = None
     item_index: int | None = None
+    attribute: str | None = None
+    host_shown: str | None = None
+
+    @property
+    def in_document(self) -> bool:
+        """Whether the 2012 document lists such links."""
+        return self.attribute is None or LINK_ATTRIBUTE.get(self.type or "") == self.attribute
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cc_pipeline.documents.body import is_binary, uncoded
-from cc_pipeline.documents.charset import Decoded, decode
+from cc_pipeline.documents.charset import CODECS, Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
 from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_description, open_graph, page_facts
@@ -94,7 +94,7 @@ def _parse_kind(
         if feed is not None:
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
-            row["parsed_as"], row["content"] = "feed", rows.content
+            row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
             text = _text_row(page, rows.text, options)
             text |= {name: rows.content[name] for name in ("title", "description", "published")}
             return text, rows.links, rows.items
@@ -111,7 +111,15 @@ def _html(
     markup = decoded.text
     if row["mime_type"] == "application/xhtml+xml" and (meant := as_html(markup)) is not None:
         markup, utf8 = meant, None
-    document = parse_html(markup, page.url, limits, utf8=utf8, links=options.links)
+    document = parse_html(
+        markup,
+        page.url,
+        limits,
+        utf8=utf8,
+        links=options.links,
+        codec=CODECS.get(decoded.charset, "utf-8"),
+        as_written=options.compat is not None,
+    )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
     structured = json_ld(document.json_ld, limits, document.flags)

@@ -20,7 +20,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
-from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, missing_columns, with_columns
+from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, with_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
 from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.predicates import matching, of_slices
@@ -249,7 +249,7 @@ class Lake:
             rows,
             bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
             columns=tuple(field.name for field in handle.schema().fields),
-            uneven=COLUMNS_ADDED in handle.metadata().configuration,
+            uneven=is_uneven(handle),
         )
 
     def file_system(self) -> FileSystem:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -24,7 +27,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.evolution import is_uneven, note_even, with_columns
 from cc_pipeline.lake.lake import COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import (
     FEW_FILES,
@@ -34,6 +37,7 @@ from cc_pipeline.lake.layout import (
     clustered_by,
     due,
     stored_files,
+    too_large,
 )
 from cc_pipeline.lake.streaming import stream_table
 
@@ -45,6 +49,10 @@ _MEMORY: Final = "400MB"
 _BATCH_ROWS: Final = 1_024
 #: The place of a row among all that are merged, so that rows of a slice stay in their order.
 _PLACE: Final = "_place"
+#: Files that are rewritten in one commit where they are large, or may be.
+_AT_ONCE: Final = 8
+#: Footers that are read at the same time.
+_AHEAD: Final = 8
 #: Files taken out by one commit above which the log gets a checkpoint at once.
 _MANY_REMOVED: Final = 200
 
@@ -90,6 +98,84 @@ def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
     return replaced
 
 
+def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: int | None = None) -> int:
+    """Writes files anew that lack columns added since, so that readers need not look into all; gives how many.
+
+    It opens the footer of every file, of ``most_files`` at most; and does nothing where more bytes than
+    ``bounds.most_bytes`` are in question. Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    """
+    replaced = 0
+    while time.monotonic() < bounds.until:
+        handle = opened_apart(lake, table)
+        if handle is None or not is_uneven(handle):
+            break
+        files = stored_files(lake.specs[table], handle)
+        if most_files is not None and len(files) > most_files:
+            break
+        lacking = _lacking(lake, table, handle, files)
+        if not lacking:
+            with suppress(CommitFailedError):  # columns were added meanwhile: the next time
+                note_even(handle)
+            break
+        if sum(file.size for file in lacking) > (bounds.most_bytes or math.inf):
+            break
+        first = [file for file in lacking if file.partition == lacking[0].partition][:_AT_ONCE]
+        if not merge(lake, table, handle, first, scratch):
+            break
+        replaced += len(first)
+    return replaced
+
+
+def split_large(lake: Lake) -> None:
+    """Writes every file of many slices above the bound anew, as sorted ones; a migration, which may be run again.
+
+    Raises ``EnvironmentFault`` when the lake cannot be read or written, and where another process writes to it.
+    """
+    scratch = Path(tempfile.gettempdir() if "://" in lake.root else lake.root) / "migration.scratch"
+    try:
+        for table, spec in lake.specs.items():
+            named = {file.path for file in _too_large(lake, table)}
+            while (handle := opened_apart(lake, table)) is not None:
+                # of those of before: a new one may be as large if it has a row of that size
+                large = [file for file in too_large(stored_files(spec, handle)) if file.path in named]
+                own = [file for file in large if file.partition == large[0].partition][:_AT_ONCE]
+                if not own:
+                    break
+                if not merge(lake, table, handle, own, scratch):
+                    raise EnvironmentFault(
+                        f"{table} was written by another process while its files were being split",
+                        "End all runs on this home, then run it again: it goes on where it stopped.",
+                    )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def bytes_too_large(lake: Lake) -> int:
+    """Bytes of the files that :func:`split_large` writes anew."""
+    return sum(file.size for table in lake.specs for file in _too_large(lake, table))
+
+
+def _too_large(lake: Lake, table: str) -> list[StoredFile]:
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    return [] if handle is None else too_large(stored_files(spec, handle))
+
+
+def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
+    system = lake.file_system()
+
+    def lacks(file: StoredFile) -> bool:
+        with system.open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
+            return not wanted <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
+
+    wanted = {field.name for field in handle.schema().fields}
+    try:
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            return [file for file, one in zip(files, pool.map(lacks, files), strict=True) if one]
+    except (OSError, pa.ArrowException) as error:
+        raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
+
+
 def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
     """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
     spec = lake.specs[table]
@@ -133,7 +219,7 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
             handle.create_checkpoint()
     except CommitFailedError:
         return False  # some of the files were replaced meanwhile; the next time merges what is left
-    except (OSError, DeltaError, duckdb.Error, pa.ArrowException) as error:
+    except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
     return True
 
@@ -142,12 +228,14 @@ def _write_run(
     lake: Lake, spec: TableSpec, schema: pa.Schema, files: Sequence[StoredFile], scratch: Path
 ) -> list[StoredFile]:
     """The new files, in their order. The log does not name them yet."""
+    import duckdb  # noqa: PLC0415  # takes a while, and few commands merge
+
     addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
     pinned = replace(lake.pin(spec.name), files=tuple(sorted(addresses)))
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered, *spec.sort_by]) if name in schema.names]
     scratch.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect() as connection:
+    with duckdb.connect() as connection, _faults_of(lake, spec, duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
@@ -159,6 +247,14 @@ def _write_run(
         found = connection.sql(f"SELECT {named} FROM _rows ORDER BY {ordered}")
         batches = _whole_row_groups(found.to_arrow_reader(_BATCH_ROWS), schema)
         return list(_write_files(lake, spec, schema, files[0], batches))
+
+
+@contextmanager
+def _faults_of(lake: Lake, spec: TableSpec, kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        raise lake_fault(f"could not merge files of {lake.address(spec.name)}", error) from error
 
 
 def _with_places(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -175,12 +271,16 @@ def _whole_row_groups(batches: pa.RecordBatchReader, schema: pa.Schema) -> Itera
     held: list[pa.Table] = []
     rows = size = 0
     for batch in batches:
-        table = with_columns(pa.Table.from_batches([batch]), schema)
-        held.append(table)
-        rows, size = rows + table.num_rows, size + table.nbytes
-        if rows >= ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
-            yield pa.concat_tables(held)
-            held, rows, size = [], 0, 0
+        whole = with_columns(pa.Table.from_batches([batch]), schema)
+        # a row may be a page of a megabyte
+        length = max(1, min(_BATCH_ROWS, _ROW_GROUP_BYTES * whole.num_rows // max(whole.nbytes, 1)))
+        for start in range(0, whole.num_rows, length):
+            table = whole.slice(start, length)
+            held.append(table)
+            rows, size = rows + table.num_rows, size + table.nbytes
+            if rows >= ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
+                yield pa.concat_tables(held)
+                held, rows, size = [], 0, 0
     if held:
         yield pa.concat_tables(held)
 

@@ -36,11 +36,11 @@ class OrderedRows:
     ``EnvironmentFault`` where files in it cannot be written or read.
     """
 
-    def __init__(self, schema: pa.Schema, order: Sequence[str], folder: Path, in_memory: int = IN_MEMORY) -> None:
+    def __init__(self, schema: pa.Schema, order: Sequence[str], folder: Path, in_memory: int | None = None) -> None:
         self.schema = schema
         self.rows = 0
         self._order = tuple(order)
-        self._in_memory = in_memory
+        self._in_memory = IN_MEMORY if in_memory is None else in_memory
         self._kept: list[pa.RecordBatch] = []
         self._bytes = 0
         self._path = folder / f"rows-{uuid.uuid4().hex}.arrow"

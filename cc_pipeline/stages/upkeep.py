@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from cc_pipeline.errors import EnvironmentFault
@@ -14,7 +14,7 @@ from cc_pipeline.home import LockHeld, locked
 from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.lease import leased
-from cc_pipeline.lake.merging import Bounds, is_due, merge_due
+from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.streaming import crawls_of
@@ -31,6 +31,9 @@ RETENTION_HOURS = 168
 #: What is left is done by the next ones, and by upkeep.
 _MOST_BYTES = 512 << 20
 _SECONDS = 30
+#: What a publication does of files that lack added columns: readers open all files' footers while there are any.
+_MOST_BYTES_EVENED = 64 << 20
+_MOST_FOOTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +82,19 @@ def merge_and_publish(workspace: Workspace) -> Publication:
 def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
     """Files merged away by table; nothing where another process merges and this one does not ``wait`` for it."""
     lake = workspace.lake
+    evenly = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
     merged = {spec.name: 0 for spec in TABLES}
     # a lock, and a lease on a lake elsewhere, only when there is anything to do
-    names = [name for name in merged if is_due(lake, name, bounds)]
-    if names:
+    crowded = [name for name in merged if is_due(lake, name, bounds)]
+    uneven = [name for name in merged if lake.pin(name).uneven]
+    if crowded or uneven:
+        scratch = workspace.scratch / "merging"
         with _merging_alone(workspace, wait=wait) as alone:
-            for name in names if alone else ():
-                merged[name] = merge_due(lake, name, workspace.scratch / "merging", bounds)
-        shutil.rmtree(workspace.scratch / "merging", ignore_errors=True)
+            for name in crowded if alone else ():
+                merged[name] = merge_due(lake, name, scratch, bounds)
+            for name in uneven if alone else ():
+                merged[name] += even_out(lake, name, scratch, evenly, None if wait else _MOST_FOOTERS)
+        shutil.rmtree(scratch, ignore_errors=True)
     return merged
 
 

@@ -11,9 +11,19 @@ import pytest
 
 from cc_pipeline.lake import lake as lakes
 from cc_pipeline.lake import layout, merging
+from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import StoredFile, due, runs_of, stored_files, too_large
-from cc_pipeline.lake.merging import Bounds, is_due, merge, merge_due, opened_apart
+from cc_pipeline.lake.merging import (
+    Bounds,
+    bytes_too_large,
+    even_out,
+    is_due,
+    merge,
+    merge_due,
+    opened_apart,
+    split_large,
+)
 
 SCHEMA = pa.schema(
     [
@@ -44,7 +54,7 @@ def rows(target: str, numbers: range, crawl: str = CRAWL) -> pa.Table:
                 "crawl": crawl,
                 "target": target,
                 "at": 1_700_000_000_123 + number,
-                "key": bytes([number % 256, 0, 255]),
+                "key": random.Random(number).randbytes(40) + b"\x00\xff",
                 "small": None if number % 3 else number % 100,
                 "said": None if number % 2 else [("a", "1"), ("b", None)],
                 "links": [{"url": f"https://{target}/{number}", "rel": ["x", None]}] * (number % 3),
@@ -118,7 +128,7 @@ def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, mo
     files = stored_files(SPEC, opened_apart(lake, "things"))
     assert len(files) > 2
     assert len(runs_of(files)) == 1
-    assert max(file.size for file in files) < 30_000
+    assert max(file.size for file in files) < 50_000
     for path in lake.pin("things").files:
         stored = pq.ParquetFile(path).metadata
         assert max(stored.row_group(n).total_byte_size for n in range(stored.num_row_groups)) < 60_000
@@ -255,3 +265,61 @@ def test_files_of_many_slices_above_the_bound_are_too_large() -> None:
     large = layout.TOO_LARGE + 1
     files = [stored("a", "b", large), stored("a", "a", large), stored("a", "b", 5), StoredFile("x", {}, large, 1)]
     assert too_large(files) == [files[0], files[3]]
+
+
+def test_large_files_of_before_are_split_at_their_price_and_a_killed_split_goes_on(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(lake, "alone", range(400), "B")
+    assert bytes_too_large(lake) == 0
+    for crawl in ("A", CRAWL):
+        for target in "abcdef":
+            commit(lake, target, range(400), crawl)
+    merged(lake, tmp_path / "scratch")
+    before, large = content(lake), [file for file in lake.pin("things").files if "crawl=B" not in file]
+    monkeypatch.setattr(layout, "TOO_LARGE", 16_000)
+    monkeypatch.setattr(merging, "FILE_BYTES", 5_000)
+    monkeypatch.setattr(merging, "_ROW_GROUP_BYTES", 5_000)
+    monkeypatch.setattr(merging, "_BATCH_ROWS", 50)
+    step = Migration(3, "split", split_large, rewrites_of=bytes_too_large)
+    assert step.price(lake) == sum(Path(file).stat().st_size for file in large)
+    real, done = merging.merge, iter([True])
+
+    def one_and_killed(*given: object) -> bool:
+        if not next(done, False):
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "merge", one_and_killed)
+        with pytest.raises(KeyboardInterrupt):
+            step.apply(lake)
+    assert 0 < step.price(lake) < sum(Path(file).stat().st_size for file in large)
+    step.apply(lake)
+    assert step.price(lake) == 0
+    assert content(lake) == before
+    assert not (Path(lake.root) / "migration.scratch").exists()
+
+
+def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_back(tmp_path: Path) -> None:
+    root = str(tmp_path / "lake")
+    narrow = Lake(root, [TableSpec("things", pa.schema([*SCHEMA][:-1]), ("crawl", "target"))])
+    for target in "abc":
+        data = rows(target, range(3)).drop(["text"])
+        narrow.commit("things", data, [{"crawl": CRAWL, "target": target}], {target: "a"})
+    lake = Lake(root, [SPEC])
+    commit(lake, "d", range(4))
+    before = content(lake)
+    assert lake.pin("things").uneven
+    assert even_out(lake, "things", tmp_path / "scratch", Bounds(), most_files=3) == 0
+    assert even_out(lake, "things", tmp_path / "scratch", Bounds(most_bytes=10)) == 0
+    assert lake.pin("things").uneven
+    assert even_out(lake, "things", tmp_path / "scratch", Bounds()) == 3
+    assert not lake.pin("things").uneven
+    assert all("text" in pq.ParquetFile(path).schema_arrow.names for path in lake.pin("things").files)
+    assert content(lake) == before
+    # columns that are added after that are noted again
+    wider = TableSpec("things", pa.schema([*SCHEMA, pa.field("more", pa.string())]), ("crawl", "target"))
+    wide = Lake(root, [wider])
+    wide.commit("things", pa.concat_tables([rows("e", range(1))]).append_column("more", pa.array(["x"])), [], {})
+    assert wide.pin("things").uneven

@@ -78,6 +78,9 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
     if compat and row.get("download_truncated") and content["type"] == "rss-feed" and content.get("items"):
         del out["parsed_as"]  # the writer's repair of cut RSS kept six characters of it
         return
+    if compat and content["type"] == "json-feed":
+        del out["parsed_as"]  # a text without content to the writer
+        return
     if content["type"] == "html-doc":
         own = _own_links(links) if links is not None else content.get("links")
         out["content"] = html_doc(content, own, compat)
@@ -119,7 +122,7 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
 
 
 def _own_links(links: Iterable[Link]) -> list[dict[str, Any]]:
-    return [link._asdict() for link in links if link.item_index is None]
+    return [link._asdict() for link in links if link.item_index is None and link.in_document]
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cc_pipeline.documents.html.tree import LINK_ATTRIBUTE, META_KEYS
+from cc_pipeline.documents.html.tree import META_KEYS
 from cc_pipeline.documents.html.urls import domain_of, host_of
 from cc_pipeline.documents.legacy2012.json import TYPE_ATTRIBUTE
 from cc_pipeline.documents.legacy2012.mapping import page_keys
-from cc_pipeline.documents.page import Link, PageInput, ParsedPage
+from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
