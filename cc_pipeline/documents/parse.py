@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
-from cc_pipeline.documents.charset import Decoded, decode
+from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.charset import CODECS, Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
 from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.xhtml import as_html
 from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
@@ -52,12 +55,19 @@ def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
 def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) -> ParsedPage:
     flags: set[str] = set()
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
-    payload = page.payload
-    if len(payload) > options.limits.payload_bytes:
+    bound = options.limits.payload_bytes
+    in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
+    payload = uncoded(page.payload, page.http_headers, bound, flags, archived_decoded=in_arc)
+    if len(payload) > bound:
         flags.add("payload_cut")
-        payload = payload[: options.limits.payload_bytes]
+        payload = payload[:bound]
+    if payload is not page.payload:
+        page = replace(page, payload=payload)
     mime, label = split_content_type(header(page.http_headers, "content-type"))
     kind = choose_kind(mime, page.mime_detected, payload)
+    if kind != "other" and is_binary(payload, page.mime_detected):
+        kind = "other"
+        flags.add("binary_content")
     text: dict[str, Any] | None = None
     links: tuple[Link, ...] = ()
     items: tuple[dict[str, Any], ...] = ()
@@ -85,7 +95,7 @@ def _parse_kind(
         if feed is not None:
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
-            row["parsed_as"], row["content"] = "feed", rows.content
+            row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
             text = _text_row(page, rows.text, options)
             text |= {name: rows.content[name] for name in ("title", "description", "published")}
             return text, rows.links, rows.items
@@ -98,13 +108,25 @@ def _html(
     page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
 ) -> tuple[dict[str, Any], tuple[Link, ...]]:
     limits = options.limits
-    whole = len(page.payload) <= limits.payload_bytes
-    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" and whole else None
+    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" else None
+    markup = decoded.text
+    if row["mime_type"] == "application/xhtml+xml" and (meant := as_html(markup)) is not None:
+        markup, utf8 = meant, None
     about = About(page, limits)
-    document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links, look=about.look)
+    document = parse_html(
+        markup,
+        page.url,
+        limits,
+        utf8=utf8,
+        links=options.links,
+        codec=CODECS.get(decoded.charset, "utf-8"),
+        as_written=options.compat is not None,
+        look=about.look,
+    )
+    if document.cut is not None:
+        markup = document.cut.decode("utf-8", "replace")
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    markup = decoded.text if document.cut is None else document.cut.decode("utf-8", "replace")
     columns = about.columns(document, markup)
     row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)

@@ -52,6 +52,53 @@ AUTHOR = _struct(name=pa.string(), url=pa.string(), email=pa.string())
 #: The ``content`` of a feed item as the 2012 document nests it.
 HTML_DOC = _struct(type=pa.string(), title=pa.string(), meta_tags=pa.list_(META_TAG), links=pa.list_(LINK))
 
+#: A file that belongs to a feed item: length in bytes and seconds, as the feed says.
+ENCLOSURE = _struct(url=pa.string(), type=pa.string(), length=pa.int64(), title=pa.string(), duration=pa.float64())
+
+#: An object of Media RSS: pixels, seconds, bytes.
+MEDIA = _struct(
+    url=pa.string(),
+    type=pa.string(),
+    medium=pa.string(),
+    width=pa.int32(),
+    height=pa.int32(),
+    duration=pa.float64(),
+    file_size=pa.int64(),
+    title=pa.string(),
+    description=pa.string(),
+    credit=pa.string(),
+    thumbnail=pa.string(),
+    player=pa.string(),
+)
+
+#: What iTunes' elements say of a feed or an item.
+PODCAST = _struct(
+    author=pa.string(),
+    owner=AUTHOR,
+    subtitle=pa.string(),
+    summary=pa.string(),
+    image=pa.string(),
+    type=pa.string(),
+    explicit=pa.bool_(),
+    block=pa.bool_(),
+    complete=pa.bool_(),
+    episode=pa.int32(),
+    season=pa.int32(),
+    duration=pa.float64(),
+    new_feed_url=pa.string(),
+)
+
+#: What a feed says of itself beyond the 2012 document.
+FEED = _struct(
+    version=pa.string(),
+    language=pa.string(),
+    copyright=pa.string(),
+    image=pa.string(),
+    icon=pa.string(),
+    links=pa.list_(FEED_LINK),
+    podcast=PODCAST,
+)
+
 _FEED_LINKS = pa.list_(FEED_LINK)
 _AUTHORS = pa.list_(AUTHOR)
 
@@ -144,6 +191,7 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     # what was odd but readable, words of documents/page.py's FLAGS
     pa.field("flags", _STRINGS),
     pa.field("metadata_json", pa.string()),
+    pa.field("feed", FEED),
     # what the page says about itself: documents/about/
     pa.field("published", TIMESTAMP),
     pa.field("published_precision", pa.string()),
@@ -162,7 +210,7 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("tdm_reservation", pa.bool_()),
     pa.field("tdm_policy", pa.string()),
     pa.field("alternates", pa.list_(ALTERNATE)),
-    pa.field("feeds", pa.list_(FEED_FOUND)),
+    pa.field("feed_links", pa.list_(FEED_FOUND)),
     pa.field("refresh", REFRESH),
     pa.field("headings", pa.list_(HEADING)),
     pa.field("structured", pa.list_(STRUCTURED)),
@@ -199,6 +247,9 @@ _LINK_FIELDS: tuple[pa.Field, ...] = (
     pa.field("text", pa.string()),
     pa.field("rel", pa.string()),
     pa.field("attributes", _ATTRIBUTES),
+    # the attribute that holds the link; null where the source does not say
+    pa.field("attribute", pa.string()),
+    pa.field("link_host_shown", pa.string()),
 )
 
 _FEED_ITEM_FIELDS: tuple[pa.Field, ...] = (
@@ -219,6 +270,16 @@ _FEED_ITEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("updated", TIMESTAMP),
     pa.field("content", pa.string()),
     pa.field("content_type", pa.string()),
+    # the dates as written, and how exact they are (documents/dates.py)
+    pa.field("published_text", pa.string()),
+    pa.field("updated_text", pa.string()),
+    pa.field("published_precision", pa.string()),
+    pa.field("updated_precision", pa.string()),
+    pa.field("language", pa.string()),
+    pa.field("image", pa.string()),
+    pa.field("enclosures", pa.list_(ENCLOSURE)),
+    pa.field("media", pa.list_(MEDIA)),
+    pa.field("podcast", PODCAST),
 )
 
 
