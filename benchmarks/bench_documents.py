@@ -25,7 +25,7 @@ from benchmarks.report import Report, spread
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.feeds.rows import parse_feed
-from cc_pipeline.documents.html.text import Extractor, main_content
+from cc_pipeline.documents.html.content import Extractor, main_content
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page

@@ -24,7 +24,7 @@ from cc_pipeline.home import FIRST_LAYOUT, HomeNote, keep_private, read_note, re
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
-EXTRACTORS = ("fast", "quality")
+EXTRACTORS = ("fast", "auto", "quality")
 PUBLISH = ("views", "copy")
 PREFIX = "CC_PIPELINE_"
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
@@ -58,6 +58,7 @@ class Settings:
     subsets: tuple[str, ...] = ("warc",)
     via: str = "auto"
     extractor: str = "fast"
+    markdown: bool = False
     digest_policy: str = "record"
     publish: str = "views"
     crawls: tuple[str, ...] = ("newest",)
@@ -153,6 +154,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "subsets": _words(env, "SUBSETS"),
         "via": _text(env, "VIA"),
         "extractor": _text(env, "EXTRACTOR"),
+        "markdown": _yes(env, "MARKDOWN"),
         "digest_policy": _text(env, "DIGEST_POLICY"),
         "publish": _text(env, "PUBLISH"),
         "crawls": _words(env, "CRAWLS"),
@@ -166,12 +168,17 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "workers": _number(env, "WORKERS", int),
         "s3_endpoint": _text(env, "S3_ENDPOINT"),
         "s3_region": _text(env, "S3_REGION"),
-        "s3_anonymous": (_text(env, "S3_ANONYMOUS") or "").lower() in ("1", "true", "yes") or None,
+        "s3_anonymous": _yes(env, "S3_ANONYMOUS"),
         "lake_endpoint": _text(env, "LAKE_ENDPOINT"),
     }
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = _checked(replace(settings, **given))
     return _let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
+
+
+def _yes(env: Mapping[str, str], name: str) -> bool | None:
+    """Whether a switch is on; ``None`` where it is not."""
+    return (_text(env, name) or "").lower() in ("1", "true", "yes") or None
 
 
 def _let_in(settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access) -> Settings:

@@ -30,12 +30,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ParseOptions:
-    """``main_content`` chooses the extractor (``quality`` is slower and better), ``none`` switches it off.
+    """``main_content`` chooses the extractor (``quality`` is slower and better, ``auto`` is that where ``fast`` is in
+    doubt), ``none`` switches it off; ``markdown`` asks for it as Markdown too.
 
     ``metadata_json`` fills the column of that name; ``compat="2012"`` writes it with the 2012 writer's bugs.
     """
 
-    main_content: Literal["fast", "quality", "none"] = "fast"
+    main_content: Literal["fast", "auto", "quality", "none"] = "fast"
+    markdown: bool = False
     language: bool = True
     text_simhash: bool = True
     links: bool = True

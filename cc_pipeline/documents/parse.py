@@ -8,8 +8,9 @@ from typing import Any
 from cc_pipeline.documents.charset import Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
+from cc_pipeline.documents.html.content import extracted
 from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_description, open_graph, page_facts
-from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
+from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
 from cc_pipeline.documents.legacy2012.json import metadata_json
@@ -107,8 +108,9 @@ def _html(
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
     text = _text_row(page, body, options) | facts._asdict()
     if options.main_content != "none":
-        text["main_content"] = main_content(decoded.text, options.main_content)
-        text["main_content_extractor"] = extractor_name(options.main_content)
+        main = extracted(decoded.text, options.main_content, url=page.url, markdown=options.markdown)
+        text["main_content"], text["main_content_extractor"] = main.text, main.extractor
+        text["main_content_markdown"] = main.markdown
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["canonical_url"] = canonical_url(document)
     text["open_graph"] = open_graph(document.meta_tags) or None

@@ -146,6 +146,7 @@ _TEXT_FIELDS: tuple[pa.Field, ...] = (
     # one compact JSON document per script; its schema is the page's, so it stays text
     pa.field("json_ld", _STRINGS),
     pa.field("json_ld_types", _STRINGS),
+    pa.field("main_content_markdown", pa.string()),
 )
 
 _LINK_FIELDS: tuple[pa.Field, ...] = (

@@ -15,12 +15,14 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
+from typing import cast
 
 import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
@@ -81,7 +83,8 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
 
 def parse_options(workspace: Workspace) -> ParseOptions:
     """How this workspace's settings want pages parsed."""
-    return ParseOptions(main_content="quality" if workspace.settings.extractor == "quality" else "fast")
+    settings = workspace.settings
+    return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> None:
@@ -153,7 +156,11 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
             )
     return {
         slice_: PARSE.digest(
-            parser=PARSER_VERSION, main_content=options.main_content, fetched=digest, outcomes=outcomes[slice_]
+            parser=PARSER_VERSION,
+            # a word more only where Markdown is asked for: without it the digest stays what it was
+            main_content=f"{options.main_content} markdown" if options.markdown else options.main_content,
+            fetched=digest,
+            outcomes=outcomes[slice_],
         )
         for slice_, digest in fetched.items()
     }
