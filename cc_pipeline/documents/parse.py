@@ -17,6 +17,8 @@ from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.signals.fingerprint import fingerprint
+from cc_pipeline.documents.signals.quality import quality
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()
@@ -111,12 +113,19 @@ def _html(
         main = extracted(decoded.text, options.main_content, url=page.url, markdown=options.markdown)
         text["main_content"], text["main_content_extractor"] = main.text, main.extractor
         text["main_content_markdown"] = main.markdown
+        text |= main_text_signals(main.text)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["canonical_url"] = canonical_url(document)
     text["open_graph"] = open_graph(document.meta_tags) or None
     text["json_ld"], text["json_ld_types"] = structured.documents or None, structured.types or None
     flags |= document.flags
     return text, tuple(document.links)
+
+
+def main_text_signals(main_text: str | None) -> dict[str, Any]:
+    """Fingerprints and quality figures of a page's main text."""
+    figures = quality(main_text)
+    return fingerprint(main_text)._asdict() | {"quality": figures and figures._asdict()}
 
 
 def _text_row(page: PageInput, text: str, options: ParseOptions) -> dict[str, Any]:
