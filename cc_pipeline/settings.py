@@ -46,7 +46,8 @@ class Settings:
     ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
     of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
     index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
-    ``all``, or crawl ids. ``backfill_per_tick`` is how many partitions one tick of the schedule runs. ``publish`` says
+    ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted subsets' files
+    too. ``backfill_per_tick`` is how many partitions one tick of the schedule runs. ``publish`` says
     what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
     """
 
@@ -62,6 +63,7 @@ class Settings:
     digest_policy: str = "record"
     publish: str = "views"
     crawls: tuple[str, ...] = ("newest",)
+    page_indexes: bool = False
     backfill_per_tick: int = 50
     rate: float | None = None
     concurrency: int | None = None
@@ -158,6 +160,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "digest_policy": _text(env, "DIGEST_POLICY"),
         "publish": _text(env, "PUBLISH"),
         "crawls": _words(env, "CRAWLS"),
+        "page_indexes": _yes(env, "PAGE_INDEXES"),
         "backfill_per_tick": _number(env, "BACKFILL_PER_TICK", int),
         "rate": _number(env, "RATE", float),
         "concurrency": _number(env, "CONCURRENCY", int),
@@ -343,6 +346,13 @@ def _text(env: Mapping[str, str], name: str) -> str | None:
 def _words(env: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     text = _text(env, name)
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _yes(env: Mapping[str, str], name: str) -> bool | None:
+    text = (_text(env, name) or "no").lower()
+    if text not in ("1", "true", "yes", "0", "false", "no"):
+        raise UserInputError(f"{PREFIX}{name} is {text!r}; choose yes or no")
+    return text in ("1", "true", "yes") or None
 
 
 def _number(env: Mapping[str, str], name: str, kind: type[int] | type[float]) -> int | float | None:

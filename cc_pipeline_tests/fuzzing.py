@@ -1,10 +1,15 @@
-"""Mutations of whole files, and a budget: a few examples by default, ``CC_PIPELINE_FUZZ_SECONDS`` a test for more."""
+"""Mutations of whole files, a budget (a few examples by default, ``CC_PIPELINE_FUZZ_SECONDS`` a test for more), and
+two oracles beside exceptions: processor time and memory.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -55,6 +60,59 @@ def fuzz(examples: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Calla
         return run
 
     return decorate
+
+
+_PEAK = Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+
+
+@contextmanager
+def bounded(seconds: float = 2.0, mib: float = 300.0) -> Iterator[None]:
+    """Fails where what is inside takes more processor time, or more memory on top of what was held before.
+
+    Time counts only where seconds of fuzzing were asked for: a plain run of the tests never asserts on it. What hangs
+    in Python code, or in a regular expression, is broken off. Without ``/proc`` memory is not measured.
+    """
+    held = _kib("VmRSS")
+    if held:
+        _PEAK.write_text("5", encoding="ascii")  # the peak begins anew
+    if SECONDS:
+        signal.signal(signal.SIGVTALRM, _too_long)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 10 * seconds)
+    begin = time.process_time()
+    try:
+        yield
+    finally:
+        if SECONDS:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    took, more = time.process_time() - begin, (_kib("VmHWM") - held) / 1024
+    assert not SECONDS or took <= seconds, f"{took:.1f} s of processor time, {seconds} were allowed"
+    assert more <= mib, f"{more:.0f} MiB more than before, {mib:.0f} were allowed"
+
+
+def _too_long(number: int, frame: object) -> None:
+    raise AssertionError("it took ten times the processor time that was allowed, and was broken off")
+
+
+def _kib(name: str) -> int:
+    try:
+        lines = _STATUS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(name + ":")), 0)
+
+
+@st.composite
+def swollen(draw: st.DrawFn, tokens: Sequence[bytes], before: Sequence[bytes] = (b"",), most: int = 4000) -> bytes:
+    """A few of ``tokens`` over and over, between a beginning and an end: what makes time grow faster than length.
+
+    Up to ``most`` bytes, and a hundred times as many where seconds of fuzzing were asked for.
+    """
+    pattern = b"".join(draw(st.lists(st.sampled_from(tokens), min_size=1, max_size=3)))
+    size = draw(st.integers(1, most * (100 if SECONDS else 1)))
+    middle = draw(st.sampled_from(tokens)) if draw(st.booleans()) else b""
+    body = pattern * (size // len(pattern) + 1)
+    return draw(st.sampled_from(before)) + body + middle + draw(st.sampled_from((b"", *tokens)))
 
 
 @st.composite

@@ -63,3 +63,11 @@ def test_the_user_agent_names_the_project_and_the_contact(tmp_path: Path) -> Non
     env = {"CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_CONTACT": "mailto:me@example.org"}
     assert "cc_pipeline" in load_settings(env).user_agent
     assert "mailto:me@example.org" in load_settings(env).user_agent
+
+
+def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
+    for text, on in (("yes", True), ("True", True), ("0", False), ("no", False), ("", False)):
+        settings = load_settings({"CC_PIPELINE_PAGE_INDEXES": text, "CC_PIPELINE_HOME": str(tmp_path)})
+        assert settings.page_indexes is on
+    with pytest.raises(UserInputError, match="CC_PIPELINE_PAGE_INDEXES"):
+        load_settings({"CC_PIPELINE_PAGE_INDEXES": "ture", "CC_PIPELINE_HOME": str(tmp_path)})

@@ -17,9 +17,10 @@ from cc_pipeline.archive.http import (
     media_type,
     parse_response,
 )
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip, inflate_member
+from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.runs import inflate_run
 from cc_pipeline.archive.walk import iter_stored
 from cc_pipeline.errors import DataFault, DataKind
 
@@ -29,10 +30,12 @@ MAX_LINE: Final = 1 << 16
 _V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
 _V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
 #: What a search for record lines looks for: their dates are rarer than anything else in them.
-_DATE_TO_LENGTH = re.compile(rb" \d{8,20} [^\n]{0,250}\d\r?\n")
+_DATE_TO_LENGTH = re.compile(rb" (?:\d{8,20}|\d{14}[^\s\d]\S{0,20}) [^\n]{0,250}\d\r*\n")
+_DATE = re.compile(r"-|\d{8,20}|\d{14}[^\s\d]\S{0,20}", re.ASCII)
 _ANY_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
 _KNOWN_SCHEME = re.compile(rb"(?<![A-Za-z0-9])(?:https?|ftp|dns|filedesc|metadata):")
 #: A media type with blanks in it: a list, or parameters.
+_MEDIA_TYPE = re.compile(r"-|[a-z]+/[^ /]+|no-type", re.IGNORECASE)
 _MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
 
@@ -66,6 +69,8 @@ def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
     fields = None if end < 0 else split_line(data[start:end])
     if fields is None:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no ARC record line: {data[start : start + 64]!r}")
+    if data[start:end].split(b" ")[-2:-1] == [fields[2][1].encode("latin-1")] != [b"-"]:
+        odd.append(flag.ODD_DATE)
     length = int(fields[-1][1])
     if length < 0:
         odd.append(flag.UNUSABLE_LENGTH)
@@ -76,6 +81,21 @@ def begins_record(data: bytes) -> bool:
     """Whether ``data`` begins with a URL record line."""
     end = data.find(b"\n", 0, MAX_LINE)
     return end >= 0 and split_line(data[:end]) is not None
+
+
+def wanted(content: bytes) -> int:
+    """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its line goes on behind
+    ``content``."""
+    start = len(content) - len(content.lstrip(_BLANK))
+    if _ANY_SCHEME.match(content, start) is None:
+        return 0
+    if len(content) - start < MAX_LINE and b"\n" not in content[start:]:
+        return -1
+    try:
+        header = parse_header(content, "", 0)
+    except DataFault:
+        return 0
+    return header.block_start + max(header.block_length, 0)
 
 
 def record_starts(data: bytes) -> Iterator[int]:
@@ -94,15 +114,19 @@ def split_line(line: bytes) -> Headers | None:
 
     URLs, and now and then media types, have blanks in them; so the line is read from its end.
     """
-    text = line.decode("latin-1").removesuffix("\r")
+    text = line.decode("latin-1").rstrip("\r")
     parts = text.rsplit(" ", 4)
     if len(parts) < 5 or _ANY_SCHEME.match(line) is None or not _is_number(parts[4]):
         return None
-    if _is_date(parts[2]):
-        return tuple(zip(_V1, parts, strict=True))
     words = text.split(" ")
+    # before the other: an offset can look like a date
     if len(words) >= 10 and _is_date(words[-8]) and (_is_number(words[-3]) or words[-3] == "-"):
         return tuple(zip(_V2, (" ".join(words[:-9]), *words[-9:]), strict=True))
+    if _is_date(parts[2]):
+        return tuple(zip(_V1, parts, strict=True))
+    if parts[3] != "-" and _is_date(parts[3]) and _MEDIA_TYPE.fullmatch(parts[2]):
+        # date and media type have changed places
+        return tuple(zip(_V1, (*parts[:2], parts[3], parts[2], parts[4]), strict=True))
     for place in range(len(words) - 4, 1, -1):
         if len(words[place]) >= 10 and _is_date(words[place]):
             url, mime = " ".join(words[: place - 1]), " ".join(words[place + 1 : -1])
@@ -118,7 +142,7 @@ def _is_number(word: str) -> bool:
 
 
 def _is_date(word: str) -> bool:
-    return word == "-" or (8 <= len(word) <= 20 and word.isascii() and word.isdigit())
+    return _DATE.fullmatch(word) is not None
 
 
 #: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
@@ -194,8 +218,9 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     than ``limit`` bytes, the first line is no URL record line, or uncompressed content ends too early.
     """
     if member[:3] == GZIP_MAGIC:
-        inflated = inflate_member(member, source, offset, limit)
-        odd = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
+        inflated, count = inflate_run(member, source, offset, limit, wanted)
+        odd: tuple[str, ...] = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
+        odd += (flag.SEVERAL_MEMBERS,) if count > 1 else ()
         return parse_record(inflated.content, source, offset, odd, sound=True)
     if not member or member[:2] == GZIP_MAGIC[:2]:
         kind, why = describe_non_gzip(member)
@@ -254,6 +279,9 @@ def parse_record(
 
 class ArcGrammar:
     """ARC for ``walk.iter_stored``."""
+
+    def wanted(self, content: bytes) -> int:
+        return wanted(content)
 
     max_header = MAX_LINE
     max_start = MAX_LINE

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 LF_ONLY: Final = "lf-only-header"
+CR_CR_LF: Final = "cr-cr-lf-header"
+VERSION_CASE: Final = "version-line-case"
 FOLDED: Final = "folded-header"
 MALFORMED_LINE: Final = "malformed-header-line"
 REPEATED_FIELD: Final = "repeated-field"
@@ -25,10 +27,12 @@ WRONG_LENGTH: Final = "wrong-length"
 MISSING_RECORD_END: Final = "missing-record-end"
 BYTES_AFTER_RECORD: Final = "bytes-after-record"
 BYTES_AFTER_MEMBER: Final = "bytes-after-member"
+SEVERAL_MEMBERS: Final = "several-members"
 DAMAGED_MEMBER: Final = "damaged-member"
 NO_STATUS_LINE: Final = "no-status-line"
 NO_HEADER_END: Final = "no-header-end"
 HTTP_LF_ONLY: Final = "http-lf-only"
+HTTP_CR_CR_LF: Final = "http-cr-cr-lf"
 HTTP_FOLDED: Final = "http-folded-header"
 HTTP_MALFORMED_LINE: Final = "http-malformed-line"
 EXTRA_CRLF: Final = "extra-crlf"
@@ -40,6 +44,8 @@ DIGEST_UNKNOWN: Final = "digest-unknown"
 #: Every flag there is, with what it tells.
 FLAGS: Final[dict[str, str]] = {
     LF_ONLY: "the record header's lines end in LF without CR",
+    CR_CR_LF: "the record header's lines end in CR CR LF",
+    VERSION_CASE: "the version line is not in capitals",
     FOLDED: "a record header field goes on over several lines (joined with one space)",
     MALFORMED_LINE: "a record header line has no colon (kept under an empty name)",
     REPEATED_FIELD: "a field that may occur once occurs more often with other values (the first counts)",
@@ -56,10 +62,12 @@ FLAGS: Final[dict[str, str]] = {
     MISSING_RECORD_END: "the line breaks that end a record are missing",
     BYTES_AFTER_RECORD: "bytes follow the record's declared end inside its gzip member, or before the next record",
     BYTES_AFTER_MEMBER: "the bytes handed in go on behind the record's gzip member",
+    SEVERAL_MEMBERS: "the record lies in several gzip members, one behind the other",
     DAMAGED_MEMBER: "the gzip member that holds the record is damaged, the record itself came out whole",
     NO_STATUS_LINE: "an HTTP response without a readable status line",
     NO_HEADER_END: "no empty line ends the HTTP header (the payload is empty)",
     HTTP_LF_ONLY: "the HTTP header's lines end in LF without CR",
+    HTTP_CR_CR_LF: "the HTTP header's lines end in CR CR LF",
     HTTP_FOLDED: "an HTTP field goes on over several lines (joined with one space)",
     HTTP_MALFORMED_LINE: "an HTTP header line has no colon (kept under an empty name)",
     EXTRA_CRLF: "a surplus CRLF between HTTP header and payload (CC-MAIN-2018-34) was taken off the payload",

@@ -17,7 +17,7 @@ _STRICT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _LOOSE = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?)?(Z|[+-]\d\d:?\d\d)?"
 )
-_DIGITS = re.compile(r"\d{8,20}")
+_DIGITS = re.compile(r"\d{8,20}|(\d{14})[^\s\d]\S{0,20}")
 
 
 def warc_date(text: str) -> tuple[datetime | None, bool]:
@@ -47,16 +47,21 @@ def digits_date(text: str) -> tuple[datetime | None, bool]:
     """(aware UTC time or ``None``, is it the usual 14 digits?) of an ARC date.
 
     ARC dates are ``YYYYMMDDhhmmss``. Fewer digits (8 to 13) leave out the small units; of more, only the
-    first 14 count, as the archives with 16 and 18 digits pad them with zeros.
+    first 14 count, as the archives with 16 and 18 digits pad them with zeros. Text behind 14 digits counts for
+    nothing. Where only that makes a date of it, the month and the day have changed places.
     """
-    text = text.strip()
-    if not _DIGITS.fullmatch(text):
+    found = _DIGITS.fullmatch(text.strip())
+    if found is None:
         return None, False
+    odd = bool(found[1])
+    text = found[1] or found[0]
     whole = text[:14].ljust(14, "0") if len(text) % 2 == 0 or len(text) > 14 else text[:-1].ljust(14, "0")
     try:
         hour, minute, second = int(whole[8:10]), int(whole[10:12]), int(whole[12:])
-        moment = datetime(int(whole[:4]), int(whole[4:6]), int(whole[6:8]), hour, minute, second, tzinfo=UTC)
-        return moment, len(text) == 14
+        year, month, day = int(whole[:4]), int(whole[4:6]), int(whole[6:8])
+        if month > 12 >= day:
+            month, day, odd = day, month, True
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC), len(text) == 14 and not odd
     except ValueError:
         return None, False
 
@@ -70,6 +75,7 @@ class FieldLines(NamedTuple):
     first: str
     fields: Headers
     lf_only: bool
+    cr_cr_lf: bool
     folded: bool
     malformed: bool
 
@@ -78,9 +84,13 @@ def header_end(data: bytes, start: int = 0, stop: int | None = None) -> tuple[in
     """(end of the last header line's text, begin of what follows the empty line); (-1, -1) if there is none."""
     stop = len(data) if stop is None else stop
     crlf = data.find(b"\n\r\n", start, stop)
-    bare = data.find(b"\n\n", start, stop if crlf < 0 else crlf + 1)
+    stop = stop if crlf < 0 else crlf + 1
+    bare = data.find(b"\n\n", start, stop)
     if bare >= 0:
         return bare, bare + 2
+    crcrlf = data.find(b"\n\r\r\n", start, stop)
+    if crcrlf >= 0:
+        return crcrlf, crcrlf + 4
     return (crlf, crlf + 3) if crlf >= 0 else (-1, -1)
 
 
@@ -95,11 +105,11 @@ def split_fields(block: bytes) -> FieldLines:
         return _split_odd_fields(text)
     if " \r" in text or " :" in text or "\t" in text:
         fields = [(name.strip(), value.strip(" \t")) for name, value in fields]
-    return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False)
+    return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False, False)
 
 
 def _split_odd_fields(text: str) -> FieldLines:
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.rstrip("\r") for line in text.split("\n")]
     folded = malformed = False
     fields: list[tuple[str, str]] = []
     for line in lines[1:]:
@@ -115,7 +125,8 @@ def _split_odd_fields(text: str) -> FieldLines:
         elif line:
             malformed = True
             fields.append(("", line))
-    return FieldLines(lines[0], tuple(fields), "\n" in text and "\r\n" not in text, folded, malformed)
+    lf_only = "\n" in text and "\r\n" not in text
+    return FieldLines(lines[0], tuple(fields), lf_only, "\r\r\n" in text, folded, malformed)
 
 
 def first_values(fields: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -194,6 +205,8 @@ def _parse(data: bytes, start: int, stop: int, status: int | None, odd: tuple[st
     lines = split_fields(data[start:end])
     if lines.lf_only:
         odd += (flag.HTTP_LF_ONLY,)
+    if lines.cr_cr_lf:
+        odd += (flag.HTTP_CR_CR_LF,)
     if lines.folded:
         odd += (flag.HTTP_FOLDED,)
     if lines.malformed:

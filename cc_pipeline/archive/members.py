@@ -52,6 +52,21 @@ def inflate_member(data: bytes, source: str, offset: int, limit: int = DEFAULT_L
     return InflatedMember(offset, len(data) - len(engine.unused_data), content)
 
 
+#: How files of other compressions begin.
+_OTHER_COMPRESSIONS: Final = (
+    (b"\x04\x22\x4d\x18", "LZ4"),
+    (b"\x28\xb5\x2f\xfd", "Zstandard"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"BZh", "bzip2"),
+    (b"PK\x03\x04", "zip"),
+)
+
+
+def other_compression(data: bytes) -> str | None:
+    """The name of another compression than gzip that ``data`` begins as."""
+    return next((name for magic, name in _OTHER_COMPRESSIONS if data.startswith(magic)), None)
+
+
 def describe_non_gzip(data: bytes) -> tuple[DataKind, str]:
     """Why ``data`` is no gzip member: the kind, and words that tell an error page from an empty answer."""
     if not data:
@@ -60,6 +75,8 @@ def describe_non_gzip(data: bytes) -> tuple[DataKind, str]:
         if len(data) > 2:
             return DataKind.GZIP_CORRUPT, "gzip header names an unknown compression method"
         return DataKind.GZIP_TRUNCATED, "gzip member is cut off"
+    if name := other_compression(data):
+        return DataKind.NOT_GZIP, f"compressed with {name}, which is not supported: only gzip is"
     if data.lstrip()[:1] == b"<":
         return DataKind.NOT_GZIP, f"markup instead of a gzip member: {data.lstrip()[:60].decode('latin-1')!r}"
     return DataKind.NOT_GZIP, f"not a gzip member: begins with {data[:4].hex(' ')}"

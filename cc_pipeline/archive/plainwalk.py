@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -65,6 +65,11 @@ class Grammar(Protocol[HeaderT]):
         """The record of a sound gzip member, ``None`` where the member holds anything but exactly one."""
         ...
 
+    def wanted(self, content: bytes) -> int:
+        """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its header goes on
+        behind ``content``."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
@@ -94,7 +99,8 @@ class PlainWalk(Generic[HeaderT]):
 
     ``member`` is the offset of the gzip member whose content this is (``None``: an uncompressed file).
     ``partial``: the content is what could be saved of a damaged member; then only records that are certainly
-    whole are given, flagged, and the end is no fault of its own.
+    whole are given, flagged, and the end is no fault of its own. ``place`` tells where a record that begins and ends
+    at given bytes of several members' contents lies.
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class PlainWalk(Generic[HeaderT]):
         limit: int,
         member: int | None = None,
         partial: bool = False,
+        place: Callable[[int, int], tuple[int, int, int, bool]] | None = None,
     ) -> None:
         self._window = window
         self._grammar = grammar
@@ -112,6 +119,7 @@ class PlainWalk(Generic[HeaderT]):
         self._limit = limit
         self._member = member
         self._partial = partial
+        self._place = place
         self._vain = 0
 
     def run(self, member_length: int | None = None) -> Iterator[StoredRecord | DataFault]:
@@ -122,16 +130,22 @@ class PlainWalk(Generic[HeaderT]):
             step = self._step(position)
             resume = step.resume if step.resume < 0 else self._skip_blank(step.resume)
             if step.record is not None and self._certain(step):
-                record = step.record
-                if self._partial:
-                    record = replace(record, flags=(*record.flags, flag.DAMAGED_MEMBER))
-                if self._member is None:
-                    yield StoredRecord(position, step.end - position, 0, record)
-                else:
-                    yield StoredRecord(self._member, member_length, position, record)
+                yield self._placed(step.record, position, step.end, member_length)
             if step.fault is not None and not (self._partial and resume < 0):
                 yield step.fault
             position = resume
+
+    def _placed(self, record: ArchivedRecord, position: int, end: int, member_length: int | None) -> StoredRecord:
+        if self._partial:
+            record = replace(record, flags=(*record.flags, flag.DAMAGED_MEMBER))
+        if self._place is not None:
+            offset, length, inner, several = self._place(position, end)
+            if several:
+                record = replace(record, flags=(*record.flags, flag.SEVERAL_MEMBERS))
+            return StoredRecord(offset, length, inner, record)
+        if self._member is None:
+            return StoredRecord(position, end - position, 0, record)
+        return StoredRecord(self._member, member_length, position, record)
 
     def _certain(self, step: _Step) -> bool:
         record = step.record

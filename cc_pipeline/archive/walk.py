@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.members import (
     DEFAULT_LIMIT,
     GZIP_MAGIC,
@@ -17,9 +18,12 @@ from cc_pipeline.archive.members import (
     Window,
     inflate_at,
     open_window,
+    other_compression,
     salvage,
 )
 from cc_pipeline.archive.plainwalk import Grammar, HeaderT, PlainWalk, StoredRecord
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.runs import RunReader
 from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
@@ -110,6 +114,9 @@ def iter_stored(
                 window.begin,
                 "no record: nothing but line breaks" if head else "no record: no bytes",
             )
+        elif name := other_compression(head):
+            reason = f"the file is compressed with {name}, which is not supported: compress it with gzip, by record"
+            yield DataFault(DataKind.UNSUPPORTED, source, window.begin, reason)
         elif _begins_compressed(head, grammar):
             yield from _compressed(window, source, grammar, limit)
         else:
@@ -142,10 +149,22 @@ def _compressed(
         window.release(position)
         outcome = inflate_at(window, position, limit)
         if isinstance(outcome, InflatedMember):
-            for one in _of_member(outcome, source, grammar, limit):
+            record = grammar.single(outcome.content, source, outcome.offset) if outcome.content else None
+            sound = record is not None and flag.WRONG_LENGTH not in record.flags
+            if sound or not outcome.content or not _goes_on(outcome, window, grammar):
+                for one in _of_member(outcome, record, source, grammar, limit):
+                    found = True
+                    yield one
+                position += outcome.consumed
+                continue
+            run = RunReader(window, position, lambda content: grammar.begins(content.lstrip(_BLANK)))
+            for one in PlainWalk(Window(run), grammar, source, limit, position, place=run.place).run():
                 found = True
                 yield one
-            position += outcome.consumed
+            if run.fault is not None:
+                kind, reason = run.fault
+                yield DataFault(kind, source, position, reason)
+            position = run.position if run.fault is None else search.after(run.position)
         elif isinstance(outcome, LargeMember):
             reader = MemberReader(window, position)
             for one in PlainWalk(Window(reader), grammar, source, limit, position).run():
@@ -171,13 +190,24 @@ def _compressed(
         )
 
 
+def _goes_on(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) -> bool:
+    """Whether the member behind this one begins with no record, so that it may hold the rest of this one's."""
+    if not grammar.wanted(member.content):
+        return False
+    at = member.offset + member.consumed
+    if window.slice(at, len(GZIP_MAGIC)) != GZIP_MAGIC:
+        return False
+    following = salvage(window, at, _PROBE)
+    return bool(following.strip(_BLANK)) and not grammar.begins(following.lstrip(_BLANK))
+
+
 def _of_member(
-    member: InflatedMember, source: str, grammar: Grammar[HeaderT], limit: int
+    member: InflatedMember, record: ArchivedRecord | None, source: str, grammar: Grammar[HeaderT], limit: int
 ) -> Iterator[StoredRecord | DataFault]:
-    if not member.content:
-        return
-    record = grammar.single(member.content, source, member.offset)
+    """What a member holds; ``record`` where that is exactly one."""
     if record is not None:
         yield StoredRecord(member.offset, member.consumed, 0, record)
-        return
-    yield from PlainWalk(Window(io.BytesIO(member.content)), grammar, source, limit, member.offset).run(member.consumed)
+    elif member.content:
+        yield from PlainWalk(Window(io.BytesIO(member.content)), grammar, source, limit, member.offset).run(
+            member.consumed
+        )

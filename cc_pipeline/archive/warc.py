@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from heapq import merge
 from typing import Final, NamedTuple
 
 from cc_pipeline.archive import digests
@@ -21,18 +22,19 @@ from cc_pipeline.archive.http import (
     split_fields,
     warc_date,
 )
-from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip, inflate_member
+from cc_pipeline.archive.members import DEFAULT_LIMIT, GZIP_MAGIC, ByteSource, describe_non_gzip
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.archive.record import ArchivedRecord, Headers
+from cc_pipeline.archive.runs import inflate_run
 from cc_pipeline.archive.walk import iter_stored
 from cc_pipeline.errors import DataFault, DataKind
 
 #: Bytes a record header may have. Real ones stay under 10 KiB.
 MAX_HEADER: Final = 1 << 20
 
-_VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r?(?:\n|$)")
+_VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r*(?:\n|$)", re.IGNORECASE)
 # the field is one that archives we wrote carry: the version of the record as its source had it
-_NEXT_RECORD = re.compile(rb"(?<!WARC-Source-Version: )WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-", re.IGNORECASE)
+_NEXT_RECORD = re.compile(rb"(?<!WARC-Source-Version: )WARC/\d+\.\d+[ \t]*\r*\n(?:WARC|Content)-", re.IGNORECASE)
 _KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
 _SINGLE = frozenset(
     (
@@ -65,7 +67,7 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     """
     odd: list[str] = []
     start = 0
-    if not data.startswith(b"WARC/"):
+    if data[:1] in (b"\r", b"\n"):
         start = len(data) - len(data.lstrip(_BLANK))
         if start:
             odd.append(flag.BLANK_BEFORE)
@@ -81,6 +83,8 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no WARC version line: {data[start : start + 32]!r}")
     if version[1] not in _KNOWN_VERSIONS:
         odd.append(flag.UNKNOWN_VERSION)
+    if not data.startswith(b"WARC", start):
+        odd.append(flag.VERSION_CASE)
     end, block_start = header_end(data, start, start + MAX_HEADER)
     if end < 0:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, "the record header has no end")
@@ -89,6 +93,8 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     lines = split_fields(data[start:end])
     if lines.lf_only:
         odd.append(flag.LF_ONLY)
+    if lines.cr_cr_lf:
+        odd.append(flag.CR_CR_LF)
     if lines.folded:
         odd.append(flag.FOLDED)
     if lines.malformed:
@@ -103,6 +109,21 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
         reason = f"unusable Content-Length {length[:40]!r}" if length else "the record header has no Content-Length"
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, reason)
     return WarcHeader(lines.fields, values, block_start, int(length), tuple(odd))
+
+
+def wanted(content: bytes) -> int:
+    """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its header goes on behind
+    ``content``."""
+    start = len(content) - len(content.lstrip(_BLANK))
+    if not begins_record(content[start : start + 64]):
+        return 0
+    if len(content) < MAX_HEADER and header_end(content, start)[0] < 0:
+        return -1
+    try:
+        header = parse_header(content, "", 0)
+    except DataFault:
+        return 0
+    return header.block_start + header.block_length
 
 
 _TYPES = frozenset(("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"))
@@ -219,7 +240,9 @@ def _truncated(values: dict[str, str]) -> str | None:
     return None if reason is None else (reason.strip().lower() or "unspecified")
 
 
-_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
+_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
+#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
+_LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
 _END = b"\r\n\r\n"
 
 
@@ -231,10 +254,11 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     the declared Content-Length.
     """
     if member[:3] == GZIP_MAGIC:
-        inflated = inflate_member(member, source, offset, limit)
-        odd = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
+        inflated, count = inflate_run(member, source, offset, limit, wanted)
+        odd: tuple[str, ...] = () if inflated.consumed == len(member) else (flag.BYTES_AFTER_MEMBER,)
+        odd += (flag.SEVERAL_MEMBERS,) if count > 1 else ()
         return parse_record(inflated.content, source, offset, odd)
-    if not member.lstrip(_BLANK).startswith(b"WARC/"):
+    if member.lstrip(_BLANK)[:5].upper() != b"WARC/":
         kind, why = describe_non_gzip(member)
         raise DataFault(kind, source, offset, why)
     return parse_record(member, source, offset)
@@ -284,11 +308,18 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
 class WarcGrammar:
     """WARC for ``walk.iter_stored``."""
 
+    def wanted(self, content: bytes) -> int:
+        return wanted(content)
+
     max_header = MAX_HEADER
     max_start = 64
 
     def starts(self, data: bytes) -> Iterator[int]:
-        return (match.start() for match in _VERSION_LINE.finditer(data))
+        found = (match.start() for match in _VERSION_LINE.finditer(data))
+        if b"\nwarc/" not in data:
+            return found
+        lower = (match.start() for match in _LOWER_VERSION_LINE.finditer(data))
+        return merge(found, (place for place in lower if data[place - 1 : place] == b"\n"))
 
     def begins(self, data: bytes) -> bool:
         return begins_record(data)

@@ -10,15 +10,21 @@ from typing import Any, Literal, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds per page. What is over a bound is cut and flagged, except ``depth``, which is a fault.
+    """Bounds per page. What is over a bound is cut and flagged.
 
-    ``payload_bytes`` parsed at most, ``depth`` of nested elements, ``links`` a page, ``attributes`` a tag,
-    ``attribute_chars`` a value, ``text_chars`` of full text, ``feed_items`` a feed, ``seconds`` a page may
-    take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
+    ``payload_bytes`` parsed at most, ``depth`` of nested elements, ``elements``: tags and attributes of a page,
+    ``options`` of select lists, ``meta_tags``, ``links`` a page, ``attributes`` a tag, ``attribute_chars`` a value,
+    ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` is the number of open elements summed over
+    all tags beyond which main content is not looked for, since extractors look at each element's ancestors.
+    ``seconds`` a page may take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
     """
 
     payload_bytes: int = 16 * 1024 * 1024
-    depth: int = 10_000
+    depth: int = 512
+    elements: int = 500_000
+    extractor_work: int = 8_000_000
+    options: int = 10_000
+    meta_tags: int = 2_000
     links: int = 20_000
     attributes: int = 256
     attribute_chars: int = 16 * 1024
@@ -51,6 +57,10 @@ FLAGS: tuple[str, ...] = (
     "payload_cut",  # longer than the limit; only its beginning was parsed
     "links_cut",  # more links than the limit
     "attributes_cut",  # a tag with more attributes than the limit, or a longer value
+    "nesting_cut",  # elements nested deeper than the limit, or too many left open; their tags were taken out
+    "elements_cut",  # more tags and attributes, or options, than the limit; what follows was left out
+    "main_content_left_out",  # nested so deep and so often that main content was not looked for
+    "meta_cut",  # more meta tags than the limit
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit
     "base_unusable",  # a base element that is no absolute URL

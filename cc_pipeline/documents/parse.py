@@ -109,8 +109,11 @@ def _html(
     facts = page_facts(document.title, document.meta_tags, structured.values)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
     text = _text_row(page, body, options) | facts._asdict()
-    if options.main_content != "none":
-        main = extracted(decoded.text, options.main_content, url=page.url, markdown=options.markdown)
+    if document.work > limits.extractor_work:
+        document.flags.add("main_content_left_out")
+    elif options.main_content != "none":
+        markup = decoded.text if document.cut is None else document.cut.decode("utf-8", "replace")
+        main = extracted(markup, options.main_content, url=page.url, markdown=options.markdown)
         text["main_content"], text["main_content_extractor"] = main.text, main.extractor
         text["main_content_markdown"] = main.markdown
         text |= main_text_signals(main.text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.transport.client import Transport
@@ -152,8 +153,10 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
         if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
             catalog = stack.enter_context(open_catalog(sources.catalog))
             if any(row["harvested"] for row in catalog.coverage(crawl).to_pylist()):
-                finder = CatalogFinder(catalog, transport, FooterStore(sources.footers) if sources.footers else None)
-                indexes = PageIndexes(sources.cache)
+                footers = FooterStore(sources.footers) if sources.footers else None
+                finder = CatalogFinder(catalog, transport, footers)
+                kept = stack.enter_context(closing(KeptIndexes(footers))) if footers else None
+                indexes = PageIndexes(sources.cache, kept=kept)
                 available["parquet"] = lambda: ParquetLocator(
                     transport, finder, columns=sources.columns, indexes=indexes
                 )

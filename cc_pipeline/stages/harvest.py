@@ -16,9 +16,11 @@ from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.gaps import IndexGaps
+from cc_pipeline.index.parquet.keeping import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.catalog import rebuild_catalog
@@ -103,6 +105,8 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     requests, read = stats.requests, stats.bytes
     report = harvest_crawl(crawl, paths, workspace.transport, FooterStore(workspace.settings.footers_path))
     notes = tuple(f"{path} failed: {reason}" for path, reason in report.failed[:20])
+    if workspace.settings.page_indexes:
+        notes += _keep_page_indexes(workspace, crawl, paths)
     return StageReport(
         "footers",
         rows=report.fetched + report.kept,
@@ -112,6 +116,27 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
         seconds=report.seconds,
         notes=notes,
     )
+
+
+def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Keeps page indexes of the wanted subsets' files; what it did in words. Look-ups can do without: no fault ends
+    the harvest."""
+    settings = workspace.settings
+    wanted = [path for path in paths if place(path)[1] in settings.subsets]
+    report = keep_page_indexes(crawl, wanted, workspace.transport, FooterStore(settings.footers_path))
+    notes = []
+    if report.kept:
+        notes.append(
+            f"page indexes of {report.kept:,} files kept: {report.requests:,} requests, {report.bytes / 1e6:,.1f} MB "
+            f"read, {report.stored / 1e6:,.1f} MB stored"
+        )
+    if report.failed:
+        path, reason = report.failed[0]
+        notes.append(
+            f"page indexes of {len(report.failed):,} files were not kept ({path}: {reason}); look-ups read them, and "
+            "the next harvest asks again"
+        )
+    return tuple(notes)
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:

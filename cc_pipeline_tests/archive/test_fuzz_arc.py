@@ -15,7 +15,7 @@ from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of
-from cc_pipeline_tests.fuzzing import edits, fuzz, scratches
+from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, scratches, swollen
 
 LIMIT = 1 << 16
 RANDOM = random.Random(12)
@@ -46,7 +46,8 @@ def check(found: ArchivedRecord | DataFault) -> None:
 
 @fuzz(60, data=edits(BASES))
 def test_mutated_files(data: bytes) -> None:
-    found = list(arc.iter_records(data, "s", LIMIT))
+    with bounded(2, 100):
+        found = list(arc.iter_records(data, "s", LIMIT))
     assert found
     for one in found:
         check(one)
@@ -57,6 +58,44 @@ def test_mutated_records(data: bytes) -> None:
     for member in (data, gzip.compress(data, 1, mtime=0)):
         with suppress(DataFault):
             check(arc.read_record(member, "s", 0, LIMIT))
+
+
+TOKENS = (
+    *(
+        b"\n",
+        b"\r\n",
+        b"\r\r\n",
+        b" ",
+        b":",
+        b"0",
+        b"-",
+        b"WARC/1.0\r\n",
+        b"warc/1.0\n",
+        b"Content-Length: 5\r\n",
+        b"\0",
+    ),
+    *(
+        b"Content-Length: 99999\r\n",
+        b"\x1f\x8b\x08\0",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"http://a/ 1.2.3.4 20120101000000 ",
+    ),
+    *(b"text/html 5\n", b" 20120101 9", b"a", b"\t", b"filedesc:", b"dns:", b"WARC-Type: response\r\n"),
+    *(
+        builders.member(part)
+        for part in (b"", b"a", b"\n", RECORDS[0][:30], RECORDS[1], RECORDS[1][:90], RECORDS[1][90:])
+    ),
+)
+
+
+@fuzz(60, data=swollen(TOKENS, [b"", *RECORDS, *(builders.member(record) for record in RECORDS)]))
+def test_swollen_files(data: bytes) -> None:
+    with bounded(2, 100):
+        for content in (data, gzip.compress(data, 1, mtime=0)):
+            for one in arc.iter_records(content, "s", LIMIT):
+                check(one)
+            with suppress(DataFault):
+                check(arc.read_record(content, "s", 0, LIMIT))
 
 
 @fuzz(60, data=st.binary(max_size=400))

@@ -13,20 +13,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.dates import parse_date
+from cc_pipeline.documents.html.json_repair import repaired
 from cc_pipeline.documents.html.tree import HtmlDocument
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
-#: A string; or what pages put around and between JSON that is none: the wrappings of scripts, comments of HTML and
-#: JavaScript, and commas before a closing bracket.
-_NOT_JSON = re.compile(
-    r'("(?:\\.|[^"\\])*+")'
-    r"|(?://\s*|/\*\s*)?(?:<!\[CDATA\[|\]\]>)(?:\s*\*/)?"
-    r"|<!--[^{[]{0,500}?-->|<!--|-->|//[^\n]*|/\*.{0,500}?\*/"
-    r"|,(?=(?:\s|//[^\n]*|/\*.{0,500}?\*/)*[}\]])|;\s*\Z",
-    re.DOTALL,
-)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_TYPES = 64
 
@@ -88,7 +80,7 @@ def _loads(text: str) -> Any:
     try:
         return json.loads(text, strict=False)
     except ValueError:
-        return json.loads(_NOT_JSON.sub(lambda found: found.group(1) or "", text), strict=False)
+        return json.loads(repaired(text), strict=False)
 
 
 def _storable(text: str) -> str:

@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from cc_pipeline.documents.html.bounds import bounded
 from cc_pipeline.documents.html.urls import domain_of, resolver
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link
-from cc_pipeline.errors import DataFault, DataKind
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
-_CHUNK = 16 * 1024
-#: Characters of the shortest start tag.
-_SHORTEST = len("<b>")
-_VOID = frozenset(
-    {"area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "link"}
-    | {"meta", "param", "source", "track", "wbr"}
-)
-#: Elements whose end tag may be left out: a new one ends the old one, so a thousand of them nest one deep.
-_ENDED_BY_THE_NEXT = frozenset(
-    {"a", "body", "dd", "dt", "head", "html", "li", "nobr", "optgroup", "option", "p", "rp", "rt", "tbody", "td"}
-    | {"tfoot", "th", "thead", "tr"}
-)
-_FLAT = _VOID | _ENDED_BY_THE_NEXT
-
-
-def check_depth(text: str, limit: int, source: str, utf8: bytes | None = None) -> None:
-    """Raises ``DataFault`` where elements may nest deeper than ``limit``. ``utf8`` is the text as UTF-8 where the
-    caller has it, in which counting is cheaper.
-
-    Start tags less end tags, counted chunk by chunk, bound the depth from above and cost next to nothing;
-    only where that bound is over the limit are the tags looked at one by one.
-    """
-    if len(text) < _SHORTEST * limit:
-        return
-    tags = text.count("<") if utf8 is None else np.count_nonzero(np.frombuffer(utf8, np.uint8) == ord("<"))
-    if tags > limit and _bound(text) > limit and _depth(text) > limit:
-        raise DataFault(DataKind.TOO_LARGE, source, None, f"elements nested deeper than {limit}")
-
-
-def _bound(text: str) -> int:
-    depth = highest = 0
-    for start in range(0, len(text), _CHUNK):
-        ends = text.count("</", start, start + _CHUNK + 1)
-        starts = text.count("<", start, start + _CHUNK) - ends
-        highest = max(highest, depth + starts)
-        depth = max(0, depth + starts - ends)
-    return highest
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for closing, name in _TAG.findall(text):
-        if name.lower() in _FLAT:
-            continue
-        if closing:
-            depth -= depth > 0
-        else:
-            depth += 1
-            deepest = max(deepest, depth)
-    return deepest
+#: Characters of a base element's URL; each link of a page can be as long again.
+_BASE_CHARS = 2_048
 
 
 #: The tags the 2012 document lists, and the attribute that holds the link.
@@ -99,7 +48,8 @@ _TAGS = _tag_ids()
 
 @dataclass(slots=True)
 class HtmlDocument:
-    """What one HTML page holds. ``meta_tags`` are rows of the 2012 document; ``scripts`` the JSON-LD texts."""
+    """What one HTML page holds. ``meta_tags`` are rows of the 2012 document; ``json_ld`` the scripts' texts; ``cut``
+    is the markup within its bounds where that is not all of it, ``work`` the open elements at each tag, summed."""
 
     title: str | None = None
     meta_tags: list[dict[str, object]] = field(default_factory=list)
@@ -108,6 +58,8 @@ class HtmlDocument:
     json_ld: list[str] = field(default_factory=list)
     body_text: str = ""
     flags: set[str] = field(default_factory=set)
+    cut: bytes | None = None
+    work: int = 0
 
 
 def parse_html(
@@ -121,11 +73,14 @@ def parse_html(
     links: bool = True,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one. ``url`` is what relative links are relative to, unless the page has
-    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. Raises ``DataFault`` for nesting beyond
-    the limit."""
-    check_depth(text, limits.depth, source or url, utf8)
-    tree = LexborHTMLParser(text if utf8 is None else utf8)
+    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before
+    a tree is made where it would cost the builder too much, and flagged."""
     document = HtmlDocument()
+    whole = text.encode("utf-8", "replace") if utf8 is None else utf8
+    markup, document.work = bounded(whole, limits, document.flags)
+    if markup is not whole:
+        document.cut = markup
+    tree = LexborHTMLParser(markup)
     found = _collect(tree, document, limits, links=links)
     _remove(found.scripts)
     _finish_links(found, document, url, limits, item_index)
@@ -189,7 +144,10 @@ def _collect_other(node: LexborNode, tag: str, document: HtmlDocument, found: _F
             if key in attributes:
                 name = attributes[key]
                 break
-        document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
+        if len(document.meta_tags) < limits.meta_tags:
+            document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
+        else:
+            document.flags.add("meta_cut")
     elif tag == "base":
         found.base = found.base or attributes.get("href")
     elif not document.html_attributes:
@@ -223,19 +181,24 @@ def _bounded(attributes: dict[str, Any], limits: Limits, flags: set[str]) -> dic
 def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
     resolve = resolver(url)
     if found.base:
-        base, base_host = resolve(found.base)
+        base, base_host = resolve(found.base) if len(found.base) <= _BASE_CHARS else (None, None)
         if base and base_host:
             resolve = resolver(base)
         else:
             document.flags.add("base_unusable")
     bound = limits.attribute_chars
+    room = limits.text_chars  # links can nest by way of other elements, each with the text of all inside it
     append = document.links.append
     as_link = tuple.__new__  # what Link(...) comes to, in two thirds of the time
     places: dict[str, tuple[str | None, str | None, str | None]] = {}
     for node, tag, href, attributes in found.links:
         text = ""
         if tag in _WITH_TEXT:
-            text = collapsed(node.text(True, " "))
+            if room < 0:
+                document.flags.add("text_cut")
+            else:
+                text = collapsed(node.text(True, " "))
+                room -= len(text)
             if len(text) > bound:
                 document.flags.add("text_cut")
                 text = text[:bound]

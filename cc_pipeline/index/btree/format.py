@@ -77,13 +77,21 @@ class Layout:
     index_blocks: int
     blocks: int
 
+    @property
+    def empty(self) -> bool:
+        """Whether this is a tree without items as the writer of 2012 makes it: a root, and no data block behind it."""
+        return self.index_blocks == self.blocks == 1
+
     def offset(self, block: int) -> int:
         """The byte at which ``block`` starts."""
         return HEADER.size + block * self.block_size
 
 
 def read_header(data: bytes, size: int, source: str) -> Layout:
-    """The layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` where they disagree."""
+    """The layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` where they disagree.
+
+    A tree of one data block that lost it looks like an empty one of 2012. Trees written here have a block even then.
+    """
     if len(data) < HEADER.size or size < HEADER.size:
         raise DataFault(DataKind.TRUNCATED, source, 0, f"{size} bytes are too few for a header")
     block_size, index_blocks = HEADER.unpack_from(data)
@@ -97,7 +105,7 @@ def read_header(data: bytes, size: int, source: str) -> Layout:
             0,
             f"{size} bytes are no whole number of {block_size}-byte blocks: file is cut or no index",
         )
-    if not 0 < index_blocks < blocks:
+    if not 0 < index_blocks < blocks and not index_blocks == blocks == 1:
         raise DataFault(
             DataKind.MALFORMED, source, 4, f"header claims {index_blocks} index blocks of {blocks} blocks in all"
         )
@@ -119,6 +127,10 @@ class IndexBlock:
 def parse_index_block(block: bytes, number: int, layout: Layout, source: str) -> IndexBlock:
     """Raises ``DataFault`` for pointers that lead out of the file, backwards or down to both kinds of block."""
     offset = layout.offset(number)
+    if layout.empty and block != BLOCK_NUMBER.pack(1).ljust(layout.block_size, b"\0"):
+        raise DataFault(DataKind.TRUNCATED, source, offset, "the index leads to data blocks, the file has none")
+    if layout.empty:
+        return IndexBlock((), (1,))
     separators: list[bytes] = []
     children: list[int] = []
     position = 0

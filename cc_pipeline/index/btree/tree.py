@@ -84,6 +84,9 @@ class BTree:
         Raises ``DataFault`` where a block cannot be what the format says, or does not go on where the last ended.
         """
         layout = self.layout
+        if layout.empty:
+            self.source.index_block(0)
+            return
         number, following = self._first_block(keys.start)
         alone = following is not None and keys.end is not None and keys.end <= following
         ahead = 1
@@ -107,6 +110,8 @@ class BTree:
     def blocks_of(self, keys: KeyRange) -> int:
         """How many data blocks a scan of ``keys`` reads where the index is right; reads index blocks only."""
         first = self._descend(keys.start).block
+        if self.layout.empty:
+            return 0
         last = self.layout.blocks - 1 if keys.end is None else self._descend(keys.end).block
         return max(last - first, 0) + 1
 

@@ -1,5 +1,8 @@
 """Writes a prefixed B-tree from sorted items, byte for byte as the 2012 writer did, in bounded memory.
 
+One difference: of no items at all that writer made a root alone, here an empty data block follows it, so that a file
+which lost its end is not taken for one.
+
 The file starts with the index, whose size is known only at the end: data blocks and index levels are spilled
 to temporary files and put together when the last item has been seen.
 """

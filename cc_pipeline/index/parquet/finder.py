@@ -100,7 +100,7 @@ class Footers:
         if path not in self._files:
             tail = self._stored(path, known.etag) if self._stored is not None and known is not None else None
             if tail is not None and known is not None:
-                self._files[path] = _decoded(path, tail, known.size, known.etag)
+                self._files[path] = decoded_file(path, tail, known.size, known.etag)
             else:
                 self._files[path] = self._read(path, _SUFFIX if known is None else known.footer_bytes + TRAILER_BYTES)
         return self._files[path]
@@ -120,7 +120,7 @@ class Footers:
         metadata = int.from_bytes(tail.data[-8:-4], "little")
         if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.total, 16 << 20):
             tail = self._suffix(path, metadata + 8)
-        return _decoded(path, tail.data, tail.total, tail.etag)
+        return decoded_file(path, tail.data, tail.total, tail.etag)
 
     def _suffix(self, path: str, length: int) -> RangeBytes:
         answer = self._reader.read_suffix(path, length)
@@ -133,7 +133,8 @@ def _as_bytes(bound: object) -> bytes | None:
     return bound if isinstance(bound, bytes) else None
 
 
-def _decoded(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+    """A file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
     first = decode_footer(tail, size, path)
     flat, unread = split_columns(
         {column.name: (column.physical, column.repetition, column.meaning) for column in first.schema.columns}

@@ -20,7 +20,7 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.pages import may_repeat
+from cc_pipeline.index.parquet.kept import index_pieces
 from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, unread_notes, wanted_columns
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
 from cc_pipeline.keys import TIMESTAMP
@@ -172,7 +172,7 @@ class ParquetLocator:
         asked = _all_ranges(targets)
         for batch in self._batches(places):
             wanted = [Wanted(place, asked, wanted_columns(self.columns, place.file)) for place in batch]
-            for found in read_rows(self._reader, wanted, self._indexes, cost):
+            for found in self._read(wanted, cost):
                 if not len(found.rows):
                     continue
                 table, hosts = capture_rows(found, self.name)
@@ -188,8 +188,17 @@ class ParquetLocator:
         after = (self._finder.cost.requests, self._finder.cost.bytes)
         requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
         files = list({place.file.path: place.file for place in places}.values())
-        notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns))
+        notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
         return LookupResult(captures, requests, size, time.monotonic() - started, notes)
+
+    def _read(self, wanted: Sequence[Wanted], cost: Cost) -> list[Found]:
+        """The matching rows. A kept page index that leads into a fault is put aside, and the file itself is asked."""
+        while True:
+            try:
+                return read_rows(self._reader, wanted, self._indexes, cost)
+            except DataFault as fault:
+                if not self._indexes.refuse(fault.source):
+                    raise
 
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
         """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""
@@ -217,15 +226,8 @@ def _requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
     return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
 
 
-def _index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
-    """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
-    told = column.layout.name == KEY or may_repeat(column, rows)
-    positions = (column.offset_index, column.column_index if told else None)
-    return [Piece(path, *position) for position in positions if position is not None]
-
-
 def _index_bytes(column: ColumnPlace, rows: int) -> int:
-    return sum(piece.length for piece in _index_pieces("", column, rows))
+    return sum(piece.length for piece in index_pieces("", column, rows))
 
 
 def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
@@ -240,7 +242,7 @@ def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
         if column.offset_index is not None:
             size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
         pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
-    indexes = [piece for column in columns for piece in _index_pieces(path, column, place.rows)]
+    indexes = [piece for column in columns for piece in index_pieces(path, column, place.rows)]
     return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))
 
 

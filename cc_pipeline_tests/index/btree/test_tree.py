@@ -19,6 +19,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree.format import HEADER, pack_pointer, unpack_pointer
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline.index.btree.verify import verify_btree
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
@@ -191,6 +192,23 @@ def test_cold_and_warm_reads_of_a_tree_with_three_levels() -> None:
         memory.reads.clear()
         assert cold.get(items[number][0]) == [items[number][1]]
         assert memory.reads == []
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_the_empty_tree_of_the_first_writer_is_read(trusted: bool) -> None:
+    """It wrote a data block with the first item: of none it made a root that points behind the file's end."""
+    content = struct.pack("<III", 64, 1, 1).ljust(HEADER.size + 64, b"\0")
+    tree = _tree(content, trusted=trusted)
+    assert (_pairs(tree, b""), tree.get(b"com.example/:http")) == ([], [])
+    assert tree.blocks_of(prefix_range(b"com.")) == 0
+    health = verify_btree(Memory(content), "tree")
+    assert (health.items, health.data_blocks, health.problems) == (0, 0, ())
+
+
+def test_a_root_that_leads_to_blocks_the_file_lacks_is_no_empty_tree() -> None:
+    content = _file([(b"key-%05d" % number, _value(number)) for number in range(10)], 256)
+    with pytest.raises(DataFault, match="the file has none"):
+        list(_tree(content[: HEADER.size + 256]).prefix(b"key"))
 
 
 @pytest.mark.parametrize("cut", [1, 100, 255, 256])

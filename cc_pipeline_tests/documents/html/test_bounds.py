@@ -1,0 +1,138 @@
+"""What goes from a page before a tree is made of it: so little that no page costs much, and no text or link with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from cc_pipeline.documents.html import bounds
+from cc_pipeline.documents.html.bounds import bounded, scanned, scanned_plainly
+from cc_pipeline.documents.page import Limits
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline_tests.documents.pages import page
+
+LIMITS = Limits()
+
+
+def numbered(form: str, many: int) -> str:
+    return "".join(form % number for number in range(many))
+
+
+def cut(markup: str, **limits: int) -> tuple[str, set[str]]:
+    flags: set[str] = set()
+    found = bounded(markup.encode(), Limits(**limits), flags)
+    return found.markup.decode(), flags
+
+
+@pytest.mark.parametrize(
+    ("markup", "limits", "left", "flags"),
+    [
+        ("<a b c=1 d='>' e>x</a>", {"attributes": 2}, "<a b c=1 >x</a>", {"attributes_cut"}),
+        ("<body a=1 b=2><body c=3>x", {"attributes": 2}, "<body a=1 b=2><body >x", {"attributes_cut"}),
+        ("<div>1<div>2</div>3<p>4</p></div>5", {"depth": 1}, "<div>1 2 3<p>4</p></div>5", {"nesting_cut"}),
+        ("w<b>o<i>r</i>d</b>", {"depth": 1}, "w<b>ord</b>", {"nesting_cut"}),
+        ("<p>1<p>2<p>3", {"elements": 2}, "<p>1<p>2", {"elements_cut"}),
+        ("<select><option>1<option>2</select>", {"options": 1}, "<select><option>1 2</select>", {"elements_cut"}),
+        ("<div><div></div></div>" * 9, {"depth": 2}, "<div><div></div></div>" * 9, set()),
+        ("<!-- <div><div> --><div>1</div>", {"depth": 1}, "<!-- <div><div> --><div>1</div>", set()),
+        ("<script>'<div><div>'</script>x", {"depth": 1}, "<script>'<div><div>'</script>x", set()),
+        ("<svg><g/><g/><g/></svg>", {"depth": 2}, "<svg><g/><g/><g/></svg>", set()),
+        ("<li><a href=1>1<li><a href=2>2", {"depth": 1}, "<li><a href=1>1<li><a href=2>2", set()),
+        ("</x>" * 9 + "<div>1", {"depth": 1}, "</x>" * 9 + "<div>1", set()),
+    ],
+)
+def test_what_is_taken_out(markup: str, limits: dict[str, int], left: str, flags: set[str]) -> None:
+    assert cut(markup, **limits) == (left, flags)
+
+
+def test_a_page_within_its_bounds_is_the_same_object() -> None:
+    markup = b"<div class=x>" * 500 + b"text" + b"</div>" * 500
+    assert bounded(markup, LIMITS, set()).markup is markup
+
+
+@pytest.mark.parametrize("ended", ["</x>", "</p>", "</span>", "<p></span>"])
+def test_ends_of_what_was_never_open_hide_no_depth(ended: str) -> None:
+    markup, flags = cut(f"<div>{ended}" * 3_000)
+    assert flags == {"nesting_cut"}
+    assert _depth(markup) <= 2 * LIMITS.depth
+
+
+def _depth(markup: str) -> int:
+    node = LexborHTMLParser(markup).css("div")[-1]
+    depth = 0
+    while node is not None:
+        depth, node = depth + 1, node.parent
+    return depth
+
+
+#: Pages of a few hundred kilobytes that took a tree builder or an extractor minutes, or gigabytes.
+HOSTILE: dict[str, Callable[[], str]] = {
+    "attributes of one tag": lambda: "<a " + numbered("a%d=1 ", 40_000) + " href=x>link</a>",
+    "attributes of the body": lambda: numbered("<body a%d=1>", 20_000),
+    "attributes of the root": lambda: numbered("<html a%d=1>", 20_000),
+    "depth": lambda: "<div>" * 40_000,
+    "many at great depth": lambda: "<div>" * 9_999 + "<p>x</p>" * 30_000,
+    "formatting begun again in each block": lambda: numbered("<b id=%d>", 5_000) + "<p>x" * 50_000,
+    "formatting left open": lambda: numbered("<p><font color=%d>x", 20_000),
+    "formatting ended at depth": lambda: "<b>" + "<div>" * 5_000 + "</b><b>" * 30_000,
+    "options": lambda: "<select>" + "<option>x" * 60_000,
+    "tags": lambda: "<hr>" * 700_000,
+    "meta tags": lambda: numbered("<meta name=a%d content=b>", 30_000),
+    "links around links": lambda: numbered("<object><a href=%d>", 3_000) + "x " * 100_000,
+    "a base as long as a page": lambda: f"<base href=http://a/{'b/' * 100_000}>" + "<a href=x>y</a>" * 20_000,
+    "half a tag": lambda: "<a " + "b" * 300_000,
+    "a title that nothing ends": lambda: "<title>" + "a - b " * 50_000 + "|",
+}
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_hostile_pages_become_rows_that_say_what_was_cut(shape: str) -> None:
+    """Without the bounds each of these takes minutes or gigabytes, or was a row without title, text and links."""
+    parsed = parse_page(page("<title>T</title><a href=first>first</a> some text" + HOSTILE[shape]()))
+    assert parsed.metadata["disposition"] == "SUCCESS"
+    assert parsed.metadata["content"]["title"] == "T"
+    assert parsed.links[0].url == "https://www.example.com/dir/first"
+    assert parsed.text is not None
+    assert parsed.text["text"].startswith("T first some text")
+
+
+@pytest.mark.parametrize(
+    ("shape", "flag"),
+    [
+        ("attributes of one tag", "attributes_cut"),
+        ("depth", "nesting_cut"),
+        ("formatting left open", "nesting_cut"),
+        ("many at great depth", "main_content_left_out"),
+        ("options", "elements_cut"),
+        ("tags", "elements_cut"),
+        ("meta tags", "meta_cut"),
+        ("links around links", "text_cut"),
+        ("a base as long as a page", "base_unusable"),
+    ],
+)
+def test_each_cut_has_a_name(shape: str, flag: str) -> None:
+    assert flag in parse_page(page(HOSTILE[shape]())).metadata["flags"]
+
+
+# fmt: off
+TOKENS = (
+    "<b>", "</b>", "<div>", "</div>", "<div a=1 b c='x>y' d=\"<\" e>", "<svg>", "</svg>", "<title>", "</title>", "<!--",
+    "<script>", "</script >", "-->", "--!>", "<!-->", "<![CDATA[", "]]>", "<p>", "</p>", "<a href=x>", "<option>", "<",
+    "<body a=1 b=2>", "<html c=1>", "<i x=1>", "<i x=2>", "</i>", "<font", " ", "/", ">", "=", '"', "'", "<?x", "</",
+    "</>", "<1", "<g/>", "<svg/>", "x", "a=b", "<plaintext>", "<textarea>", "</textarea", "\x00", "\xe9", "<B/>", "<td>",
+    "\x0b", "<x", "<TITLE>", "</TITLE\n>",
+)
+# fmt: on
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
+    assert bounds.COMPILED, "every machine that runs the tests has a compiler"
+    chance = random.Random(seed)
+    for _ in range(1_000):
+        markup = "".join(chance.choices(TOKENS, k=chance.randint(1, 40))).encode()
+        limits = (chance.randint(0, 4), chance.randint(1, 5), chance.choice((5, 10, 30, 1_000)), chance.randint(0, 3))
+        assert scanned(markup, *limits) == scanned_plainly(markup, *limits), (markup, limits)
