@@ -171,17 +171,12 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "workers": _number(env, "WORKERS", int),
         "s3_endpoint": _text(env, "S3_ENDPOINT"),
         "s3_region": _text(env, "S3_REGION"),
-        "s3_anonymous": _yes(env, "S3_ANONYMOUS"),
+        "s3_anonymous": (_text(env, "S3_ANONYMOUS") or "").lower() in ("1", "true", "yes") or None,
         "lake_endpoint": _text(env, "LAKE_ENDPOINT"),
     }
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = _checked(replace(settings, **given))
     return _let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
-
-
-def _yes(env: Mapping[str, str], name: str) -> bool | None:
-    """Whether a switch is on; ``None`` where it is not."""
-    return (_text(env, name) or "").lower() in ("1", "true", "yes") or None
 
 
 def _let_in(settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access) -> Settings:
