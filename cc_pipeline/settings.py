@@ -171,7 +171,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "workers": _number(env, "WORKERS", int),
         "s3_endpoint": _text(env, "S3_ENDPOINT"),
         "s3_region": _text(env, "S3_REGION"),
-        "s3_anonymous": (_text(env, "S3_ANONYMOUS") or "").lower() in ("1", "true", "yes") or None,
+        "s3_anonymous": _yes(env, "S3_ANONYMOUS"),
         "lake_endpoint": _text(env, "LAKE_ENDPOINT"),
     }
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})

@@ -155,6 +155,8 @@ _TEXT_FIELDS: tuple[pa.Field, ...] = (
     pa.field("json_ld", _STRINGS),
     pa.field("json_ld_types", _STRINGS),
     pa.field("main_content_markdown", pa.string()),
+    # who read it: html, feed, text, json, xml, sitemap, pdf
+    pa.field("text_type", pa.string()),
     # of the main content: documents/signals/
     pa.field("content_simhash", pa.int64()),
     pa.field("content_minhash", pa.list_(pa.int32())),
