@@ -16,7 +16,8 @@ class Limits:
     ``options`` of select lists, ``meta_tags``, ``links`` a page, ``attributes`` a tag, ``attribute_chars`` a value,
     ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` is the number of open elements summed over
     all tags beyond which main content is not looked for, since extractors look at each element's ancestors.
-    ``sitemap_links`` a sitemap; ``pdf_pages`` and about ``pdf_seconds`` a PDF file.
+    ``sitemap_links`` a sitemap; ``pdf_pages`` and about ``pdf_seconds`` a PDF file, ``pdf_stream_bytes`` of
+    drawing commands a part of its pages.
     ``seconds`` a page may take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
     """
 
@@ -34,6 +35,7 @@ class Limits:
     sitemap_links: int = 50_000
     pdf_pages: int = 1_000
     pdf_seconds: float = 1.5
+    pdf_stream_bytes: int = 512 * 1024
     seconds: float = 60.0
     memory_bytes: int = 3 * 1024 * 1024 * 1024
 

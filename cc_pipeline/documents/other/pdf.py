@@ -1,12 +1,15 @@
 """The text of PDF files, through PDFium.
 
-PDFium is C++ that reads hostile bytes: it belongs into the supervised worker, whose time and memory are bounded. Its
-own bounds here are pages, characters and seconds, looked at between pages; what they cut is flagged.
+PDFium is C++ that reads hostile bytes: it belongs into the supervised worker, whose time and memory are bounded. The
+bounds here are pages, characters and seconds, looked at between pages, and the size of what a page draws: PDFium
+needs 2 s and 200 MB for a megabyte of it, and few pages of text have a tenth. What they cut is flagged.
 """
 
 from __future__ import annotations
 
+import re
 import time
+import zlib
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +18,12 @@ from cc_pipeline.documents.other.found import Found
 from cc_pipeline.documents.page import Limits
 
 _START = b"%PDF-"
+_STREAM = re.compile(rb">>\s{0,4}stream\r?\n")
+#: Where a stream's dictionary is looked for, and what it says of streams that are needed whole.
+_ABOUT_BYTES = 1024
+#: Inflated at most to find large streams; bounds the time of a file made of nothing else.
+_LOOKED_BYTES = 128 * 1024 * 1024
+_NEEDED = re.compile(rb"/Length1\b|/Type1C|/CIDFontType0C|/OpenType|/ObjStm|/XRef")
 #: Readers look for the first and the last marker within so many bytes.
 _MARKER_BYTES = 1024
 
@@ -37,7 +46,7 @@ def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> Found:
     if cut or b"%%EOF" not in payload[-_MARKER_BYTES:]:
         flags.add("pdf_truncated")
     try:
-        document = pypdfium2.PdfDocument(payload)
+        document = pypdfium2.PdfDocument(_without_large_streams(payload, limits, flags))
     except pypdfium2.PdfiumError as error:
         locked = getattr(error, "err_code", None) == pypdfium2.raw.FPDF_ERR_PASSWORD
         return Found("pdf", "", flags=flags | {"pdf_locked" if locked else "pdf_unreadable"})
@@ -48,6 +57,34 @@ def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> Found:
         document.close()
     title, author = (collapsed(facts.get(name, ""))[: limits.attribute_chars] or None for name in ("Title", "Author"))
     return Found("pdf", collapsed(text), text or None, _reader(), title, author, flags=flags)
+
+
+def _without_large_streams(payload: bytes, limits: Limits, flags: set[str]) -> bytes:
+    """The file with every deflated stream blanked that is larger than the bound, but those PDFium needs whole: fonts,
+    and streams of objects. Pictures may go: text is all that is read."""
+    blanked = bytearray()
+    view = memoryview(payload)
+    at = done = looked = 0
+    while looked < _LOOKED_BYTES and (found := _STREAM.search(payload, at)) is not None:
+        begin = at = found.end()
+        about = payload[max(0, found.start() - _ABOUT_BYTES) : found.start()].rpartition(b" obj")[2]
+        if (b"/FlateDecode" not in about and b"/Fl " not in about) or _NEEDED.search(about):
+            continue
+        inflating = zlib.decompressobj()
+        try:
+            size = len(inflating.decompress(view[begin : begin + limits.pdf_stream_bytes], limits.pdf_stream_bytes))
+        except zlib.error:
+            continue
+        looked += size
+        if size < limits.pdf_stream_bytes:
+            continue
+        end = payload.find(b"endstream", begin)
+        end = len(payload) if end < 0 else end
+        blanked += payload[done:begin] + bytes(end - begin)
+        at = done = end
+        if b"/Image" not in about:
+            flags.add("text_cut")
+    return bytes(blanked + payload[done:]) if done else payload
 
 
 def _text(document: Any, limits: Limits, flags: set[str]) -> str:
