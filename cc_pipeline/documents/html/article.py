@@ -32,6 +32,8 @@ _MAX_BLOCKS = 5_000
 _THRESHOLD = 0.35
 #: Where less of the text than this would be kept, the page is none that the model was made for, and all is kept.
 _LEAST_KEPT = 0.5
+#: So many headlines that are links, each with a text to be kept behind it, make a list of articles: all is kept.
+_TEASERS = 3
 #: An article is unusual where less than this share is kept, or more than that is doubtful.
 _USUALLY_KEPT = 0.75
 _USUAL_DOUBT = 0.35
@@ -79,8 +81,8 @@ class Block(NamedTuple):
 
 
 class Article(NamedTuple):
-    """``text`` is what was kept, one block a line. ``kept`` is the share of characters the model would keep, ``doubt``
-    the share in blocks it is unsure of. ``dropped`` are the lines of the minimal markup that were left out."""
+    """``text`` is what was kept, one block a line. ``kept`` is the share of characters that the model would keep,
+    ``doubt`` the share in blocks it is unsure of. ``dropped`` are lines of the minimal markup that were left out."""
 
     text: str
     kept: float
@@ -204,6 +206,12 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> Arti
     kept = likely > _THRESHOLD
     share = float(sizes[kept].sum() / sizes.sum())
     doubt = float(sizes[(likely > _DOUBT[0]) & (likely < _DOUBT[1])].sum() / sizes.sum())
+    teasers = sum(
+        kept[at + 1] and blocks[at].kind in _HEADINGS and blocks[at].linked >= len(blocks[at].text)
+        for at in range(len(blocks) - 1)
+    )
+    if teasers >= _TEASERS:
+        return Article(everything, 1.0, 0.0)
     if share < _LEAST_KEPT:
         return Article(everything, share, doubt)
     text = "\n".join(block.text for block, keep in zip(blocks, kept, strict=True) if keep)

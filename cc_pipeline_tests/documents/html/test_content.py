@@ -39,6 +39,17 @@ def test_what_is_no_article_is_kept_whole() -> None:
     assert (main_content(LIST, "fast") or "").count("EUR") == 40
 
 
+def test_a_list_of_articles_keeps_its_headlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(content, "_quality")
+    teasers = "".join(
+        f"<div><h2><a href='/{n}'>Headline {n}</a></h2><p>{sentence}</p></div>" for n, sentence in enumerate(SENTENCES)
+    )
+    for extractor in ("fast", "auto"):
+        found = main_content(f"<html><body><h1>Home</h1>{teasers}</body></html>", extractor) or ""
+        assert found.count("Headline") == len(SENTENCES)
+        assert found.count("Sentence") == len(SENTENCES)
+
+
 def test_auto_asks_the_other_extractor_for_what_is_no_article_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
