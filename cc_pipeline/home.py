@@ -24,7 +24,7 @@ FIRST_LAYOUT: Final = 1
 
 #: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
 #: a column that is only added needs none.
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 NOTE: Final = "home.json"
 _PRIVATE = 0o600
 #: Seconds between two looks at a lock.
@@ -96,11 +96,15 @@ def _replace(path: Path, values: Mapping[str, object]) -> None:
         ) from error
 
 
+class LockHeld(EnvironmentFault):
+    """Another process of this host holds a lock, and this one did not wait for it any longer."""
+
+
 @contextmanager
 def locked(path: Path, patience: float | None = None) -> Iterator[None]:
     """Holds a lock of this host on ``path`` while the block runs; waits for it, at most ``patience`` seconds.
 
-    Raises ``EnvironmentFault`` when another process still has it then.
+    Raises ``LockHeld``, an ``EnvironmentFault``, when another process still has it then.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     until = None if patience is None else time.monotonic() + patience
@@ -111,7 +115,7 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if until is not None and time.monotonic() > until:
-                    raise EnvironmentFault(
+                    raise LockHeld(
                         f"another process has held {path} for more than {patience:.0f} seconds",
                         "Wait until it is done, then run this again.",
                     ) from None

@@ -21,7 +21,7 @@ from cc_pipeline.home import LAYOUT, locked, read_note, refuse_newer, write_note
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
 
-#: Set on a table whose older files lack columns.
+#: Set on a table whose older files lack columns; empty once they have all been written anew.
 COLUMNS_ADDED: Final = "cc_pipeline.columnsAdded"
 #: Seconds to wait for another process that migrates: long for what only changes the log, short for a rewriting.
 _PATIENCE: Final = 60.0
@@ -69,6 +69,19 @@ def add_columns(handle: DeltaTable, columns: Sequence[Field]) -> None:
     handle.alter.add_columns(list(columns))
 
 
+def is_uneven(handle: DeltaTable) -> bool:
+    """Whether some files of a table may lack columns that the table has."""
+    return bool(handle.metadata().configuration.get(COLUMNS_ADDED))
+
+
+def note_even(handle: DeltaTable) -> None:
+    """Notes that every file has all columns at the version of ``handle``.
+
+    Raises ``CommitFailedError`` where another process has changed the table's columns since.
+    """
+    handle.alter.set_table_properties({COLUMNS_ADDED: ""}, raise_if_not_exists=False)
+
+
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """``table`` in ``schema``: in its order and types, null where a column is missing."""
     columns = [
@@ -84,18 +97,20 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 class Migration:
     """A step from one layout to the next. ``layout`` is the one after it, ``what`` a clause for people.
 
-    ``rewrites`` names the tables whose files it writes anew; their bytes are its price. ``apply`` may be killed at any
-    moment and run again. It makes Delta commits, so older versions can be read until upkeep deletes them.
+    ``rewrites`` names the tables whose files it writes anew; their bytes are its price, and what ``rewrites_of`` says
+    where it writes only some of a table's files. ``apply`` may be killed at any moment and run again. It makes Delta
+    commits, so older versions can be read until upkeep deletes them.
     """
 
     layout: int
     what: str
     apply: Callable[[Lake], None]
     rewrites: tuple[str, ...] = ()
+    rewrites_of: Callable[[Lake], int] = lambda _: 0
 
     def price(self, lake: Lake) -> int:
         """Bytes that the step rewrites. As many must be free, and stay in use until upkeep deletes the old files."""
-        return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
+        return self.rewrites_of(lake) + sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
 
 
 def pending(home: Path, migrations: Sequence[Migration]) -> list[Migration]:

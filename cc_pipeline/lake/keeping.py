@@ -1,4 +1,4 @@
-"""What keeps the files of a table few, and takes away those that nobody can need any more.
+"""What takes away files of tables that nobody can need any more, and rewrites a whole table.
 
 The work of upkeep and of migrations. None of it changes what a table says, but for ``retire``.
 """
@@ -15,26 +15,11 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import is_as_wanted
 from cc_pipeline.lake.lake import WRITER, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.layout import FILE_BYTES
 
 #: Hours for which superseded files of a table stay at least: readers may have them open, and a commit under way has
 #: files that no version names yet.
 RETENTION_FLOOR_HOURS = 168
-
-
-def compact(lake: Lake, table: str, max_files: int = 2_000) -> int:
-    """Merges small files when there are more than ``max_files``; gives how many. Old files stay readable.
-
-    One process at a time (``lake/lease.py``); others may commit meanwhile. Raises ``EnvironmentFault``.
-    """
-    handle = lake.open(lake.specs[table])
-    if handle is None or len(handle.file_uris()) <= max_files:
-        return 0
-    try:
-        return int(handle.optimize.compact()["numFilesRemoved"])
-    except CommitFailedError:
-        return 0  # some of the files were replaced meanwhile; the next time merges what is left
-    except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
 
 
 def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS, keep: Collection[int] = ()) -> int:
@@ -94,6 +79,7 @@ def rewrite(lake: Lake, table: str, change: Callable[[pa.RecordBatch], pa.Record
             mode="overwrite",
             schema_mode="overwrite",
             partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
+            target_file_size=FILE_BYTES,
             writer_properties=WRITER,
             commit_properties=CommitProperties(max_commit_retries=0),
         )

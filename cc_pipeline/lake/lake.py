@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
-from cc_pipeline.lake.evolution import COLUMNS_ADDED, add_columns, missing_columns, with_columns
+from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, with_columns
+from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
 from cc_pipeline.lake.log import TransactionLog
 from cc_pipeline.lake.predicates import matching, of_slices
 
@@ -29,8 +31,12 @@ _COMMIT_TRIES = 20
 _GROWS_OLD = 24
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
+COMPRESSION: Final = "ZSTD"
+COMPRESSION_LEVEL: Final = 3
 #: How the files of tables are written.
-WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+WRITER: Final = WriterProperties(
+    compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, max_row_group_size=ROW_GROUP_ROWS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,7 @@ class Lake:
                     open_data(),
                     mode="overwrite",
                     predicate=predicate,
+                    target_file_size=FILE_BYTES,
                     commit_properties=properties,
                     writer_properties=WRITER,
                 )
@@ -149,6 +156,24 @@ class Lake:
                     raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
             except (OSError, DeltaError) as error:
                 raise lake_fault(f"could not write {self.address(table)}", error) from error
+
+    def commit_digests(self, table: str, digests: Mapping[str, str]) -> None:
+        """Commits new ``digests`` of slices of a table that is there; its rows stay as they are."""
+        spec = self.specs[table]
+        transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
+        handle = self.open(spec)
+        if handle is None:
+            return
+        try:
+            handle.create_write_transaction(
+                [],
+                "append",
+                handle.schema(),
+                handle.metadata().partition_columns,
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except (OSError, DeltaError) as error:
+            raise lake_fault(f"could not write {self.address(table)}", error) from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
@@ -224,7 +249,7 @@ class Lake:
             rows,
             bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
             columns=tuple(field.name for field in handle.schema().fields),
-            uneven=COLUMNS_ADDED in handle.metadata().configuration,
+            uneven=is_uneven(handle),
         )
 
     def file_system(self) -> FileSystem:

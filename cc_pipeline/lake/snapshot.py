@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -27,11 +27,20 @@ from cc_pipeline.processes import this_process
 BUILDING: Final = ".building-"
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
-#: Files of all tables together up to which views are counted by reading them.
+#: What it may hold while it looks for rows that several targets have.
+_VIEWS_MEMORY: Final = "400MB"
+#: Files and rows of all tables together up to which views are counted by reading them.
 _FEW_FILES: Final = 200
+_FEW_ROWS: Final = 500_000
 #: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
 #: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
 _SWELLING: Final = 2
+
+
+#: Answers a query about the file that is being built.
+Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+#: A query, or what makes one from what is in the file up to then.
+Sql: TypeAlias = str | Callable[[Ask], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +48,16 @@ class ViewSpec:
     """A published name and the SQL behind it, which may use every pinned table under ``lake.<name>``.
 
     A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use.
-    ``all_but`` says what the view shows, so that it need not be read to be counted: the rows of a lake table, without
-    those that a query gives the number of. Views without it are counted only while the tables are small.
+    ``sql`` may depend on what is in the file before it. ``all_but`` says what the view shows, so that it need not be
+    read to be counted: the rows of a lake table, without those that a query gives the number of. Views without it are
+    counted only while the tables are small.
     """
 
     name: str
-    sql: str
+    sql: Sql
     comment: str
     materialized: bool = False
-    all_but: tuple[str, str] | None = None
+    all_but: tuple[str, Sql] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +105,23 @@ def publish(
             connection.execute("SET TimeZone = 'UTC'")
             if copying is not None:
                 _bound_memory(connection, copying.scratch)
-            elif s3 is not None:
+            else:
+                # beyond that it writes to a folder beside the file, and removes it
+                connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
+            if copying is None and s3 is not None:
                 let_read(connection, s3)
             connection.execute("CREATE SCHEMA lake")
+
+            def ask(query: str) -> list[tuple[Any, ...]]:
+                return connection.execute(query).fetchall()
+
             for pinned in tables:
                 _show(connection, pinned, copying)
             for view in views:
                 kind = "TABLE" if view.materialized else "VIEW"
-                connection.execute(f"CREATE {kind} {_qualified(view)} AS {view.sql}")
+                connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, ask)}")
                 connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
-            rows = _counts(connection, tables, [view for view in views if "." not in view.name])
+            rows = _counts(ask, tables, [view for view in views if "." not in view.name])
             versions = {pinned.spec.name: pinned.version for pinned in tables}
             _write_publication(connection, tables, rows)
             connection.execute("CHECKPOINT")
@@ -116,6 +133,7 @@ def publish(
     finally:
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
+        shutil.rmtree(building.with_name(building.name + ".tmp"), ignore_errors=True)
         for leftover in (building, building.with_name(building.name + ".wal")):
             with suppress(OSError):
                 leftover.unlink(missing_ok=True)
@@ -203,25 +221,29 @@ def _qualified(view: ViewSpec) -> str:
     return view.name if "." in view.name else f"main.{view.name}"
 
 
-def _counts(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
-) -> dict[str, int]:
-    """Rows by view. Counting a view reads the footers of all its files, so in a large lake the log is asked instead."""
-    small = sum(len(pinned.files) for pinned in tables) <= _FEW_FILES
+def _counts(ask: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]) -> dict[str, int]:
+    """Rows by view. Counting a view reads the footers of all its files, and of some views rows, so in a large lake the
+    log is asked instead."""
+    files, rows = sum(len(pinned.files) for pinned in tables), sum(pinned.rows for pinned in tables)
+    small = files <= _FEW_FILES and rows <= _FEW_ROWS
     in_table = {pinned.spec.name: pinned.rows for pinned in tables}
     counts = {}
     for view in views:
         if small:
-            counts[view.name] = _number(connection, f"SELECT count(*) FROM main.{view.name}")
+            counts[view.name] = _number(ask, f"SELECT count(*) FROM main.{view.name}")
         elif view.all_but is not None:
             table, lacking = view.all_but
-            counts[view.name] = in_table[table] - _number(connection, lacking)
+            counts[view.name] = in_table[table] - _number(ask, _resolved(lacking, ask))
     return counts
 
 
-def _number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    row = connection.execute(query).fetchone()
-    return int(row[0]) if row else 0
+def _number(ask: Ask, query: str) -> int:
+    [(number,)] = ask(query)
+    return int(number)
+
+
+def _resolved(sql: Sql, ask: Ask) -> str:
+    return sql if isinstance(sql, str) else sql(ask)
 
 
 def quoted(value: str) -> str:

@@ -34,7 +34,7 @@ def clear_debris(settings: Settings) -> int:
 def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
     published = settings.published_path
     for path in published.parent.glob(f"{published.name}{BUILDING}*"):
-        yield path, path.name.removeprefix(published.name + BUILDING).removesuffix(".wal")
+        yield path, path.name.removeprefix(published.name + BUILDING).removesuffix(".wal").removesuffix(".tmp")
     scratch = settings.home / "scratch"
     for path in scratch.iterdir() if scratch.is_dir() else ():
         yield path, path.name

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,9 +18,10 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
-from cc_pipeline.keys import PLACE
+from cc_pipeline.keys import CAPTURE_ORDER, PLACE
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.records.plan import check_budget, price_of
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.records.plan import FetchPrice, check_budget, price_of
 from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
 from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
@@ -68,6 +71,9 @@ def index_version(workspace: Workspace, crawl: str) -> str:
     return input_digest(parts)
 
 
+#: Captures that are written at a time.
+_ROWS_AT_ONCE = 20_000
+
 #: Raised when the same inputs would give other rows.
 VERSION = "1"
 
@@ -89,12 +95,11 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         progress.report("locate", 0, len(stale), crawl)
         found = captures_of(workspace, crawl, [targets[slice_.target] for slice_ in stale])
         requests, size, notes = found.requests, found.bytes, found.notes
-        captures = _with_target(found.captures, [slice_.target for slice_ in stale])
         for slice_ in stale:
-            _gate(workspace, slice_, captures)
+            _gate(workspace, slice_, found.captures[slice_.target])
         made_from = {s: wanted[s] if found.gaps is None else _with_gaps(wanted[s]) for s in stale}
         commit_lookups(workspace, made_from, found)
-        LOCATE.commit(workspace.lake, made_from, {"captures": captures})
+        LOCATE.commit(workspace.lake, made_from, {"captures": partial(_rows, found.captures)})
         progress.report("locate", len(stale), len(stale), crawl)
     figures = _figures(workspace, slices_of(crawl, slugs))
     return LOCATE.report(figures, stale, started, bytes=size, requests=requests, notes=notes)
@@ -139,20 +144,28 @@ def _digests(workspace: Workspace, crawl: str, targets: Mapping[str, Target]) ->
     return {Slice(crawl, slug): LOCATE.digest(**shared, target=target.version) for slug, target in targets.items()}
 
 
-def _with_target(found: Mapping[str, pa.Table], slugs: Sequence[str]) -> pa.Table:
-    tables = []
-    for slug in slugs:
-        table = found[slug]
-        tables.append(
-            table.add_column(0, CAPTURES_SCHEMA.field("target"), pa.array([slug] * table.num_rows, pa.string()))
-        )
-    return pa.concat_tables(tables).select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA)
+def _rows(found: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Rows of the table ``captures`` in its order; no second table of them is made."""
+    column = CAPTURES_SCHEMA.get_field_index("target")
+    waiting: list[pa.Table] = []
+    for slug in sorted(found):
+        captures = found[slug]
+        order = pc.sort_indices(captures, [(name, "ascending") for name in CAPTURE_ORDER[1:]])
+        for start in range(0, captures.num_rows, _ROWS_AT_ONCE):
+            part = captures.take(order.slice(start, _ROWS_AT_ONCE))
+            named = part.add_column(column, CAPTURES_SCHEMA.field(column), pa.repeat(slug, part.num_rows))
+            waiting.append(named.select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA))
+            if sum(one.num_rows for one in waiting) >= _ROWS_AT_ONCE:
+                yield from pa.concat_tables(waiting).combine_chunks().to_batches()
+                waiting = []
+    if waiting:
+        yield from pa.concat_tables(waiting).combine_chunks().to_batches()
 
 
 def _gate(workspace: Workspace, slice_: Slice, captures: pa.Table) -> None:
     settings = workspace.settings
     check_budget(
-        price_of(captures.filter(pc.equal(captures["target"], slice_.target))),
+        price_of(captures),
         max_bytes=settings.max_bytes,
         max_requests=settings.max_requests,
         what=f"{slice_.target} in {slice_.crawl}",
@@ -164,26 +177,44 @@ def _figures(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, Figur
     if not slices:
         return {}
     crawl = slices[0].crawl
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    captures = workspace.lake.read("captures", where, ["target", *PLACE]).sort_by("target")
-    places = dict.fromkeys(slices, (0, 0))
-    start = 0
-    # in the order of the table, which is sorted: each target's rows lie together
-    for found in pc.value_counts(captures["target"]).to_pylist():
-        places[Slice(crawl, found["values"])] = (start, found["counts"])
-        start += found["counts"]
+    targets = [slice_.target for slice_ in slices]
+    places = _places(workspace, crawl, targets)
     rows = lookups_of(workspace, slices)
     return {
-        slice_: _priced(captures.slice(*place))
+        slice_: _priced(places.get(slice_.target))
         | ({"index complete": index_complete(rows[slice_])} if slice_ in rows else {})
-        for slice_, place in places.items()
+        for slice_ in dict.fromkeys(slices)
     }
 
 
-def _priced(captures: pa.Table) -> Figures:
-    price = price_of(captures)
+def _places(workspace: Workspace, crawl: str, targets: Sequence[str]) -> dict[str, pa.Table]:
+    """The places of each target's captures, some twenty bytes each: names of files are there once."""
+    names = pa.dictionary(pa.int32(), pa.string())
+    parts = []
+    for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, ["target", *PLACE]):
+        own = pa.Table.from_batches([batch])
+        for column in ("target", PLACE[0]):
+            index = own.schema.get_field_index(column)
+            own = own.set_column(index, column, own.column(column).cast(names))
+        parts.append(own)
+    if not parts:
+        return {}
+    rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    found = rows.column("target").combine_chunks()
+    order = np.argsort(found.indices.to_numpy(), kind="stable")
+    rows = rows.take(pa.array(order))
+    ends = np.cumsum(np.bincount(found.indices.to_numpy(), minlength=len(found.dictionary)))
+    starts = [0, *ends[:-1].tolist()]
     return {
-        "rows:captures": captures.num_rows,
+        target: rows.slice(start, end - start)
+        for target, start, end in zip(found.dictionary.to_pylist(), starts, ends.tolist(), strict=True)
+    }
+
+
+def _priced(captures: pa.Table | None) -> Figures:
+    price = FetchPrice(0, 0, 0, 0, 0) if captures is None else price_of(captures)
+    return {
+        "rows:captures": 0 if captures is None else captures.num_rows,
         "record bytes": price.record_bytes,
         "fetch bytes": price.bytes,
         "fetch requests": price.requests,

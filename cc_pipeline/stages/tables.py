@@ -16,6 +16,7 @@ from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.keeping import retire
 from cc_pipeline.lake.lake import TableSpec
+from cc_pipeline.lake.merging import bytes_too_large, split_large
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.shortfall import FETCHES_SCHEMA
 from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
@@ -97,6 +98,7 @@ RETIRED: tuple[str, ...] = ("fetch_plan",)
 #: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "the fetch plan is no longer stored", lambda lake: retire(lake, "fetch_plan")),
+    Migration(3, "large files of many slices become sorted ones of 16 MB", split_large, rewrites_of=bytes_too_large),
 )
 
 
@@ -145,6 +147,16 @@ COLUMN_NOTES: dict[str, str] = {
     "text_simhash": "64-bit simhash of the text by the 2012 algorithm, signed",
     "parsed_as": "html or feed",
     "content": "What the page says: title, meta tags, links; or the feed's own fields",
+    "feed": "What a feed says of itself beyond the 2012 document; null for other pages",
+    "published_precision": "moment, local (no zone: the clock time as if UTC), day, week, month or year",
+    "updated_precision": "As published_precision",
+    "published": "When the page, feed or item says it was published",
+    "published_from": "Which reader found the date; htmldate and htmldate-text are guesses (docs/documents.md)",
+    "modified_from": "Which reader found the date (docs/documents.md)",
+    "author_from": "Which reader found the names (docs/documents.md)",
+    "robots_directives": "What every robot is asked, by meta tag or header: noindex, noai …",
+    "tdm_reservation": "Whether text and data mining is reserved (TDMRep)",
+    "structured": "JSON-LD, microdata and RDFa, each item as JSON",
     "archiveInfo": "The archive pointer in the 2012 form, its spelling included",
     "main_content": "Text without navigation and other boilerplate",
     "parser_version": "Rows of an older version are stale and parsed again without refetching",

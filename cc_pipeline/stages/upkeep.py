@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
-from cc_pipeline.home import locked
-from cc_pipeline.lake.keeping import compact, vacuum
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.home import LockHeld, locked
+from cc_pipeline.lake.keeping import vacuum
+from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.lease import leased
+from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.pins import pinned_versions
+from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.records.sweep import crawls_with_files, sweep
 from cc_pipeline.stages.debris import clear_debris
@@ -21,8 +27,13 @@ from cc_pipeline.stages.workspace import Workspace
 
 #: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
 RETENTION_HOURS = 168
-#: Files of a table above which they are merged.
-MAX_FILES = 2_000
+#: Bytes that a publication merges in one go at most, and seconds after which it begins no more: someone waits for it.
+#: What is left is done by the next ones, and by upkeep.
+_MOST_BYTES = 512 << 20
+_SECONDS = 30
+#: What a publication does of files that lack added columns: readers open all files' footers while there are any.
+_MOST_BYTES_EVENED = 64 << 20
+_MOST_FOOTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +45,9 @@ class UpkeepReport:
     debris: int
 
 
-def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
-    """Merges the files of tables that have more than ``max_files``, publishes, and deletes superseded files.
+def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
+    """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
+    publishes, and deletes superseded files.
 
     A file is deleted when it was superseded more than ``retention_hours`` ago, however old it is, and no running fetch
     holds it. Publishing comes before deleting, so that ``cc.duckdb`` never names a deleted file; nor does that of
@@ -44,8 +56,7 @@ def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: i
     """
     debris = clear_debris(workspace.settings)
     lake = workspace.lake
-    with _merging_alone(workspace) as alone:
-        merged = {spec.name: compact(lake, spec.name, max_files) if alone else 0 for spec in TABLES}
+    merged = _merge(workspace, Bounds(max_files), wait=True)
     publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
@@ -54,15 +65,49 @@ def keep_up(workspace: Workspace, max_files: int = MAX_FILES, retention_hours: i
     return UpkeepReport(merged, deleted, debris)
 
 
+def merge_and_publish(workspace: Workspace) -> Publication:
+    """Merges what is due, if that is soon done and nobody else merges, and publishes as ``publish_warehouse`` does.
+
+    So a home that is never kept up stays quick all the same. Raises ``EnvironmentFault``, also where files could not be
+    merged: what there is was published then.
+    """
+    try:
+        _merge(workspace, Bounds(most_bytes=_MOST_BYTES, until=time.monotonic() + _SECONDS), wait=False)
+    except EnvironmentFault:
+        publish_warehouse(workspace)
+        raise
+    return publish_warehouse(workspace)
+
+
+def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
+    """Files merged away by table; nothing where another process merges and this one does not ``wait`` for it."""
+    lake = workspace.lake
+    evenly = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
+    merged = {spec.name: 0 for spec in TABLES}
+    # a lock, and a lease on a lake elsewhere, only when there is anything to do
+    crowded = [name for name in merged if is_due(lake, name, bounds)]
+    uneven = [name for name in merged if lake.pin(name).uneven]
+    if crowded or uneven:
+        scratch = workspace.scratch / "merging"
+        with _merging_alone(workspace, wait=wait) as alone:
+            for name in crowded if alone else ():
+                merged[name] = merge_due(lake, name, scratch, bounds)
+            for name in uneven if alone else ():
+                merged[name] += even_out(lake, name, scratch, evenly, None if wait else _MOST_FOOTERS)
+        shutil.rmtree(scratch, ignore_errors=True)
+    return merged
+
+
 @contextmanager
-def _merging_alone(workspace: Workspace) -> Iterator[bool]:
-    """Waits for another upkeep of this home; ``False`` while one of another home on the same lake merges."""
-    with locked(workspace.settings.home / "upkeep.lock"):
-        if not workspace.settings.lake_is_apart:
-            yield True
-            return
-        with leased(workspace.place, "merging") as alone:
-            yield alone
+def _merging_alone(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
+    """Whether no other process merges. Waits for another one of this home, or not; never for another home's."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
+            alone = not workspace.settings.lake_is_apart or held.enter_context(leased(workspace.place, "merging"))
+        except LockHeld:
+            alone = False
+        yield alone
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:

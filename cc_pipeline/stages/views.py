@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.snapshot import ViewSpec, quoted
+from cc_pipeline.lake.snapshot import Ask, ViewSpec, quoted
 
 _KEY = ", ".join(CAPTURE)
+#: Targets that a view names one by one.
+_MOST_NAMED = 500
 
 #: Tables with rows per capture and target, and the order in which a target is chosen when several have the same
 #: capture: for records a fetched one first, for pages one parsed from its own record first, and for metadata also a
@@ -29,7 +33,7 @@ _COMMENTS = {
     "page_metadata": "One row per record: the 2012 metadata schema for today's pages.",
     "page_text": "One row per page with text: full text, main content, language.",
     "page_links": "One row per link of a page, with every attribute.",
-    "feed_items": "One row per item of an RSS or Atom feed.",
+    "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
 }
 
 #: Page tables whose rows may come from files read whole and then have page_metadata rows elsewhere.
@@ -65,29 +69,58 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
 
     ``held_back`` names (crawl, target) slices whose page tables have different digests, because a run was killed
     between two commits. The views leave out their rows until they are parsed again.
+
+    A view over millions of rows is as quick as its table only where it neither leaves out rows nor joins any. So each
+    is written by what this publication found to leave out, and compares keys only in rows of targets that have some.
     """
     repeats = tuple(_repeats(table, order, sharing.sql) for table, order in _PER_CAPTURE.items())
     return (
-        ViewSpec("crawls", "SELECT * FROM lake.crawls ORDER BY crawl DESC", "Crawls of the source."),
-        ViewSpec("targets", "SELECT * FROM lake.targets", "Targets looked up: slug, definition, version."),
-        ViewSpec("index_files", "SELECT * FROM lake.index_files", "Index files harvested, with their footer's facts."),
-        ViewSpec("row_groups", "SELECT * FROM lake.row_groups", "Row groups of the columnar index with key ranges."),
-        ViewSpec("coverage", "SELECT * FROM lake.coverage", "Index files expected, harvested and failed by crawl."),
+        ViewSpec(
+            "crawls",
+            "SELECT * FROM lake.crawls ORDER BY crawl DESC",
+            "Crawls of the source.",
+            all_but=("crawls", "SELECT 0"),
+        ),
+        ViewSpec(
+            "targets",
+            "SELECT * FROM lake.targets",
+            "Targets looked up: slug, definition, version.",
+            all_but=("targets", "SELECT 0"),
+        ),
+        ViewSpec(
+            "index_files",
+            "SELECT * FROM lake.index_files",
+            "Index files harvested, with their footer's facts.",
+            all_but=("index_files", "SELECT 0"),
+        ),
+        ViewSpec(
+            "row_groups",
+            "SELECT * FROM lake.row_groups",
+            "Row groups of the columnar index with key ranges.",
+            all_but=("row_groups", "SELECT 0"),
+        ),
+        ViewSpec(
+            "coverage",
+            "SELECT * FROM lake.coverage",
+            "Index files expected, harvested and failed by crawl.",
+            all_but=("coverage", "SELECT 0"),
+        ),
         ViewSpec(
             "lookups",
             "SELECT * EXCLUDE (made_from) FROM lake.lookups",
             "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
+            all_but=("lookups", "SELECT 0"),
         ),
         _held_back(held_back),
         *repeats,
-        ViewSpec("captures", _captures(), _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
+        ViewSpec("captures", _captures, _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
         ViewSpec(
             "capture_targets",
-            f"SELECT DISTINCT {_KEY}, subset, url, target FROM {_whole('captures')}",
+            f"SELECT DISTINCT {_KEY}, subset, url, target FROM lake.captures",
             "Why a capture is here: one row per capture and target.",
         ),
         *(
-            ViewSpec(table, _once(table), _COMMENTS[table], all_but=(table, _not_shown(table)))
+            ViewSpec(table, partial(_once, table), _COMMENTS[table], all_but=(table, _not_shown(table)))
             for table in _PER_CAPTURE
             if table != "captures"
         ),
@@ -103,9 +136,24 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
             "Records set aside, with the reason.",
         ),
-        ViewSpec("fetches", "SELECT * FROM lake.fetches", "How each fetched partition stands: one row per target."),
-        ViewSpec("source_files", "SELECT * FROM lake.source_files", "Files read whole: kind, place, crawl, key."),
-        ViewSpec("source_faults", "SELECT * FROM lake.source_faults", "What in files read whole could not be read."),
+        ViewSpec(
+            "fetches",
+            "SELECT * FROM lake.fetches",
+            "How each fetched partition stands: one row per target.",
+            all_but=("fetches", "SELECT 0"),
+        ),
+        ViewSpec(
+            "source_files",
+            "SELECT * FROM lake.source_files",
+            "Files read whole: kind, place, crawl, key.",
+            all_but=("source_files", "SELECT 0"),
+        ),
+        ViewSpec(
+            "source_faults",
+            "SELECT * FROM lake.source_faults",
+            "What in files read whole could not be read.",
+            all_but=("source_faults", "SELECT 0"),
+        ),
     )
 
 
@@ -114,40 +162,71 @@ def _repeats(table: str, order: str, among: str) -> ViewSpec:
         table, ", source_kind"
     )
     columns = f"{_KEY}, target{extra}"
-    sql = (
-        f"SELECT {_KEY}, target FROM (SELECT {columns}, "
-        f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
-        # texts read from whole files have no offset: nothing says of which capture they are
-        f"FROM (SELECT DISTINCT {columns} FROM {_whole(table)} WHERE warc_record_offset IS NOT NULL AND {among})) "
-        "WHERE place > 1"
-    )
-    if table in _FROM_FILES_TOO:
+
+    def sql(ask: Ask) -> str:
+        whole = _whole(table, ask)
+        found = (
+            f"SELECT {_KEY}, target FROM (SELECT {columns}, "
+            f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place "
+            # texts read from whole files have no offset: nothing says of which capture they are
+            f"FROM (SELECT DISTINCT {columns} FROM {whole} WHERE warc_record_offset IS NOT NULL AND {among})) "
+            "WHERE place > 1"
+        )
+        if table not in _FROM_FILES_TOO:
+            return found
         # a WAT file's links are left out where the page itself was parsed, even if that has none
-        sql += (
-            f" UNION SELECT {_KEY}, target FROM {_whole(table)} SEMI JOIN (FROM {_whole('page_metadata')} "
+        return (
+            f"{found} UNION SELECT {_KEY}, target FROM {whole} SEMI JOIN (FROM {_whole('page_metadata', ask)} "
             f"WHERE source_kind = 'records' AND {among}) USING ({_KEY}) WHERE source_kind <> 'records' AND {among}"
         )
+
     comment = f"Rows of {table} that another target's rows already show."
     return ViewSpec(f"lake.{table}_repeats", sql, comment, materialized=True)
 
 
-def _once(table: str) -> str:
-    return f"SELECT * EXCLUDE (target) FROM {_whole(table)} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+def _once(table: str, ask: Ask) -> str:
+    """Each capture once. Rows of targets that have nothing to leave out are not looked at."""
+    whole = _whole(table, ask)
+    hidden = _targets_with_repeats(table, ask)
+    plain = f"SELECT * EXCLUDE (target) FROM {whole}"
+    if hidden is None:
+        return plain
+    compared = f"{plain} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"
+    return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
 
 
-def _not_shown(table: str) -> str:
+def _not_shown(table: str) -> Callable[[Ask], str]:
     """The query for how many rows of a table its view leaves out; it reads nothing where nothing is left out."""
-    lost = f"(SELECT count(*) FROM lake.{table} SEMI JOIN lake.parse_held_back USING (crawl, target))"
-    held_back = f"(SELECT CASE WHEN count(*) = 0 THEN 0 ELSE {lost} END FROM lake.parse_held_back)"
-    repeats = f"(SELECT count(*) FROM {_whole(table)} SEMI JOIN lake.{table}_repeats USING ({_KEY}, target))"
-    repeated = f"(SELECT CASE WHEN count(*) = 0 THEN 0 ELSE {repeats} END FROM lake.{table}_repeats)"
-    return f"SELECT {repeated} + {held_back if table in _TOGETHER else 0}"
+
+    def sql(ask: Ask) -> str:
+        parts = ["0"]
+        hidden = _targets_with_repeats(table, ask)
+        if hidden is not None:
+            there = f"lake.{table}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
+            parts.append(f"(SELECT count(*) FROM {_whole(table, ask)} SEMI JOIN {there})")
+        if table in _TOGETHER and _holds_back(ask):
+            parts.append(f"(SELECT count(*) FROM lake.{table} SEMI JOIN lake.parse_held_back USING (crawl, target))")
+        return f"SELECT {' + '.join(parts)}"
+
+    return sql
 
 
-def _whole(table: str) -> str:
-    if table not in _TOGETHER:
+def _targets_with_repeats(table: str, ask: Ask) -> str | None:
+    """A condition for the targets that have rows to leave out; empty where they are many, ``None`` where none has."""
+    found = ask(f"SELECT DISTINCT target FROM lake.{table}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}")
+    if not found or len(found) > _MOST_NAMED:
+        return "" if found else None
+    return f"target IN ({', '.join(quoted(target) for (target,) in found)})"
+
+
+def _whole(table: str, ask: Ask) -> str:
+    if table not in _TOGETHER or not _holds_back(ask):
         return f"lake.{table}"
     return f"(FROM lake.{table} ANTI JOIN lake.parse_held_back USING (crawl, target))"
+
+
+def _holds_back(ask: Ask) -> bool:
+    return bool(ask("SELECT 1 FROM lake.parse_held_back LIMIT 1"))
 
 
 def _held_back(pairs: Sequence[tuple[str, str]]) -> ViewSpec:
@@ -159,12 +238,17 @@ def _held_back(pairs: Sequence[tuple[str, str]]) -> ViewSpec:
     return ViewSpec("lake.parse_held_back", rows, comment, materialized=True)
 
 
-def _captures() -> str:
-    once = _once("captures")
+def _captures(ask: Ask) -> str:
+    once = _once("captures", ask)
+    of_arc = f"crawl IN ({', '.join(map(quoted, sorted(ARC_CRAWLS)))})"
+    # the files' folders tell
+    if not ask(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
+        return once
     learned = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
     replaced = ", ".join(f"coalesce(c.{name}, r.{name}) AS {name}" for name in learned)
     return (
-        f"SELECT * FROM ({once}) WHERE archive_format <> 'arc' UNION ALL "
-        f"SELECT c.* REPLACE ({replaced}) FROM ({once}) c "
-        f"LEFT JOIN ({_once('records')}) r USING ({_KEY}) WHERE c.archive_format = 'arc'"
+        f"SELECT * FROM ({once}) WHERE NOT ({of_arc}) UNION ALL "
+        f"SELECT * FROM ({once}) WHERE {of_arc} AND archive_format <> 'arc' UNION ALL "
+        f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({once}) WHERE {of_arc} AND archive_format = 'arc') c "
+        f"LEFT JOIN (SELECT * FROM ({_once('records', ask)}) WHERE {of_arc}) r USING ({_KEY})"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -123,6 +125,17 @@ class Workspace:
         with disk_trouble(path):
             path.mkdir(parents=True, exist_ok=True)
         return path
+
+    @contextmanager
+    def scratch_folder(self, purpose: str) -> Iterator[Path]:
+        """A new folder in ``scratch``, deleted when the block ends. Raises ``EnvironmentFault``."""
+        folder = self.scratch / f"{purpose}-{time.monotonic_ns()}"
+        with disk_trouble(folder):
+            folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def register_targets(self, targets: Sequence[Target]) -> None:
         """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""

@@ -152,7 +152,7 @@ def test_doctor_says_the_layout_and_changes_nothing(old_home: Path) -> None:
     settings = load_settings({}, home=str(old_home))
     before = (old_home / "home.json").read_text()
     findings = {finding.topic: finding for finding in examine(settings)}
-    assert "fetch plan" in findings["layout"].text
+    assert "sorted ones" in findings["layout"].text
     assert (old_home / "home.json").read_text() == before
     assert Workspace(settings).lake.read("crawls").num_rows
     findings = {finding.topic: finding for finding in examine(settings)}
@@ -160,8 +160,9 @@ def test_doctor_says_the_layout_and_changes_nothing(old_home: Path) -> None:
 
 
 def test_the_fetch_plan_ends_and_readers_of_before_keep_their_files(
-    old_home: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    old_home, _ = unpack(1, tmp_path)
     plan = old_home / "lake" / "tables" / "fetch_plan"
     files = set(plan.rglob("*.parquet"))
     assert files

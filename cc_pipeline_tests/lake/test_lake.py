@@ -10,7 +10,6 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int, input_digest
-from cc_pipeline.lake.keeping import compact
 from cc_pipeline.lake.lake import Lake, TableSpec
 
 SCHEMA = pa.schema(
@@ -111,16 +110,6 @@ def test_a_pinned_version_stays_readable_after_the_next_commit(lake: Lake) -> No
     commit(lake, "A", "x", [2])
     assert all(Path(file).exists() for file in pinned.files)
     assert pinned.rows == 1
-
-
-def test_compaction_keeps_rows_and_digests(lake: Lake) -> None:
-    for number in range(5):
-        commit(lake, "A", f"t{number}", [number])
-    before = content(lake)
-    assert compact(lake, "things", max_files=2) == 5
-    assert content(lake) == before
-    assert len(lake.pin("things").files) == 1
-    assert lake.digest("things", "stage:A:t3") == "000000000000abc"
 
 
 def _write(root: str, worker: int) -> None:

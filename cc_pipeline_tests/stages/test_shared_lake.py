@@ -20,6 +20,7 @@ from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.lease import leased
+from cc_pipeline.lake.merging import Bounds
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import upkeep
@@ -137,15 +138,15 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     publish(one)
     whole = captures(one)
     together = Barrier(2)
-    compact = upkeep.compact
+    merge_due = upkeep.merge_due
 
-    def at_once(lake: Lake, table: str, max_files: int = 0) -> int:
+    def at_once(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
         if table == "captures":
             with suppress(BrokenBarrierError):
                 together.wait(2)
-        return compact(lake, table, max_files)
+        return merge_due(lake, table, scratch, bounds)
 
-    monkeypatch.setattr(upkeep, "compact", at_once)
+    monkeypatch.setattr(upkeep, "merge_due", at_once)
     with ThreadPoolExecutor(2) as pool:
         merged = [report.merged["captures"] for report in pool.map(lambda home: keep_up(home, max_files=1), (one, two))]
     assert sorted(merged) == [0, 2]

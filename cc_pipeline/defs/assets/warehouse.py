@@ -6,7 +6,7 @@ Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: th
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
-from cc_pipeline.stages.publish import publish_warehouse
+from cc_pipeline.stages.upkeep import merge_and_publish
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -40,7 +40,7 @@ def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wor
 
     Open the file read-only at any time, also while it is published again.
     """
-    publication = publish_warehouse(workspace)
+    publication = merge_and_publish(workspace)
     lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
     context.log.info(f"published {publication.path}")
     return dg.MaterializeResult(

@@ -60,10 +60,32 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
     arrays = []
     for field in CAPTURE_SCHEMA:
         if field.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), count))
+            arrays.append(_repeated(constants[field.name], field.type, count))
         else:
             arrays.append(columns.get(field.name, pa.nulls(count, field.type)))
     return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
+
+
+def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    """``value`` so many times. Pieces of a row group share one array: a long one costs as much as all URLs."""
+    if count > _PIECE_ROWS:
+        return pa.repeat(pa.scalar(value, kind), count)
+    return _one_repeated(value, kind, 1 << (count - 1).bit_length() if count else 1).slice(0, count)
+
+
+@lru_cache(maxsize=64)
+def _one_repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _pieces(found: list[Found]) -> Iterator[Found]:
+    """Rows of row groups, so many at a time; those of a row group are let go once they were given."""
+    found.reverse()
+    while found:
+        one = found.pop()
+        for start in range(0, len(one.rows), _PIECE_ROWS):
+            columns = {name: values.slice(start, _PIECE_ROWS) for name, values in one.columns.items()}
+            yield Found(one.place, one.rows[start : start + _PIECE_ROWS], columns)
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -118,6 +140,8 @@ def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
     return pa.array(rows, _EXTRA)
 
 
+#: Rows that become capture rows at a time.
+_PIECE_ROWS = 1 << 14
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
 #: Rows in a page as the index's writer cuts them.
@@ -172,15 +196,15 @@ class ParquetLocator:
         asked = _all_ranges(targets)
         for batch in self._batches(places):
             wanted = [Wanted(place, asked, wanted_columns(self.columns, place.file)) for place in batch]
-            for found in self._read(wanted, cost):
-                if not len(found.rows):
-                    continue
+            for found in _pieces(self._read(wanted, cost)):
                 table, hosts = capture_rows(found, self.name)
                 urls = table["url"].to_pylist()
                 for target in targets:
                     inside = rows_in_ranges(found.columns[KEY], target.ranges).tolist()
                     mine = [row for row in inside if target.matches(urls[row] or "", hosts[row])]
-                    if mine:
+                    if len(mine) == table.num_rows:
+                        parts[target.slug].append(table)
+                    elif mine:
                         parts[target.slug].append(table.take(pa.array(np.asarray(mine, dtype=np.int64))))
         captures = {
             slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table() for slug, tables in parts.items()

@@ -1,0 +1,145 @@
+"""How the files of a table lie: how large they are, how many a crawl has, and which of them are due to be merged.
+
+A commit writes new files and touches no others but those that hold what it replaces, so there come to be as many files
+as there were commits. Merged ones are sorted by the column that makes slices within a crawl and are of a bounded size:
+a reader of one slice opens a few, and a commit that replaces one rewrites a few megabytes (docs/decisions/0007).
+
+What is due is read from the log alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.lake import TableSpec
+
+#: Bytes at which a writer ends a file and begins the next.
+FILE_BYTES: Final = 16 << 20
+#: Rows of a row group: what a reader of one slice decodes at least.
+ROW_GROUP_ROWS: Final = 16_384
+#: Files below this size are merged when there are many.
+SMALL_BYTES: Final = FILE_BYTES // 2
+#: Small files of a crawl that a table may have.
+FEW_FILES: Final = 32
+#: How many files of a crawl, other than small ones, may hold the same slice by their bounds.
+FEW_DEEP: Final = 8
+#: Bytes above which a file of many slices is too large. A writer goes over ``FILE_BYTES`` by a row group.
+TOO_LARGE: Final = 2 * FILE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a table as the log has it: ``path`` below the table's folder, its partition, bytes and rows, and the
+    first and last slice that it may hold (``None``: not known)."""
+
+    path: str
+    partition: Mapping[str, str | None]
+    size: int
+    rows: int
+    first: str | None = None
+    last: str | None = None
+
+
+def clustered_by(spec: TableSpec) -> str | None:
+    """The column by which merged files of a table are sorted first; ``None`` where a slice is a whole crawl."""
+    return next((name for name in reversed(spec.slice_columns) if name != "crawl"), None)
+
+
+def stored_files(spec: TableSpec, handle: DeltaTable) -> list[StoredFile]:
+    """The files of a table at the version of ``handle``."""
+    clustered = clustered_by(spec)
+    actions = pa.table(handle.get_add_actions(flatten=True))
+    partitions = [name for name in actions.column_names if name.startswith("partition.")]
+    return [
+        StoredFile(
+            # the log escapes what is on disk
+            unquote(row["path"]),
+            {name.removeprefix("partition."): row[name] for name in partitions},
+            row["size_bytes"],
+            row["num_records"] or 0,
+            row.get(f"min.{clustered}"),
+            row.get(f"max.{clustered}"),
+        )
+        for row in actions.to_pylist()
+    ]
+
+
+def due(
+    files: Sequence[StoredFile], few_files: int = FEW_FILES, most_bytes: int | None = None
+) -> list[list[StoredFile]]:
+    """What is to be merged, the cheapest first: files that become one sorted run, at most ``most_bytes`` of them.
+
+    Of each crawl its small files, where it has more than ``few_files``; and where more than ``FEW_DEEP`` of the others
+    may hold the same slice, the smaller ones of those runs, until the next is larger than all before it together: so
+    the times that a row is merged grow with the logarithm of the crawl's size.
+    """
+    by_partition: dict[tuple[str | None, ...], list[StoredFile]] = {}
+    for file in files:
+        by_partition.setdefault(tuple(file.partition.values()), []).append(file)
+    found = []
+    for own in by_partition.values():
+        small = [file for file in own if file.size < SMALL_BYTES]
+        if len(small) > few_files:
+            found.append(_smallest(small, most_bytes))
+        found.append(_smaller_runs([file for file in own if file.size >= SMALL_BYTES], most_bytes))
+    return sorted((merge for merge in found if len(merge) > 1), key=_bytes)
+
+
+def too_large(files: Sequence[StoredFile]) -> list[StoredFile]:
+    """The files above the bound that hold more than one slice, or may: to replace one rewrites them whole."""
+    return [file for file in files if file.size > TOO_LARGE and (file.first is None or file.first != file.last)]
+
+
+def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
+    """``files`` in as few runs as can be, so that those of a run follow each other.
+
+    Files of one slice alone follow each other too: each reader of it needs them all.
+    """
+    runs: list[list[StoredFile]] = []
+    ends: list[tuple[str, int]] = []
+    known = [(file.first, file.last, file) for file in files if file.first is not None and file.last is not None]
+    for first, last, file in sorted(known, key=lambda one: one[:2]):
+        if ends and ends[0][0] <= first:
+            number = heapq.heappop(ends)[1]
+            runs[number].append(file)
+        else:
+            number = len(runs)
+            runs.append([file])
+        heapq.heappush(ends, (last, number))
+    return runs + [[file] for file in files if file.first is None or file.last is None]
+
+
+def _smallest(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:
+    ordered = sorted(files, key=lambda one: one.size)
+    sums = accumulate(file.size for file in ordered)
+    return [file for file, size in zip(ordered, sums, strict=True) if most_bytes is None or size <= most_bytes]
+
+
+def _smaller_runs(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:
+    runs = sorted(runs_of(files), key=_bytes)
+    # so many become one that few enough are left
+    least = len(runs) - FEW_DEEP + 1
+    if least < 2:
+        return []
+    taken: list[StoredFile] = []
+    size = 0
+    for number, run in enumerate(runs):
+        own = _bytes(run)
+        if (number >= least and own > size) or (most_bytes is not None and size + own > most_bytes):
+            break
+        taken += run
+        size += own
+    return taken
+
+
+def _bytes(files: Sequence[StoredFile]) -> int:
+    return sum(file.size for file in files)

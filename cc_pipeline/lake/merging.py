@@ -1,0 +1,328 @@
+"""Merges files of a table into one sorted run of files of a bounded size, with flat memory.
+
+A merge is one commit that takes files out and puts others in. It conflicts with every commit that takes out one of the
+same files, and with no other: no row gets lost, and none is there twice, whoever commits or merges meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.evolution import is_uneven, note_even, with_columns
+from cc_pipeline.lake.lake import COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.layout import (
+    FEW_FILES,
+    FILE_BYTES,
+    ROW_GROUP_ROWS,
+    StoredFile,
+    clustered_by,
+    due,
+    stored_files,
+    too_large,
+)
+from cc_pipeline.lake.streaming import stream_table
+
+#: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
+_ROW_GROUP_BYTES: Final = 8 << 20
+#: What DuckDB may hold in memory while it sorts; it puts more into a folder.
+_MEMORY: Final = "400MB"
+#: Rows that are taken from the sorting at a time.
+_BATCH_ROWS: Final = 1_024
+#: The place of a row among all that are merged, so that rows of a slice stay in their order.
+_PLACE: Final = "_place"
+#: Files that are rewritten in one commit where they are large, or may be.
+_AT_ONCE: Final = 8
+#: Footers that are read at the same time.
+_AHEAD: Final = 8
+#: Files taken out by one commit above which the log gets a checkpoint at once.
+_MANY_REMOVED: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is merged: of which crawls (more than ``few_files`` small ones), at most ``most_bytes`` in one go, and
+    nothing begun after ``until`` (``time.monotonic()``)."""
+
+    few_files: int = FEW_FILES
+    most_bytes: int | None = None
+    until: float = math.inf
+
+
+def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
+    """Whether :func:`merge_due` would merge anything; reads the log alone, no files.
+
+    Raises ``EnvironmentFault`` when the lake cannot be read.
+    """
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    if handle is None:
+        return False
+    return bool(due(stored_files(spec, handle), bounds.few_files, bounds.most_bytes))
+
+
+def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
+    """Merges what ``layout.due`` says, within ``bounds``; gives how many files were replaced.
+
+    Anybody may read, commit and merge meanwhile; what another process has replaced in the end is left to the next time.
+    Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    """
+    spec = lake.specs[table]
+    replaced, before = 0, math.inf
+    while time.monotonic() < bounds.until:
+        handle = opened_apart(lake, table)
+        files = [] if handle is None else stored_files(spec, handle)
+        steps = due(files, bounds.few_files, bounds.most_bytes)
+        # a merge that left as many files as there were would be due for ever
+        if handle is None or not steps or len(files) >= before or not merge(lake, table, handle, steps[0], scratch):
+            break
+        replaced, before = replaced + len(steps[0]), len(files)
+    return replaced
+
+
+def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: int | None = None) -> int:
+    """Writes files anew that lack columns added since, so that readers need not look into all; gives how many.
+
+    It opens the footer of every file, of ``most_files`` at most; and does nothing where more bytes than
+    ``bounds.most_bytes`` are in question. Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    """
+    replaced = 0
+    while time.monotonic() < bounds.until:
+        handle = opened_apart(lake, table)
+        if handle is None or not is_uneven(handle):
+            break
+        files = stored_files(lake.specs[table], handle)
+        if most_files is not None and len(files) > most_files:
+            break
+        lacking = _lacking(lake, table, handle, files)
+        if not lacking:
+            with suppress(CommitFailedError):  # columns were added meanwhile: the next time
+                note_even(handle)
+            break
+        if sum(file.size for file in lacking) > (bounds.most_bytes or math.inf):
+            break
+        first = [file for file in lacking if file.partition == lacking[0].partition][:_AT_ONCE]
+        if not merge(lake, table, handle, first, scratch):
+            break
+        replaced += len(first)
+    return replaced
+
+
+def split_large(lake: Lake) -> None:
+    """Writes every file of many slices above the bound anew, as sorted ones; a migration, which may be run again.
+
+    Raises ``EnvironmentFault`` when the lake cannot be read or written, and where another process writes to it.
+    """
+    scratch = Path(tempfile.gettempdir() if "://" in lake.root else lake.root) / "migration.scratch"
+    try:
+        for table, spec in lake.specs.items():
+            named = {file.path for file in _too_large(lake, table)}
+            while (handle := opened_apart(lake, table)) is not None:
+                # of those of before: a new one may be as large if it has a row of that size
+                large = [file for file in too_large(stored_files(spec, handle)) if file.path in named]
+                own = [file for file in large if file.partition == large[0].partition][:_AT_ONCE]
+                if not own:
+                    break
+                if not merge(lake, table, handle, own, scratch):
+                    raise EnvironmentFault(
+                        f"{table} was written by another process while its files were being split",
+                        "End all runs on this home, then run it again: it goes on where it stopped.",
+                    )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def bytes_too_large(lake: Lake) -> int:
+    """Bytes of the files that :func:`split_large` writes anew."""
+    return sum(file.size for table in lake.specs for file in _too_large(lake, table))
+
+
+def _too_large(lake: Lake, table: str) -> list[StoredFile]:
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    return [] if handle is None else too_large(stored_files(spec, handle))
+
+
+def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
+    system = lake.file_system()
+
+    def lacks(file: StoredFile) -> bool:
+        with system.open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
+            return not wanted <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
+
+    wanted = {field.name for field in handle.schema().fields}
+    try:
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            return [file for file, one in zip(files, pool.map(lacks, files), strict=True) if one]
+    except (OSError, pa.ArrowException) as error:
+        raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
+
+
+def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
+    """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    return None if handle is None else lake.open(spec, handle.version())
+
+
+def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
+    """Replaces ``files``, which lie in one partition, by sorted ones with the same rows; whether it did.
+
+    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. ``scratch`` is a folder
+    for what does not fit into memory. ``False``, and nothing changed, where another process replaced some of them
+    meanwhile. Old files stay until they are vacuumed, as do those that a killed merge has written.
+    Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    """
+    spec = lake.specs[table]
+    here = {field.name for field in handle.schema().fields}
+    schema = pa.schema([field for field in spec.schema if field.name in here and field.name not in files[0].partition])
+    try:
+        added = _write_run(lake, spec, schema, files, scratch)
+        if sum(action.rows for action in added) != sum(file.rows for file in files):
+            raise EnvironmentFault(
+                f"merging files of {lake.address(table)} would change how many rows there are",
+                "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
+            )
+        now = _now()
+        handle.create_write_transaction(
+            [
+                # as changes of data, which they are not: otherwise two merges of the same files both get through
+                *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in files),
+                *(
+                    AddAction(file.path, file.size, dict(file.partition), now, True, _statistics(spec, file))
+                    for file in added
+                ),
+            ],
+            "append",
+            spec.schema if here >= set(spec.schema.names) else pa.schema([f for f in spec.schema if f.name in here]),
+            partition_by=list(files[0].partition),
+        )
+        if len(files) > _MANY_REMOVED:
+            handle.create_checkpoint()
+    except CommitFailedError:
+        return False  # some of the files were replaced meanwhile; the next time merges what is left
+    except (OSError, DeltaError, pa.ArrowException) as error:
+        raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
+    return True
+
+
+def _write_run(
+    lake: Lake, spec: TableSpec, schema: pa.Schema, files: Sequence[StoredFile], scratch: Path
+) -> list[StoredFile]:
+    """The new files, in their order. The log does not name them yet."""
+    import duckdb  # noqa: PLC0415  # takes a while, and few commands merge
+
+    addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
+    pinned = replace(lake.pin(spec.name), files=tuple(sorted(addresses)))
+    clustered = clustered_by(spec)
+    order = [name for name in dict.fromkeys([clustered, *spec.sort_by]) if name in schema.names]
+    scratch.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect() as connection, _faults_of(lake, spec, duckdb.Error):
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        placed = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
+        rows = stream_table(lake, pinned)
+        connection.register("_rows", pa.RecordBatchReader.from_batches(placed, _with_places(rows, schema)))
+        named = ", ".join(f'"{name}"' for name in schema.names)
+        ordered = ", ".join(f'"{name}"' for name in [*order, _PLACE])
+        found = connection.sql(f"SELECT {named} FROM _rows ORDER BY {ordered}")
+        batches = _whole_row_groups(found.to_arrow_reader(_BATCH_ROWS), schema)
+        return list(_write_files(lake, spec, schema, files[0], batches))
+
+
+@contextmanager
+def _faults_of(lake: Lake, spec: TableSpec, kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        raise lake_fault(f"could not merge files of {lake.address(spec.name)}", error) from error
+
+
+def _with_places(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    before = 0
+    for batch in rows:
+        places = pa.array(range(before, before + batch.num_rows), pa.int64())
+        before += batch.num_rows
+        yield pa.RecordBatch.from_arrays(
+            [*(batch.column(name) for name in schema.names), places], names=[*schema.names, _PLACE]
+        )
+
+
+def _whole_row_groups(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    rows = size = 0
+    for batch in batches:
+        whole = with_columns(pa.Table.from_batches([batch]), schema)
+        # a row may be a page of a megabyte
+        length = max(1, min(_BATCH_ROWS, _ROW_GROUP_BYTES * whole.num_rows // max(whole.nbytes, 1)))
+        for start in range(0, whole.num_rows, length):
+            table = whole.slice(start, length)
+            held.append(table)
+            rows, size = rows + table.num_rows, size + table.nbytes
+            if rows >= ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
+                yield pa.concat_tables(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _write_files(
+    lake: Lake, spec: TableSpec, schema: pa.Schema, like: StoredFile, row_groups: Iterator[pa.Table]
+) -> Iterator[StoredFile]:
+    """Writes files beside ``like``; gives each once it is whole."""
+    folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), uuid4()
+    system = lake.file_system()
+    table = next(row_groups, None)
+    for number in count():
+        if table is None:
+            return
+        path = f"{folder}/part-{number:05}-{run}-c000.zstd.parquet".lstrip("/")
+        address = f"{lake.address(spec.name)}/{path}".removeprefix("s3://")
+        first = last = None
+        rows = 0
+        with (
+            system.open_output_stream(address) as sink,
+            pq.ParquetWriter(sink, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL) as writer,
+        ):
+            while table is not None and sink.tell() < FILE_BYTES:
+                if clustered in schema.names:
+                    values = table.column(clustered)
+                    first, last = values[0].as_py() if rows == 0 else first, values[-1].as_py()
+                writer.write_table(table, row_group_size=table.num_rows)
+                rows += table.num_rows
+                table = next(row_groups, None)
+        size = system.get_file_info(address).size
+        yield StoredFile(path, like.partition, size, rows, first, last)
+
+
+def _statistics(spec: TableSpec, file: StoredFile) -> str:
+    """What the log says of a file: its rows and, as for other files, bounds of the columns that make slices."""
+    clustered = clustered_by(spec)
+    known = {"numRecords": file.rows}
+    if clustered is None or file.first is None:
+        return json.dumps(known)
+    bounds = {"minValues": {clustered: file.first}, "maxValues": {clustered: file.last}, "nullCount": {clustered: 0}}
+    return json.dumps(known | bounds)
+
+
+def _now() -> int:
+    return int(time.time() * 1_000)

@@ -1,0 +1,325 @@
+"""Merging files changes no row, loses none and doubles none, whoever commits or merges at the same time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.lake import lake as lakes
+from cc_pipeline.lake import layout, merging
+from cc_pipeline.lake.evolution import Migration
+from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.layout import StoredFile, due, runs_of, stored_files, too_large
+from cc_pipeline.lake.merging import (
+    Bounds,
+    bytes_too_large,
+    even_out,
+    is_due,
+    merge,
+    merge_due,
+    opened_apart,
+    split_large,
+)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("at", pa.timestamp("ms", tz="UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("small", pa.int16()),
+        pa.field("said", pa.map_(pa.string(), pa.string())),
+        pa.field("links", pa.list_(pa.struct([pa.field("url", pa.string()), pa.field("rel", pa.list_(pa.string()))]))),
+        pa.field("text", pa.string()),
+    ]
+)
+SPEC = TableSpec("things", SCHEMA, ("crawl", "target"))
+# a name that is escaped wherever somebody escapes it
+CRAWL = "C ü%41"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "my läke"), [SPEC])
+
+
+def rows(target: str, numbers: range, crawl: str = CRAWL) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "crawl": crawl,
+                "target": target,
+                "at": 1_700_000_000_123 + number,
+                "key": random.Random(number).randbytes(40) + b"\x00\xff",
+                "small": None if number % 3 else number % 100,
+                "said": None if number % 2 else [("a", "1"), ("b", None)],
+                "links": [{"url": f"https://{target}/{number}", "rel": ["x", None]}] * (number % 3),
+                "text": f"ä\x00{number}" * (number % 5),
+            }
+            for number in numbers
+        ],
+        schema=SCHEMA,
+    )
+
+
+def commit(lake: Lake, target: str, numbers: range, crawl: str = CRAWL) -> None:
+    where = {"crawl": crawl, "target": target}
+    lake.commit("things", rows(target, numbers, crawl), [where], {f"made:{crawl}:{target}": f"{len(numbers):x}"})
+
+
+def content(lake: Lake) -> dict[tuple[str, str], list[dict[str, object]]]:
+    """The rows of each slice, in the order in which the table's files have them."""
+    found: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for row in lake.read("things").to_pylist():
+        found.setdefault((row["crawl"], row["target"]), []).append(row)
+    return found
+
+
+def merged(lake: Lake, scratch: Path, few: int = 1) -> int:
+    return merge_due(lake, "things", scratch, Bounds(few))
+
+
+def test_merging_keeps_rows_their_order_in_a_slice_and_digests(lake: Lake, tmp_path: Path) -> None:
+    targets = [f"t{number}" for number in range(12)]
+    random.Random(1).shuffle(targets)
+    for number, target in enumerate(targets):
+        commit(lake, target, range(40 - number))
+    commit(lake, "t3", range(5), crawl="other")
+    before = content(lake)
+    assert merged(lake, tmp_path / "scratch") == 12
+    assert content(lake) == before
+    [one, other] = sorted(lake.pin("things").files)
+    assert pq.ParquetFile(one).read().column("target").to_pylist() == sorted(
+        target for (crawl, target), own in before.items() if crawl == CRAWL for _ in own
+    )
+    assert lake.digests("things", [f"made:{CRAWL}:t3"])[f"made:{CRAWL}:t3"] is not None
+    assert pq.ParquetFile(one).schema_arrow.equals(pa.schema([*SCHEMA][1:]))
+    assert "other" in other
+    assert merged(lake, tmp_path / "scratch") == 0
+
+
+def test_the_log_bounds_slices_of_merged_files_so_that_a_new_one_rewrites_nothing(lake: Lake, tmp_path: Path) -> None:
+    for target in "bdf":
+        commit(lake, target, range(3))
+    merged(lake, tmp_path / "scratch")
+    [file] = stored_files(SPEC, opened_apart(lake, "things"))
+    assert (file.first, file.last, file.rows) == ("b", "f", 9)
+    [path] = lake.pin("things").files
+    commit(lake, "e", range(2))
+    assert path in lake.pin("things").files
+    commit(lake, "d", range(1))
+    assert path not in lake.pin("things").files
+    assert {target: len(own) for (_, target), own in content(lake).items()} == {"b": 3, "d": 1, "e": 2, "f": 3}
+
+
+def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "FILE_BYTES", 10_000)
+    monkeypatch.setattr(merging, "_ROW_GROUP_BYTES", 40_000)
+    monkeypatch.setattr(merging, "_BATCH_ROWS", 50)
+    for number in range(8):
+        commit(lake, f"t{number}", range(number * 1_000, number * 1_000 + 400))
+    before = content(lake)
+    merged(lake, tmp_path / "scratch", few=2)
+    assert content(lake) == before
+    files = stored_files(SPEC, opened_apart(lake, "things"))
+    assert len(files) > 2
+    assert len(runs_of(files)) == 1
+    assert max(file.size for file in files) < 50_000
+    for path in lake.pin("things").files:
+        stored = pq.ParquetFile(path).metadata
+        assert max(stored.row_group(n).total_byte_size for n in range(stored.num_row_groups)) < 60_000
+
+
+def test_of_two_merges_of_the_same_files_one_counts(lake: Lake, tmp_path: Path) -> None:
+    for target in "abcd":
+        commit(lake, target, range(3))
+    before = content(lake)
+    # both begin at one version
+    handles = [opened_apart(lake, "things") for _ in range(2)]
+    files = [stored_files(SPEC, handle) for handle in handles]
+    done = [merge(lake, "things", handles[n], files[n], tmp_path / f"scratch{n}") for n in range(2)]
+    assert done == [True, False]
+    assert content(lake) == before
+
+
+def test_a_slice_replaced_meanwhile_stays_replaced_and_a_new_one_stays(lake: Lake, tmp_path: Path) -> None:
+    for target in "abcd":
+        commit(lake, target, range(3))
+    handle = opened_apart(lake, "things")
+    files = stored_files(SPEC, handle)
+    commit(lake, "e", range(2))
+    assert merge(lake, "things", handle, files, tmp_path / "scratch"), "a new slice is in no file of the others"
+    handle = opened_apart(lake, "things")
+    files = stored_files(SPEC, handle)
+    commit(lake, "b", range(1))
+    assert not merge(lake, "things", handle, files, tmp_path / "scratch")
+    assert {target: len(own) for (_, target), own in content(lake).items()} == {"a": 3, "b": 1, "c": 3, "d": 3, "e": 2}
+
+
+def test_a_commit_whose_file_is_merged_meanwhile_gets_through(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for target in "abcd":
+        commit(lake, target, range(3))
+    other = Lake(lake.root, [SPEC])
+    first = iter([True])
+    write = lakes.write_deltalake
+
+    def merged_before(*given: object, **named: object) -> None:
+        if next(first, False):
+            assert merged(other, tmp_path / "scratch") == 4
+        write(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lakes, "write_deltalake", merged_before)
+    commit(lake, "b", range(1))
+    assert next(first, None) is None
+    assert {target: len(own) for (_, target), own in content(lake).items()} == {"a": 3, "b": 1, "c": 3, "d": 3}
+
+
+def test_a_killed_merge_changes_nothing(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for target in "abcd":
+        commit(lake, target, range(3))
+    before = content(lake), lake.pin("things").version
+
+    def killed(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "_statistics", killed)
+        with pytest.raises(KeyboardInterrupt):
+            merged(lake, tmp_path / "scratch")
+    assert (content(lake), lake.pin("things").version) == before
+    assert merged(lake, tmp_path / "scratch") == 4
+    assert content(lake) == before[0]
+
+
+def test_what_is_due_is_read_from_the_log_alone(lake: Lake, tmp_path: Path) -> None:
+    assert not is_due(lake, "things", Bounds(1)), "no table yet"
+    for target in "abc":
+        commit(lake, target, range(1))
+    for path in lake.pin("things").files:
+        Path(path).rename(f"{path}.away")
+    assert is_due(lake, "things", Bounds(2))
+    assert not is_due(lake, "things", Bounds(3))
+
+
+def stored(first: str, last: str, size: int, crawl: str = "C") -> StoredFile:
+    return StoredFile(f"{crawl}-{first}-{last}-{size}", {"crawl": crawl}, size, 1, first, last)
+
+
+MB = 1 << 20
+
+
+def test_small_files_are_merged_by_crawl_when_there_are_many() -> None:
+    few = [stored("a", "a", MB, "A") for _ in range(layout.FEW_FILES)]
+    many = [stored("a", "a", MB, "B") for _ in range(layout.FEW_FILES + 1)]
+    large = [stored("a", "a", 9 * MB, "B")]
+    assert due([*few, *many, *large]) == [many]
+
+
+def test_a_run_of_large_files_is_never_merged_again_and_deep_ones_are() -> None:
+    base = [stored(f"{n:03}", f"{n + 1:03}", 16 * MB) for n in range(100)]
+    assert due(base) == []
+    over = [stored("000", "100", 16 * MB) for _ in range(layout.FEW_DEEP)]
+    [deep] = due([*base, *over])
+    assert sorted(deep, key=str) == sorted(over, key=str), "the large run is left alone"
+    # of one large slice: every reader of it reads all its files
+    assert due([stored("a", "a", 16 * MB) for _ in range(100)]) == []
+    assert due([*base, *over[1:]]) == []
+
+
+def test_rows_are_merged_a_few_times_only_however_many_commits_there_are() -> None:
+    """A life of 1,500 commits of 1 MB each: what merging writes grows with the logarithm of what there is."""
+    files: list[StoredFile] = []
+    written = 0
+    for number in range(1_500):
+        slug = f"{number * 7919 % 1_511:06}"
+        files.append(stored(slug, slug, MB))
+        while steps := due(files):
+            size = sum(file.size for file in steps[0])
+            written += size
+            gone = {id(file) for file in steps[0]}
+            files = [file for file in files if id(file) not in gone]
+            parts = -(-size // layout.FILE_BYTES)
+            bounds = [f"{1_511 * n // parts:06}" for n in range(parts + 1)]
+            files += [stored(bounds[n], bounds[n + 1], min(16 * MB, size - n * 16 * MB)) for n in range(parts)]
+        deep = len(runs_of([file for file in files if file.size >= layout.SMALL_BYTES]))
+        assert deep <= layout.FEW_DEEP
+    assert len(files) < 1_500 / 16 * 1.5 + layout.FEW_FILES
+    assert written / (1_500 * MB) < 6
+
+
+def test_a_bound_of_bytes_still_merges_the_smallest() -> None:
+    files = [stored("a", "b", n * MB) for n in (1, 2, 3, 4)]
+    assert due(files, 1, 6 * MB) == [files[:3]]
+    assert due(files, 1, 2 * MB) == []
+    wide = [stored("a", "z", 16 * MB + n) for n in range(12)]
+    assert due(wide, most_bytes=100 * MB) == [wide[:6]]
+
+
+def test_files_of_many_slices_above_the_bound_are_too_large() -> None:
+    large = layout.TOO_LARGE + 1
+    files = [stored("a", "b", large), stored("a", "a", large), stored("a", "b", 5), StoredFile("x", {}, large, 1)]
+    assert too_large(files) == [files[0], files[3]]
+
+
+def test_large_files_of_before_are_split_at_their_price_and_a_killed_split_goes_on(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(lake, "alone", range(400), "B")
+    assert bytes_too_large(lake) == 0
+    for crawl in ("A", CRAWL):
+        for target in "abcdef":
+            commit(lake, target, range(400), crawl)
+    merged(lake, tmp_path / "scratch")
+    before, large = content(lake), [file for file in lake.pin("things").files if "crawl=B" not in file]
+    monkeypatch.setattr(layout, "TOO_LARGE", 16_000)
+    monkeypatch.setattr(merging, "FILE_BYTES", 5_000)
+    monkeypatch.setattr(merging, "_ROW_GROUP_BYTES", 5_000)
+    monkeypatch.setattr(merging, "_BATCH_ROWS", 50)
+    step = Migration(3, "split", split_large, rewrites_of=bytes_too_large)
+    assert step.price(lake) == sum(Path(file).stat().st_size for file in large)
+    real, done = merging.merge, iter([True])
+
+    def one_and_killed(*given: object) -> bool:
+        if not next(done, False):
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "merge", one_and_killed)
+        with pytest.raises(KeyboardInterrupt):
+            step.apply(lake)
+    assert 0 < step.price(lake) < sum(Path(file).stat().st_size for file in large)
+    step.apply(lake)
+    assert step.price(lake) == 0
+    assert content(lake) == before
+    assert not (Path(lake.root) / "migration.scratch").exists()
+
+
+def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_back(tmp_path: Path) -> None:
+    root = str(tmp_path / "lake")
+    narrow = Lake(root, [TableSpec("things", pa.schema([*SCHEMA][:-1]), ("crawl", "target"))])
+    for target in "abc":
+        data = rows(target, range(3)).drop(["text"])
+        narrow.commit("things", data, [{"crawl": CRAWL, "target": target}], {target: "a"})
+    lake = Lake(root, [SPEC])
+    commit(lake, "d", range(4))
+    before = content(lake)
+    assert lake.pin("things").uneven
+    assert even_out(lake, "things", tmp_path / "scratch", Bounds(), most_files=3) == 0
+    assert even_out(lake, "things", tmp_path / "scratch", Bounds(most_bytes=10)) == 0
+    assert lake.pin("things").uneven
+    assert even_out(lake, "things", tmp_path / "scratch", Bounds()) == 3
+    assert not lake.pin("things").uneven
+    assert all("text" in pq.ParquetFile(path).schema_arrow.names for path in lake.pin("things").files)
+    assert content(lake) == before
+    # columns that are added after that are noted again
+    wider = TableSpec("things", pa.schema([*SCHEMA, pa.field("more", pa.string())]), ("crawl", "target"))
+    wide = Lake(root, [wider])
+    wide.commit("things", pa.concat_tables([rows("e", range(1))]).append_column("more", pa.array(["x"])), [], {})
+    assert wide.pin("things").uneven
