@@ -12,7 +12,6 @@ homes that it grew itself from the same bucket: of 10,000 slices, a commit each,
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -124,8 +123,6 @@ def bench_slices(bench: Bench) -> None:
 
 def bench_captures(bench: Bench) -> None:
     """Captures of one target, from a bucket in a folder: memory, and whether seconds grow as captures do."""
-    if _program("large_target") is None:
-        return
     found = {}
     for captures in bench.sizes.captures:
         bucket = bench.folder / f"captures-{captures}"
@@ -152,8 +149,6 @@ def bench_captures(bench: Bench) -> None:
 
 def bench_members(bench: Bench) -> None:
     """Members of a set: locating it, and one member more beside a domain alone."""
-    if _program("large_set") is None:
-        return
     found = {}
     for members in bench.sizes.members:
         folder = bench.folder / f"members-{members}"
@@ -318,14 +313,6 @@ def _output(command: Sequence[str], code: Path, what: str) -> str:
     if done.returncode:
         raise SystemExit(f"{what} failed:\n{done.stderr[-2000:]}")
     return done.stdout
-
-
-def _program(name: str) -> str | None:
-    """The benchmark program of that name; ``None``, and a line that says so, where this version has none."""
-    if importlib.util.find_spec(f"benchmarks.{name}") is None:
-        print(f"# benchmarks/{name}.py is not here: its figures are missing", flush=True)
-        return None
-    return name
 
 
 def _code_of(commit: str, folder: Path) -> Path:
