@@ -123,10 +123,10 @@ def _html(
         as_written=options.compat is not None,
         look=about.look,
     )
-    if document.cut is not None:
-        markup = document.cut.decode("utf-8", "replace")
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
+    if document.cut is not None:
+        markup = document.cut.decode("utf-8", "replace")
     columns = about.columns(document, markup)
     row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
