@@ -24,7 +24,7 @@ test: setup      ## the test suite
 httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
 	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt
 
-fuzz: setup      ## mutated pages, feeds, ARC, WARC, SequenceFiles, B-trees and footers, a minute (FUZZ_SECONDS=300 for longer)
+fuzz: setup      ## mutated and swollen pages, feeds, archives, B-trees, footers and index pages, a minute (FUZZ_SECONDS=300 for longer)
 	CC_PIPELINE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(VENV)/python -m pytest -n auto cc_pipeline_tests/*/test_fuzz*.py
 
 dev: setup       ## the Dagster UI (webserver and daemon) on the same state

@@ -20,6 +20,7 @@ from functools import partial
 from statistics import mean, median
 from typing import Any
 
+from benchmarks.documents_facts import found_and_agreed, html_page, price_of_facts
 from benchmarks.documents_rivals import bs4_page, charset_rivals, feedparser_feed
 from benchmarks.report import Report, spread
 from cc_pipeline.documents.batch.pool import parse_batches
@@ -155,19 +156,12 @@ def main() -> None:
     if not CORPUS.is_dir():
         raise SystemExit("The corpus is not beside this checkout; CC_PIPELINE_CORPUS says where it is.")
     pages = [
-        PageInput(
-            crawl="CC-MAIN-2024-22",
-            subset="warc",
-            url=url if url.startswith("http") else f"http://{url}",
-            payload=markup.encode(),
-            http_status=200,
-            http_status_line="HTTP/1.1 200 OK",
-            http_headers=(("Content-Type", "text/html; charset=utf-8"),),
-        )
-        for url, markup, _ in gold_articles()
+        html_page(url if url.startswith("http") else f"http://{url}", markup) for url, markup, _ in gold_articles()
     ]
     report = Report("documents", {"pages": len(pages), "repeats": asked.repeats})
     bench_pages(report, pages, asked.repeats)
+    found_and_agreed(report)
+    price_of_facts(report, pages, asked.repeats)
     bench_main_content(report, max(1, asked.repeats // 2))
     bench_charset(report, asked.repeats)
     bench_feeds(report, asked.repeats)

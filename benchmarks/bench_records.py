@@ -31,6 +31,7 @@ from benchmarks.report import Report, spread
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.fetch import fetch_records
+from cc_pipeline.records.places import PlacesFound
 from cc_pipeline.records.plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
@@ -123,9 +124,15 @@ def bare_client(url: str, captures: pa.Table, concurrency: int) -> int:
 def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
     """Everything: verified, stored, one row per capture."""
     lake = Path(tempfile.mkdtemp(dir=scratch))
+    kept: list[pa.RecordBatch] = []
     try:
         with Transport(url, concurrency=concurrency) as transport, Transport(str(lake)) as place:
-            result = fetch_records(captures, transport, RecordStorage(place), crawl=CRAWL, commit="bench")
+            wanted = PlacesFound()
+            wanted.add(captures)
+            result = fetch_records(
+                captures.to_batches(), wanted.places(), transport, RecordStorage(place), crawl=CRAWL, commit="bench",
+                scratch=lake, keep=kept.append,
+            )  # fmt: skip
         return result.outcomes.get("fetched", 0)
     finally:
         shutil.rmtree(lake)

@@ -1,7 +1,9 @@
 """Grows a home, and times a small partition in it. A program of its own, so that the code of before can run it too:
 it uses only what both have (``python growth_home.py grow|ask …`` with ``PYTHONPATH`` at one or the other).
 
-Rows are those of one extracted domain, again and again under other targets, so they have real sizes.
+Rows are those of one extracted domain, again and again under other targets, so they have real sizes. ``--bulk`` puts
+many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same
+(``describe``), and the files lie as upkeep leaves them.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -24,16 +27,17 @@ from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harve
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice, Stage
+from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
+from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 
 CRAWL = "CC-MAIN-2024-22"
 TEMPLATE, ASKED = "example.com", "example-foo.com"
-#: Which tables of which stage grow, by what grows.
-GROWN: dict[str, list[tuple[Stage, str]]] = {
-    "rows": [(LOCATE, "captures"), (FETCH, "records")],
-    "slices": [(LOCATE, "captures"), (FETCH, "records"), *((PARSE, table) for table in PARSE.tables)],
-}
+STAGES = (LOCATE, FETCH, PARSE)
+#: A crawl has so many rows of captures for each row of the page tables, in homes that grow by rows.
+PAGE_SHARE = 20
+#: Rows and slices of one commit of the bulk builder.
+_BULK_ROWS, _BULK_SLICES = 200_000, 500
 
 
 def extract(workspace: Workspace, domain: str) -> None:
@@ -43,66 +47,158 @@ def extract(workspace: Workspace, domain: str) -> None:
         stage(workspace, CRAWL, [domain])
 
 
-def grow(workspace: Workspace, what: str, slices: int, rows: int) -> None:
-    """A harvested home with the template's pages, and ``slices`` more slices of ``rows`` rows in every grown table."""
+def slug_of(number: int) -> str:
+    """The target of a grown slice."""
+    return f"site-{number:06d}.example"
+
+
+def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: bool) -> None:
+    """A harvested home with the template's pages, and ``slices`` more slices: of ``rows`` rows in ``captures`` and
+    ``records``, of ``page_rows`` in each of the page tables."""
     commit_manifest(workspace, CRAWL)
     harvest_footers(workspace, CRAWL)
     commit_row_groups(workspace, [CRAWL])
     extract(workspace, TEMPLATE)
-    targets = [parse_target(f"site-{number:06d}.example") for number in range(slices)]
+    targets = [parse_target(slug_of(number)) for number in range(slices)]
     workspace.register_targets(targets)
     lake = workspace.lake
-    for stage, table in GROWN[what]:
-        template = lake.read(table, {"crawl": CRAWL, "target": TEMPLATE})
-        for target in targets:
-            slice_ = Slice(CRAWL, target.slug)
-            data = _again(template, target.slug, rows)
-            digest = input_digest({"grown": target.slug})
-            lake.commit(table, data, [slice_.where], {stage.digest_name(slice_): digest})
+    for stage in STAGES:
+        for table in stage.tables:
+            template = _ordered(lake.read(table, {"crawl": CRAWL, "target": TEMPLATE}))
+            each = page_rows if stage is PARSE else rows
+            for slugs in _together([target.slug for target in targets], each, bulk):
+                data = pa.concat_tables([grown_rows(template, slug, each) for slug in slugs])
+                wanted = [Slice(CRAWL, slug) for slug in slugs]
+                digests = {stage.digest_name(slice_): input_digest({"grown": slice_.target}) for slice_ in wanted}
+                lake.commit(table, data, [slice_.where for slice_ in wanted], digests)
 
 
-def _again(template: pa.Table, slug: str, rows: int) -> pa.Table:
-    """``rows`` rows under another target, each of a place of its own."""
+def _ordered(rows: pa.Table) -> pa.Table:
+    """The rows in an order that depends on nothing but them: pages are parsed in any order."""
+    plain = [field.name for field in rows.schema if pa.types.is_string(field.type) or pa.types.is_integer(field.type)]
+    return rows.sort_by([(name, "ascending") for name in ["warc_filename", "warc_record_offset", *plain]])
+
+
+def _together(slugs: list[str], rows: int, bulk: bool) -> Iterator[list[str]]:
+    """The slugs of each commit."""
+    many = min(_BULK_SLICES, max(1, _BULK_ROWS // max(1, rows))) if bulk else 1
+    for start in range(0, len(slugs), many):
+        yield slugs[start : start + many]
+
+
+def grown_rows(template: pa.Table, slug: str, rows: int) -> pa.Table:
+    """``rows`` rows of ``template`` under another target and domain, each of a place of its own."""
     whole = pa.concat_tables([template] * -(-rows // max(1, template.num_rows))).slice(0, rows)
-    place = whole.schema.get_field_index("warc_filename")
-    numbers = pa.array([f"grown/{slug}/{number // 500}.warc.gz" for number in range(whole.num_rows)], pa.string())
-    whole = whole.set_column(place, whole.schema.field(place), numbers)
-    column = whole.schema.get_field_index("target")
-    return whole.set_column(column, whole.schema.field(column), pa.array([slug] * whole.num_rows, pa.string()))
+    count = whole.num_rows
+    # as many names of files as 500 records each make
+    files = pa.array([f"grown/{slug}/{number}.warc.gz" for number in range(count // 500 + 1)], pa.string())
+    columns = {
+        "warc_filename": files.take(pa.array([number // 500 for number in range(count)], pa.int64())),
+        "warc_record_offset": pa.array(range(count), pa.int64()),
+        "target": pa.repeat(pa.scalar(slug), count),
+        "domain": pa.repeat(pa.scalar(slug), count),
+    }
+    for name, values in columns.items():
+        place = whole.schema.get_field_index(name)
+        if place >= 0:
+            whole = whole.set_column(place, whole.schema.field(place), values.cast(whole.schema.field(place).type))
+    return whole
 
 
-def ask(workspace: Workspace) -> dict[str, float]:
-    """Seconds (wall and processor) of a new small partition and of a publication, and this process's peak in MB."""
+def ask(workspace: Workspace, replaced: bool, upkeep: bool) -> dict[str, float]:
+    """Seconds (wall and processor) of each step, and this process's peak in MB after it.
+
+    A new small partition; where asked for, a grown slice committed again in each of its tables (the slowest of them);
+    a publication; where asked for, upkeep; an analyst's two questions.
+    """
     found: dict[str, float] = {}
-    steps: list[tuple[str, Callable[[], object]]] = [
-        ("pages", lambda: extract(workspace, ASKED)),
-        ("publish", lambda: publish_warehouse(workspace)),
-    ]
-    for name, step in steps:
-        started, used = time.perf_counter(), time.process_time()
-        step()
-        found[f"{name}_s"] = time.perf_counter() - started
-        found[f"{name}_cpu_s"] = time.process_time() - used
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    _timed(found, "pages", lambda: extract(workspace, ASKED))
+    if replaced:
+        steps = [(stage, table) for stage in STAGES for table in stage.tables]
+        taken = []
+        for stage, table in steps:
+            here = workspace.lake.read(table, {"crawl": CRAWL, "target": slug_of(0)}).slice(0, 1_000)
+            slice_ = Slice(CRAWL, slug_of(0))
+            digests = {stage.digest_name(slice_): input_digest({"again": slice_.target})}
+            started = time.perf_counter()
+            workspace.lake.commit(table, here, [slice_.where], digests)
+            taken.append(time.perf_counter() - started)
+        found["replaced_s"], found["replaced_mb"] = max(taken), _peak()
+    _timed(found, "publish", lambda: publish_warehouse(workspace))
+    if upkeep:
+        _timed(found, "upkeep", lambda: keep_up(workspace))
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        for name, query in (
+            ("count", "SELECT count(*) FROM captures"),
+            ("domain", f"SELECT url FROM captures WHERE crawl = '{CRAWL}' AND domain = '{slug_of(1)}'"),
+        ):
+            _timed(found, name, lambda query=query: connection.execute(query).fetchall())
+    found["peak_mb"] = _peak()
+    return found
+
+
+def _timed(found: dict[str, float], name: str, step: Callable[[], object]) -> None:
+    started, used = time.perf_counter(), time.process_time()
+    step()
+    found[f"{name}_s"] = time.perf_counter() - started
+    found[f"{name}_cpu_s"] = time.process_time() - used
+    found[f"{name}_mb"] = _peak()
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def described(workspace: Workspace, slices: int) -> dict[str, object]:
+    """What two homes that hold the same must both say: rows of each table, digests, published rows, and the places and
+    pages of a small partition. Publishes, and extracts the small partition."""
+    extract(workspace, ASKED)
+    publish_warehouse(workspace)
+    names = [Slice(CRAWL, slug_of(number)) for number in range(slices)]
+    found: dict[str, object] = {}
+    for stage in STAGES:
+        for table in stage.tables:
+            digests = workspace.lake.digests(table, [stage.digest_name(name) for name in names])
+            found[f"digests of {table}"] = input_digest({"digests": sorted(digests.items())})
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        for stage in STAGES:
+            for table in stage.tables:
+                # what says when and where a row was made differs from home to home
+                columns = [
+                    name
+                    for (name,) in connection.execute(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()
+                    if not name.endswith("_at") and name not in ("stored_file", "stored_offset", "run_id")
+                ]
+                row = ", ".join(f'"{name}"' for name in columns)
+                query = f"SELECT count(*), bit_xor(hash({row})), sum(hash({row}) % 1000003) FROM {table}"
+                found[table] = connection.execute(query).fetchone()
+        query = "SELECT table_name, lake_rows, published_rows FROM publication WHERE lake_rows > 0 ORDER BY 1"
+        found["published"] = connection.execute(query).fetchall()
     return found
 
 
 def main() -> None:
-    """One of the two, in a home."""
+    """One step, in a home."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=["grow", "ask"])
+    parser.add_argument("step", choices=["grow", "ask", "describe"])
     parser.add_argument("bucket", type=Path)
     parser.add_argument("home", type=Path)
-    parser.add_argument("--what", choices=sorted(GROWN), default="rows")
     parser.add_argument("--slices", type=int, default=0)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--page-rows", type=int)
+    parser.add_argument("--bulk", action="store_true")
+    parser.add_argument("--replaced", action="store_true")
+    parser.add_argument("--upkeep", action="store_true")
     given = parser.parse_args()
     workspace = Workspace(load_settings({}, source=str(given.bucket), home=str(given.home)))
     try:
         if given.step == "grow":
-            grow(workspace, given.what, given.slices, given.rows)
+            pages = given.rows if given.page_rows is None else given.page_rows
+            grow(workspace, given.slices, given.rows, pages, given.bulk)
+        elif given.step == "ask":
+            json.dump(ask(workspace, given.replaced, given.upkeep), sys.stdout)
         else:
-            json.dump(ask(workspace), sys.stdout)
+            json.dump(described(workspace, given.slices), sys.stdout, default=str)
     finally:
         workspace.close()
 

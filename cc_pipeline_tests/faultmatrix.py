@@ -46,6 +46,7 @@ TARGET: Final = "example.com"
 SPEC: Final = MiniCrawlSpec(pages=420, crawls=(CrawlSpec(CRAWL, segments=2, files_per_segment=3),))
 #: So that each file has several ranges, and most ranges several records.
 TOGETHER: Final = Coalescing(gap=8_000, span=16_000)
+OPTIONS: Final = RecordOptions(coalescing=TOGETHER)
 #: Waits that a test can afford. The numbers of attempts are the real ones.
 RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
 TIMEOUTS: Final = Timeouts(connect=5, silence=0.4, total=0.6, slowest=1_000_000)
@@ -198,12 +199,12 @@ def _prepared(
     return Place(name, bucket, sound, root / "home", settings, captures, ranges, server)
 
 
-def run_cell(place: Place, cell: Cell) -> Result:
+def run_cell(place: Place, cell: Cell, options: RecordOptions = OPTIONS) -> Result:
     """Runs one cell in a copy of the place's home."""
     place.cells += 1
     home = place.home.with_name(f"cell-{place.cells}")
     shutil.copytree(place.home, home)
-    runner = _Runner(place, replace(place.settings, home=home, lake=str(home / "lake")))
+    runner = _Runner(place, replace(place.settings, home=home, lake=str(home / "lake")), options)
     begin, end = _folder_fault(place, cell) if place.server is None else _served_fault(place, cell)
     try:
         begin()
@@ -224,8 +225,9 @@ def run_cell(place: Place, cell: Cell) -> Result:
 class _Runner:
     """Runs of one home, each as a process of its own would do it: with a transport that knows nothing."""
 
-    def __init__(self, place: Place, settings: Settings) -> None:
+    def __init__(self, place: Place, settings: Settings, options: RecordOptions) -> None:
         self._place = place
+        self._options = options
         self._settings = settings
         columns = (place.captures[name].to_pylist() for name in ("warc_filename", "warc_record_offset"))
         self.names = set(zip(*columns, strict=True))
@@ -254,7 +256,7 @@ class _Runner:
         )
 
     def _fetch(self, workspace: Workspace, *, replay: bool) -> int:
-        options = partial(RecordOptions, coalescing=TOGETHER)
+        options = partial(replace, self._options)
         try:
             with mock.patch.object(fetch_stage, "RecordOptions", options):
                 if replay:

@@ -114,13 +114,22 @@ def iter_stored(
                 window.begin,
                 "no record: nothing but line breaks" if head else "no record: no bytes",
             )
-        elif name := other_compression(head):
+        elif name := _other_compression(head, grammar):
             reason = f"the file is compressed with {name}, which is not supported: compress it with gzip, by record"
             yield DataFault(DataKind.UNSUPPORTED, source, window.begin, reason)
         elif _begins_compressed(head, grammar):
             yield from _compressed(window, source, grammar, limit)
         else:
             yield from PlainWalk(window, grammar, source, limit).run()
+
+
+def _other_compression(head: bytes, grammar: Grammar[HeaderT]) -> str | None:
+    """The name of another compression that a file has; a few bytes of damage before records are none."""
+    name = other_compression(head)
+    if name is None or _begins_compressed(head, grammar):
+        return None
+    # LZ4 stores short texts as they are, so that its files seem to have records
+    return name if name == "LZ4" or next(grammar.starts(b"\n" + head), None) is None else None
 
 
 def _begins_compressed(head: bytes, grammar: Grammar[HeaderT]) -> bool:

@@ -16,7 +16,7 @@ from cc_pipeline.stages.tables import COLUMN_NOTES
 
 OWNERS = ["team:cc-pipeline"]
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
-_PREVIEW_ROWS = 8
+PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 80
 
 
@@ -64,7 +64,7 @@ def figures(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataVal
 def preview(table: pa.Table, columns: Sequence[str] | None = None) -> dg.MetadataValue:
     """The first rows of ``table`` as a Markdown table."""
     shown = table.select([name for name in (columns or table.column_names) if name in table.column_names])
-    rows = shown.slice(0, _PREVIEW_ROWS).to_pylist()
+    rows = shown.slice(0, PREVIEW_ROWS).to_pylist()
     if not rows:
         return dg.MetadataValue.md("*no rows*")
     head = "| " + " | ".join(shown.column_names) + " |\n|" + "---|" * len(shown.column_names)

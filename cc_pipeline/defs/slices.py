@@ -13,9 +13,10 @@ import dagster as dg
 
 from cc_pipeline import progress
 from cc_pipeline.defs.internals import attach_metadata
-from cc_pipeline.defs.metadata import figures, preview, stage_metadata
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview, stage_metadata
 from cc_pipeline.defs.partitions import by_crawl, partition_key
 from cc_pipeline.errors import Incomplete
+from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
@@ -95,5 +96,9 @@ def _partition_metadata(
     metadata = stage_metadata(report, rows=int(rows) if rows is not None else None)
     metadata |= figures({name: value for name, value in own.items() if not name.startswith("rows:")})
     if partitions <= _PREVIEWED_PARTITIONS:
-        metadata["preview"] = preview(workspace.lake.read(table, {"crawl": crawl, "target": slug}), columns)
+        schema = workspace.lake.specs[table].schema
+        names = [name for name in columns or schema.names if name in schema.names]
+        slices = workspace.parts([slug])[slug]
+        rows = first_rows(workspace.lake, table, {"crawl": crawl, "target": slices}, names, PREVIEW_ROWS)
+        metadata["preview"] = preview(rows, names)
     return metadata

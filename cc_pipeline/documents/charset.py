@@ -75,7 +75,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "gb18030": ("gb18030", "gb18030"),
     "Big5": ("big5hkscs", "big5 big5-hkscs cn-big5 csbig5 x-x-big5"),
     "EUC-JP": ("euc_jp", "cseucpkdfmtjapanese euc-jp x-euc-jp"),
-    "ISO-2022-JP": ("iso2022_jp_2", "csiso2022jp iso-2022-jp"),
+    "ISO-2022-JP": ("iso2022_jp_ext", "csiso2022jp iso-2022-jp"),
     "Shift_JIS": ("cp932", "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis"),
     "EUC-KR": (
         "cp949",
@@ -147,6 +147,14 @@ _SCRIPTS = (
     ("Big5", re.compile("[\u4e00-\u9fff]")),
     ("GBK", re.compile("[\u4e00-\u9fff]")),
 )
+#: Sequences that only one charset of seven bits has.
+_ESCAPES = (
+    (b"\x1b$)C", "ISO-2022-KR"),
+    (b"\x1b$B", "ISO-2022-JP"),
+    (b"\x1b$@", "ISO-2022-JP"),
+    (b"\x1b(J", "ISO-2022-JP"),
+    (b"\x1b(I", "ISO-2022-JP"),
+)
 #: Share of the non-ASCII characters that must be of the script for its charset to be taken.
 _SCRIPT_SHARE = 0.5
 #: An ISO charset has no letters where windows charsets have quotes and dashes.
@@ -173,6 +181,8 @@ def detect(payload: bytes) -> Detected | None:
         return None
     if (wide := _wide(sample[:_NUL_SAMPLE])) is not None:
         return Detected(wide, True)
+    if b"\x1b" in sample and (switched := _by_escapes(sample)):
+        return Detected(switched, True)
     if sample.isascii() or _valid_utf8(sample, whole=len(sample) == len(payload)):
         return Detected("UTF-8", True)
     high = sample.translate(None, _ASCII)
@@ -191,6 +201,11 @@ def _guess(sample: bytes) -> str | None:
     return encoding_for_label(guess) or encoding_for_label(guess.replace("_", "-")) if guess else None
 
 
+def has_wide_characters(head: bytes) -> bool:
+    """Whether bytes begin as UTF-16 or UTF-32, with a mark or by where their zero bytes lie."""
+    return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)) or _wide(head) is not None
+
+
 def _wide(head: bytes) -> str | None:
     """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
     if head.count(0) < len(head) * _NUL_SHARE:
@@ -206,6 +221,14 @@ def _wide(head: bytes) -> str | None:
     name = names.get((often[0], often[1], often[2], often[3]))
     # a character above U+FFFF has no zero in the third byte, yet the fourth is always one
     return name if name is None or _decodes(head[: len(head) // 4 * 4], name) else None
+
+
+def _by_escapes(sample: bytes) -> str | None:
+    """A charset of seven bits by the sequences that switch to its letters."""
+    if not sample.isascii():
+        return None
+    name = next((name for escape, name in _ESCAPES if escape in sample), None)
+    return name if name and _decodes(sample, name) else None
 
 
 def _valid_utf8(sample: bytes, *, whole: bool) -> bool:
@@ -241,6 +264,12 @@ def _by_script(sample: bytes) -> str | None:
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 
 _PRESCAN_BYTES = 4096
+#: Bytes in which a later ``meta`` tag is looked for, and of such a tag.
+_LATE_BYTES = 1024 * 1024
+_META_BYTES = 2048
+_MARKUP = re.compile(
+    rb"<(!--|meta(?=[\s/])|(?:script|style|title|textarea|xmp|noembed|noframes|iframe)(?=[\s/>]))", re.I
+)
 _BOMS = (
     (codecs.BOM_UTF8, "UTF-8"),
     (codecs.BOM_UTF32_LE, "UTF-32LE"),
@@ -289,17 +318,41 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
 
 
 def declared(payload: bytes) -> str | None:
-    """The charset a document names in its first bytes, by the standard's prescan, or ``None``."""
+    """The charset a document names, or ``None``: in its first bytes by the standard's prescan, else in a ``meta`` tag
+    further on, which browsers begin again for."""
     head = payload[:_PRESCAN_BYTES]
     if xml := _XML_DECLARATION.match(head.lstrip()):
         found = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
         if found:
             return _not_utf16(found)
-    if b"<meta" not in head and b"<META" not in head and b"<Meta" not in head:
-        return None
-    for tag in _META.finditer(_COMMENT.sub(b"", head)):
-        if found := _meta_charset(tag.group(1)):
-            return found
+    if b"<meta" in head or b"<META" in head or b"<Meta" in head:
+        for tag in _META.finditer(_COMMENT.sub(b"", head)):
+            if found := _meta_charset(tag.group(1)):
+                return found
+    if b"charset" in payload[_PRESCAN_BYTES - len(b"charset") : _LATE_BYTES].lower():
+        return _declared_late(payload[:_LATE_BYTES])
+    return None
+
+
+def _declared_late(payload: bytes) -> str | None:
+    """Tag by tag, so that what stands in comments and scripts does not count. Looks at no byte twice."""
+    at = 0
+    while found := _MARKUP.search(payload, at):
+        at = found.end()
+        name = found.group(1).lower()
+        if name == b"!--":
+            end = payload.find(b"-->", at - 2)
+            at = end + 3
+        elif name == b"meta":
+            tag = _META.match(payload, found.start(), found.start() + _META_BYTES)
+            if tag and (charset := _meta_charset(tag.group(1))):
+                return charset
+            end = at
+        else:
+            closing = re.compile(b"</" + name, re.IGNORECASE).search(payload, at)
+            end = at = closing.end() if closing else -1
+        if end < 0:
+            return None
     return None
 
 

@@ -74,6 +74,10 @@ _CLOCK = re.compile(
     r"\s*(?P<zone>Z\b|(?:(?:GMT|UTC|UT)\s*)?[+\u2212-]\d{1,2}(?::?\d\d)?\b|[^\W\d_]+(?=[\s,]|\Z))?",
     re.IGNORECASE,
 )
+#: What most feeds and pages have; minutes of the offset as ``_MAX_OFFSET`` bounds them.
+_PLAIN_ISO = re.compile(
+    r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:Z|[+-](?:0\d|1[0-3]):[0-5]\d)\Z", re.ASCII
+)
 _WEEK = re.compile(r"\d{4}-?W\d\d\Z", re.IGNORECASE)
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?\s*([+\u2212-])(\d{1,2}?)(?::?(\d\d))?\Z", re.IGNORECASE)
 #: What says a zone a second time: (Central European Summer Time), [Europe/Berlin], CEST behind +0200.
@@ -130,9 +134,17 @@ def read_date(text: str | None) -> ReadDate | None:
     return ReadDate(text, *found)
 
 
+def first_read(*dates: ReadDate | None) -> ReadDate | None:
+    """The first that could be read; else the first that has a text."""
+    said = [date for date in dates if date is not None]
+    return next((date for date in said if date.moment is not None), said[0] if said else None)
+
+
 def _read(text: str) -> tuple[datetime, Precision] | None:
     if text.isdigit():
         return _digits(text)
+    if _PLAIN_ISO.match(text):
+        return datetime.fromisoformat(text).astimezone(UTC), "moment"
     text = _COMMENT.sub("", text)
     if iso := _ISO.match(text):
         day, precision = _iso_day(iso["date"])
@@ -220,6 +232,8 @@ def _timed(
     if known is None:
         # a word nobody knows may be the afternoon in another language
         return (moment, "local") if zone.upper() in _AMBIGUOUS or _OFFSET.match(zone) or zone == "CST" else (day, "day")
+    if isinstance(known, timedelta):
+        return moment - known, "moment"
     local = moment.replace(tzinfo=known)
     certain = tz.datetime_exists(local) and not tz.datetime_ambiguous(local)
     return (local.astimezone(UTC), "moment") if certain else (moment, "local")
@@ -235,25 +249,21 @@ def _hour(hour: int, half: str) -> int | None:
     return hour % noon + noon if hour > 0 else None
 
 
-def _zone(name: str, *, standard: bool) -> tzinfo | None:
-    """The zone of that name or offset; ``None`` for one that is unknown, or known in several places."""
+def _zone(name: str, *, standard: bool) -> timedelta | tzinfo | None:
+    """How far east of Greenwich the zone of that name or offset is, or a place's zone where that goes with the date;
+    ``None`` for one that is unknown, or known in several places."""
     if offset := _OFFSET.match(name):
         minutes = int(offset[2]) * 60 + int(offset[3] or 0)
         if minutes > _MAX_OFFSET or int(offset[3] or 0) > 59:
             return None
-        return _fixed(minutes if offset[1] == "+" else -minutes)
+        return timedelta(minutes=minutes if offset[1] == "+" else -minutes)
     name = name.upper()
     if name in _PLACES:
         return _place(_PLACES[name])
     # Java writes China's time so where RFC 822 would have a day and month before it
     if name not in _ZONES or (name == "CST" and not standard):
         return None
-    return _fixed(_ZONES[name])
-
-
-@cache
-def _fixed(minutes: int) -> tzinfo:
-    return tz.tzoffset(None, minutes * 60)
+    return timedelta(minutes=_ZONES[name])
 
 
 @cache

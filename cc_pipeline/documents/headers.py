@@ -131,6 +131,11 @@ def header(headers: Headers, name: str) -> str | None:
     return plain
 
 
+def header_values(headers: Headers, name: str) -> list[str]:
+    """Every value of a header that may stand several times; ``name`` in lower case."""
+    return [value for key, value in headers if key.lower() == name]
+
+
 def headers_map(headers: Headers, status_line: str | None) -> dict[str, str]:
     """Lower-case names to values, the status line under ``response``. Repeated headers are joined with a comma,
     cookies with a line feed."""

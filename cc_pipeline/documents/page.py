@@ -23,14 +23,14 @@ class Limits:
     depth: int = 512
     elements: int = 500_000
     extractor_work: int = 8_000_000
-    options: int = 10_000
+    options: int = 4_000
     meta_tags: int = 2_000
     links: int = 20_000
     attributes: int = 256
     attribute_chars: int = 16 * 1024
     text_chars: int = 4 * 1024 * 1024
     feed_items: int = 10_000
-    seconds: float = 60.0
+    seconds: float = 30.0
     memory_bytes: int = 3 * 1024 * 1024 * 1024
 
 
@@ -57,13 +57,20 @@ FLAGS: tuple[str, ...] = (
     "attributes_cut",  # a tag with more attributes than the limit, or a longer value
     "nesting_cut",  # elements nested deeper than the limit, or too many left open; their tags were taken out
     "elements_cut",  # more tags and attributes, or options, than the limit; what follows was left out
+    "parser_ended",  # its parser did not end, or ended its process; only the beginning was read then, by few parsers
     "main_content_left_out",  # nested so deep and so often that main content was not looked for
     "meta_cut",  # more meta tags than the limit
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit
     "base_unusable",  # a base element that is no absolute URL
+    "facts_cut",  # more headings, structured data or elements with facts than their bounds
     "json_ld_invalid",  # a JSON-LD script that is no JSON
+    "content_decoded",  # the body still had a transfer or content coding, which was taken off before it was read
+    "coding_mismatch",  # a Content-Encoding that the bytes do not have, or one they have and no header names
+    "coding_cut",  # a coded body that was cut off or damaged; its beginning was read
+    "binary_content",  # a type of text on bytes that are none (PDF, pictures, archives); not read as text
     "charset_mismatch",  # bytes that do not decode in the charset they are labelled with
+    "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed
     "feed_unreadable",  # labelled as a feed but no feed could be read
     "unknown_keys",  # a 2012 document with keys nobody has described
@@ -88,10 +95,10 @@ class RedirectFrom:
 class PageInput:
     """One capture, ready to parse.
 
-    The first group is copied into every row. ``payload`` is the body as archived (content codings already
-    undone, as Common Crawl stores it). ``http_headers`` keep order and repetition. ``fetch_time`` is aware
-    UTC. ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one.
-    ``mime_detected`` is the media type the index found by looking at the bytes.
+    The first group is copied into every row. ``payload`` is the body as archived (Common Crawl takes codings off,
+    ``parse_page`` what others left on). ``http_headers`` keep order and repetition. ``fetch_time`` is aware UTC.
+    ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one. ``mime_detected`` is the media
+    type the index found by looking at the bytes.
     """
 
     crawl: str
@@ -123,11 +130,24 @@ class PageInput:
     source_file: str | None = None
 
 
+#: The tags the 2012 document lists, and the attribute that holds the link.
+LINK_ATTRIBUTE = {
+    "a": "href",
+    "img": "src",
+    "script": "src",
+    "link": "href",
+    "iframe": "src",
+    "area": "href",
+    "frame": "src",
+}
+
+
 class Link(NamedTuple):
     """One link of a page; ``url`` is absolute, ``None`` where ``href`` cannot be made so.
 
-    ``attributes`` hold every attribute but the one in ``href``. ``item_index`` is set for links inside the
-    content of a feed item.
+    ``attributes`` hold every attribute but the one in ``href``, which ``attribute`` names where that is known; of a
+    picture's ``srcset``, whose tag has a link of its own, none. ``host`` is in ASCII, ``host_shown`` as browsers show
+    it where that differs. ``item_index`` is set for links inside the content of a feed item.
     """
 
     type: str | None
@@ -139,6 +159,13 @@ class Link(NamedTuple):
     host: str | None = None
     domain: str | None = None
     item_index: int | None = None
+    attribute: str | None = None
+    host_shown: str | None = None
+
+    @property
+    def in_document(self) -> bool:
+        """Whether the 2012 document lists such links."""
+        return self.attribute is None or LINK_ATTRIBUTE.get(self.type or "") == self.attribute
 
 
 @dataclass(frozen=True, slots=True)

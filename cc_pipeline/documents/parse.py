@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
-from cc_pipeline.documents.charset import Decoded, decode
+from cc_pipeline.documents.about.page import About, header_columns, text_columns
+from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.charset import CODECS, Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
-from cc_pipeline.documents.html.facts import canonical_url, json_ld, meta_description, open_graph, page_facts
+from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.xhtml import as_html
 from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
@@ -39,7 +43,7 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page)
+    row = exchange_row(page) | header_columns(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
@@ -51,12 +55,19 @@ def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
 def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) -> ParsedPage:
     flags: set[str] = set()
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
-    payload = page.payload
-    if len(payload) > options.limits.payload_bytes:
+    bound = options.limits.payload_bytes
+    in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
+    payload = uncoded(page.payload, page.http_headers, bound, flags, archived_decoded=in_arc)
+    if len(payload) > bound:
         flags.add("payload_cut")
-        payload = payload[: options.limits.payload_bytes]
+        payload = payload[:bound]
+    if payload is not page.payload:
+        page = replace(page, payload=payload)
     mime, label = split_content_type(header(page.http_headers, "content-type"))
     kind = choose_kind(mime, page.mime_detected, payload)
+    if kind != "other" and is_binary(payload, page.mime_detected):
+        kind = "other"
+        flags.add("binary_content")
     text: dict[str, Any] | None = None
     links: tuple[Link, ...] = ()
     items: tuple[dict[str, Any], ...] = ()
@@ -84,7 +95,7 @@ def _parse_kind(
         if feed is not None:
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
-            row["parsed_as"], row["content"] = "feed", rows.content
+            row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
             text = _text_row(page, rows.text, options)
             text |= {name: rows.content[name] for name in ("title", "description", "published")}
             return text, rows.links, rows.items
@@ -97,25 +108,37 @@ def _html(
     page: PageInput, decoded: Decoded, row: dict[str, Any], options: ParseOptions, flags: set[str]
 ) -> tuple[dict[str, Any], tuple[Link, ...]]:
     limits = options.limits
-    whole = len(page.payload) <= limits.payload_bytes
-    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" and whole else None
-    document = parse_html(decoded.text, page.url, limits, utf8=utf8, links=options.links)
+    utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" else None
+    markup = decoded.text
+    if row["mime_type"] == "application/xhtml+xml" and (meant := as_html(markup)) is not None:
+        markup, utf8 = meant, None
+    about = About(page, limits)
+    document = parse_html(
+        markup,
+        page.url,
+        limits,
+        utf8=utf8,
+        links=options.links,
+        codec=CODECS.get(decoded.charset, "utf-8"),
+        as_written=options.compat is not None,
+        look=about.look,
+    )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    structured = json_ld(document.json_ld, limits, document.flags)
-    facts = page_facts(document.title, document.meta_tags, structured.values)
+    if document.cut is not None:
+        markup = document.cut.decode("utf-8", "replace")
+    columns = about.columns(document, markup)
+    row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
-    text = _text_row(page, body, options) | facts._asdict()
+    text = _text_row(page, body, options) | about.facts._asdict() | text_columns(columns)
     if document.work > limits.extractor_work:
         document.flags.add("main_content_left_out")
     elif options.main_content != "none":
-        markup = decoded.text if document.cut is None else document.cut.decode("utf-8", "replace")
         text["main_content"] = main_content(markup, options.main_content)
         text["main_content_extractor"] = extractor_name(options.main_content)
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
-    text["canonical_url"] = canonical_url(document)
     text["open_graph"] = open_graph(document.meta_tags) or None
-    text["json_ld"], text["json_ld_types"] = structured.documents or None, structured.types or None
+    text["json_ld"], text["json_ld_types"] = about.json_ld.documents or None, about.json_ld.types or None
     flags |= document.flags
     return text, tuple(document.links)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.documents.page import Link, ParsedPage
+from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, ParsedPage
 from cc_pipeline.documents.schemas import (
     CONTENT,
     FEED_ITEMS_SCHEMA,
@@ -76,24 +76,28 @@ class _FlatLinks:
         by_name = dict(zip(Link._fields, fields, strict=True))
         self._columns = {
             name: _array(by_name[name], pa.string())
-            for name in ("type", "href", "url", "text", "rel", "host", "domain")
+            for name in ("type", "href", "url", "text", "rel", "host", "domain", "attribute", "host_shown")
         }
         self._columns["attributes"] = _maps(by_name["attributes"])
-        self._items = by_name["item_index"]
+        self._items, self._tags, self._names = by_name["item_index"], by_name["type"], by_name["attribute"]
 
     def columns(self) -> dict[str, pa.Array]:
         """The columns of page_links that are not shared."""
-        renamed = {"url": "link_url", "host": "link_host", "domain": "link_domain"}
+        renamed = {"url": "link_url", "host": "link_host", "domain": "link_domain", "host_shown": "link_host_shown"}
         columns = {renamed.get(name, name): column for name, column in self._columns.items()}
         columns["link_index"] = pa.array(self._index, pa.int32())
         columns["item_index"] = pa.array(self._items, pa.int32())
         return columns
 
     def nested(self) -> pa.ListArray:
-        """One list a page: the links of the page itself, null where there are none."""
+        """One list a page: the links of the page itself that the 2012 document lists, null where there are none."""
         structs = pa.StructArray.from_arrays([self._columns[field.name] for field in LINK], fields=list(LINK))
         counts = list(self._counts)
-        own = [place for place, item in enumerate(self._items) if item is None]
+        own = [
+            place
+            for place, (item, tag, name) in enumerate(zip(self._items, self._tags, self._names, strict=True))
+            if item is None and (name is None or LINK_ATTRIBUTE.get(tag) == name)
+        ]
         if len(own) < len(self._items):
             structs = structs.take(pa.array(own, pa.int64()))
             counts = [0] * len(counts)

@@ -52,6 +52,53 @@ AUTHOR = _struct(name=pa.string(), url=pa.string(), email=pa.string())
 #: The ``content`` of a feed item as the 2012 document nests it.
 HTML_DOC = _struct(type=pa.string(), title=pa.string(), meta_tags=pa.list_(META_TAG), links=pa.list_(LINK))
 
+#: A file that belongs to a feed item: length in bytes and seconds, as the feed says.
+ENCLOSURE = _struct(url=pa.string(), type=pa.string(), length=pa.int64(), title=pa.string(), duration=pa.float64())
+
+#: An object of Media RSS: pixels, seconds, bytes.
+MEDIA = _struct(
+    url=pa.string(),
+    type=pa.string(),
+    medium=pa.string(),
+    width=pa.int32(),
+    height=pa.int32(),
+    duration=pa.float64(),
+    file_size=pa.int64(),
+    title=pa.string(),
+    description=pa.string(),
+    credit=pa.string(),
+    thumbnail=pa.string(),
+    player=pa.string(),
+)
+
+#: What iTunes' elements say of a feed or an item.
+PODCAST = _struct(
+    author=pa.string(),
+    owner=AUTHOR,
+    subtitle=pa.string(),
+    summary=pa.string(),
+    image=pa.string(),
+    type=pa.string(),
+    explicit=pa.bool_(),
+    block=pa.bool_(),
+    complete=pa.bool_(),
+    episode=pa.int32(),
+    season=pa.int32(),
+    duration=pa.float64(),
+    new_feed_url=pa.string(),
+)
+
+#: What a feed says of itself beyond the 2012 document.
+FEED = _struct(
+    version=pa.string(),
+    language=pa.string(),
+    copyright=pa.string(),
+    image=pa.string(),
+    icon=pa.string(),
+    links=pa.list_(FEED_LINK),
+    podcast=PODCAST,
+)
+
 _FEED_LINKS = pa.list_(FEED_LINK)
 _AUTHORS = pa.list_(AUTHOR)
 
@@ -98,6 +145,23 @@ ARCHIVE_INFO = _struct(
     compressedSize=pa.int64(),
 )
 
+#: What one robot (``bot``; null: every one) is asked. ``source`` is ``meta`` or ``header``.
+ROBOTS_RULE = _struct(source=pa.string(), bot=pa.string(), directives=_STRINGS)
+
+#: The page in another language. ``source`` is ``link`` or ``header``, for feeds too.
+ALTERNATE = _struct(hreflang=pa.string(), url=pa.string(), source=pa.string())
+
+#: A feed that the page names; ``type`` is ``rss``, ``atom``, ``json`` or null.
+FEED_FOUND = _struct(type=pa.string(), url=pa.string(), title=pa.string(), source=pa.string())
+
+#: Where the page sends its reader, after how many seconds; ``source`` is ``meta`` or ``header``.
+REFRESH = _struct(seconds=pa.float64(), url=pa.string(), source=pa.string())
+
+HEADING = _struct(level=pa.int8(), text=pa.string())
+
+#: ``syntax`` is ``json-ld``, ``microdata`` or ``rdfa``; ``value`` is JSON, whose schema is the page's.
+STRUCTURED = _struct(syntax=pa.string(), types=_STRINGS, value=pa.string())
+
 _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("attempt_time", TIMESTAMP),
     pa.field("disposition", pa.string(), nullable=False),
@@ -127,6 +191,29 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     # what was odd but readable, words of documents/page.py's FLAGS
     pa.field("flags", _STRINGS),
     pa.field("metadata_json", pa.string()),
+    pa.field("feed", FEED),
+    # what the page says about itself: documents/about/
+    pa.field("published", TIMESTAMP),
+    pa.field("published_precision", pa.string()),
+    pa.field("published_day", pa.date32()),
+    pa.field("published_from", pa.string()),
+    pa.field("modified", TIMESTAMP),
+    pa.field("modified_precision", pa.string()),
+    pa.field("modified_day", pa.date32()),
+    pa.field("modified_from", pa.string()),
+    pa.field("author", pa.string()),
+    pa.field("author_from", pa.string()),
+    pa.field("canonical_url", pa.string()),
+    pa.field("canonical_from", pa.string()),
+    pa.field("robots", pa.list_(ROBOTS_RULE)),
+    pa.field("robots_directives", _STRINGS),
+    pa.field("tdm_reservation", pa.bool_()),
+    pa.field("tdm_policy", pa.string()),
+    pa.field("alternates", pa.list_(ALTERNATE)),
+    pa.field("feeds", pa.list_(FEED_FOUND)),
+    pa.field("refresh", REFRESH),
+    pa.field("headings", pa.list_(HEADING)),
+    pa.field("structured", pa.list_(STRUCTURED)),
 )
 
 _TEXT_FIELDS: tuple[pa.Field, ...] = (
@@ -160,6 +247,9 @@ _LINK_FIELDS: tuple[pa.Field, ...] = (
     pa.field("text", pa.string()),
     pa.field("rel", pa.string()),
     pa.field("attributes", _ATTRIBUTES),
+    # the attribute that holds the link; null where the source does not say
+    pa.field("attribute", pa.string()),
+    pa.field("link_host_shown", pa.string()),
 )
 
 _FEED_ITEM_FIELDS: tuple[pa.Field, ...] = (
@@ -180,6 +270,16 @@ _FEED_ITEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("updated", TIMESTAMP),
     pa.field("content", pa.string()),
     pa.field("content_type", pa.string()),
+    # the dates as written, and how exact they are (documents/dates.py)
+    pa.field("published_text", pa.string()),
+    pa.field("updated_text", pa.string()),
+    pa.field("published_precision", pa.string()),
+    pa.field("updated_precision", pa.string()),
+    pa.field("language", pa.string()),
+    pa.field("image", pa.string()),
+    pa.field("enclosures", pa.list_(ENCLOSURE)),
+    pa.field("media", pa.list_(MEDIA)),
+    pa.field("podcast", PODCAST),
 )
 
 

@@ -2,46 +2,59 @@
 
 A capture that the source lacks, has damaged or does not give now becomes a row and raises nothing. When an
 ``EnvironmentFault`` is raised (the disk), all records fetched so far lie in complete segments, which the next run
-adopts.
+adopts. Captures come in the order of their files and are worked on in groups, so that memory stays flat.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.options import RecordOptions
-from cc_pipeline.records.outcomes import Name
+from cc_pipeline.records.outcomes import HELD_COLUMNS
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
+from cc_pipeline.records.plan import in_groups
 from cc_pipeline.records.run import FetchRun, Progress
-from cc_pipeline.records.segments import SegmentWriter, adopt, forget_journals, segment_head
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 
-__all__ = ["RecordOptions", "RecordsResult", "fetch_records", "settle"]
+__all__ = ["HELD_SCHEMA", "RecordOptions", "RecordsResult", "fetch_records", "settle"]
+
+#: Rows of the records table as far as they say whether and how a row can be used again.
+HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])
+_STRANGE_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in (*PLACE_NAME, "stored_file")])
+#: Rows of journals that are Python objects at a time.
+_BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsResult:
-    """``table`` has one row per capture asked for (``RECORD_SCHEMA``, the captures' order).
+    """What became of the captures; their rows were handed on.
 
     ``reused`` captures were stored before this run, ``adopted`` ones came from the segments of a killed run.
-    ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files. ``settled`` are the files
-    all of whose records are in the table (or were before). ``fetched`` captures are good ones read in this run;
-    ``answered`` says whether the source gave anything that settles a capture, or was not asked. Call ``settle`` once
-    the table is committed.
+    ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all that the
+    rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before). ``fetched``
+    captures are good ones read in this run; ``answered`` says whether the source gave anything that settles a capture,
+    or was not asked. ``outcomes`` counts rows. Call ``settle`` once the rows are committed.
     """
 
-    table: pa.Table
     reused: int
     adopted: int
     requests: int
     bytes: int
     seconds: float
     files: tuple[str, ...]
+    stored: frozenset[str]
     settled: tuple[str, ...]
     fetched: int
     answered: bool
@@ -49,65 +62,86 @@ class RecordsResult:
 
 
 def fetch_records(
-    captures: pa.Table,
+    captures: Iterable[pa.RecordBatch],
+    places: Places,
     transport: Transport,
     storage: RecordStorage,
     *,
     crawl: str,
     commit: str,
-    held: pa.Table | None = None,
+    scratch: Path,
+    keep: Callable[[pa.RecordBatch], None],
+    held: Iterable[pa.RecordBatch] = (),
     options: RecordOptions | None = None,
     plan: str = "",
     progress: Progress | None = None,
     holding: Callable[[set[str]], None] | None = None,
-    in_table: Callable[[], pa.Table] | None = None,
+    in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
 ) -> RecordsResult:
-    """Fetches, verifies and stores the captures (``CAPTURE_SCHEMA`` and ``target``) of one crawl.
+    """Fetches, verifies and stores the captures (columns ``RECORD_KEY_NAMES``) of one crawl, all of ``places``.
+
+    ``captures`` and ``held`` come in the order of file and offset, nulls first. ``keep`` is given a row for each
+    capture (``RECORD_SCHEMA``), those that had to be asked for again behind others; ``with_this_round`` completes them
+    once the result says whether the source ``answered``.
 
     ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
-    rows of the records table for this crawl (``HELD_COLUMNS``), of any target: the records they name are not fetched
+    rows of the records table for this crawl (``HELD_SCHEMA``), of any target: the records they name are not fetched
     again. ``holding`` is told the files taken over from killed runs, before anything is fetched. ``in_table`` gives the
-    places of all records that the table has of this crawl; it is called only where a killed run left something
-    (default: those of ``held``). Raises ``EnvironmentFault`` when the disk or the lake's own place fails.
+    places of all records that the table has of this crawl; it is called only where a killed run left some of other
+    captures. ``scratch`` is a folder for rows that do not fit memory; the caller deletes it. Raises
+    ``EnvironmentFault`` when the disk or the lake's own place fails.
     """
-    run = FetchRun(captures, transport, crawl, options or RecordOptions(), progress)
+    options = options or RecordOptions()
+    in_parts = len(places) > options.group
+    files = sum(1 for _ in places.files) if in_parts else 0
+    run = FetchRun(transport, crawl, options, progress, len(places), files)
     info = {
-        "software": run.options.software,
+        "software": options.software,
         "format": "WARC File Format 1.0",
         "description": f"Records of {crawl}, extracted from Common Crawl",
         "isPartOf": crawl,
         "plan": plan,
         "source": transport.source,
     }
-    writer = SegmentWriter(
-        storage, crawl, commit, lambda kind, name: segment_head(kind, name, info), run.options.rotation
-    )
+    writer = SegmentWriter(storage, crawl, commit, lambda kind, name: segment_head(kind, name, info), options.rotation)
     started = time.monotonic()
     requests, read = transport.stats.requests, transport.stats.bytes
-    left = list(adopt(storage, crawl))
+    left = _Left(storage, crawl, places, scratch)
     if holding is not None:
-        holding({row["stored_file"] for row in left})
-    reused, adopted = run.take(held, left)
+        holding(left.files)
+    reused = adopted = 0
+    outcomes: Counter[str] = Counter()
+    stored: set[str | None] = set()
+    held_rows, left_rows = _Alongside(held), _Alongside(left.rows.batches())
     try:
-        run.fetch(writer)
+        for group, is_last in _and_whether_last(in_groups(captures, options.group)):
+            run.begin(group)
+            end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
+            taken = run.take(held_rows.upto(*end), left_rows.upto(*end))
+            reused, adopted = reused + taken[0], adopted + taken[1]
+            run.fetch(writer)
+            # a source that gives nothing does not have to be remembered capture by capture
+            if is_last or run.carried > options.group:
+                run.finish(writer)
+            for batch in run.outcomes.batches():
+                outcomes.update(batch.column("outcome").to_pylist())
+                stored.update(pc.unique(batch.column("stored_file")).to_pylist())
+                keep(batch)
     finally:
         writer.close()
-    table = run.outcomes.table(answered=run.answered)
-    mine = {row["stored_file"] for row in left} | set(writer.files)
-    known = run.outcomes.wanted.keys() | (_names(in_table() if in_table is not None else held) if left else set())
-    others = {row["stored_file"] for row in left if (row["warc_filename"], row["warc_record_offset"]) not in known}
+    mine = left.files | set(writer.files)
     return RecordsResult(
-        table=table,
         reused=reused,
         adopted=adopted,
         requests=transport.stats.requests - requests,
         bytes=transport.stats.bytes - read,
         seconds=time.monotonic() - started,
         files=tuple(writer.files),
-        settled=tuple(sorted(mine - others)),
+        stored=frozenset(name for name in stored if name is not None),
+        settled=tuple(sorted(mine - left.needed_by_others(in_table))),
         fetched=run.fetched,
         answered=run.answered,
-        outcomes=Counter(table.column("outcome").to_pylist()),
+        outcomes=outcomes,
     )
 
 
@@ -119,8 +153,77 @@ def settle(storage: RecordStorage, result: RecordsResult) -> None:
     forget_journals(storage, result.settled)
 
 
-def _names(rows: pa.Table | None) -> set[Name]:
-    if rows is None:
-        return set()
-    columns = (rows.column("warc_filename").to_pylist(), rows.column("warc_record_offset").to_pylist())
-    return set(zip(*columns, strict=True))
+class _Left:
+    """What killed runs left: ``files``, ``rows`` of wanted captures in the order of their places, and strange ones."""
+
+    def __init__(self, storage: RecordStorage, crawl: str, places: Places, scratch: Path) -> None:
+        self.files: set[str] = set()
+        self.rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
+        self._strange = OrderedRows(_STRANGE_SCHEMA, (), scratch)
+        self._strange_places = PlacesFound()
+        for rows in _batches(adopt(storage, crawl)):
+            self.files.update(row["stored_file"] for row in rows)
+            batch = pa.RecordBatch.from_pylist(rows, schema=HELD_SCHEMA)
+            wanted = places.among(batch)
+            self.rows.add(batch.filter(wanted))
+            strange = batch.select(_STRANGE_SCHEMA.names).filter(pc.invert(wanted))
+            self._strange.add(strange)
+            self._strange_places.add(strange)
+
+    def needed_by_others(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:
+        """The files with rows of captures that are neither wanted here nor in the table: their run was killed."""
+        if not self._strange.rows:
+            return set()
+        places = self._strange_places.places()
+        known = np.zeros(len(places), bool)
+        for batch in in_table() if in_table is not None else ():
+            found = places.positions(batch)
+            known[found[found >= 0]] = True
+        needed: set[str] = set()
+        for batch in self._strange.batches():
+            lacking = pa.array(~known[places.positions(batch)])
+            needed.update(pc.unique(batch.column("stored_file").filter(lacking)).to_pylist())
+        return needed
+
+
+class _Alongside:
+    """Rows in the order of their places, given up to one place at a time."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self._ahead: pa.RecordBatch | None = None
+
+    def upto(self, file: str | None, offset: int | None) -> Iterator[Row]:
+        """The rows whose place is not behind this one."""
+        while True:
+            batch = self._ahead if self._ahead is not None else next(self._batches, None)
+            if batch is None:
+                return
+            files, offsets = (batch.column(name) for name in PLACE_NAME)
+            here = pc.and_(pc.equal(files, file or ""), pc.less_equal(offsets, -1 if offset is None else offset))
+            count = pc.sum(pc.or_(pc.less(files, file or ""), here)).as_py() or 0
+            self._ahead = batch.slice(count) if count < batch.num_rows else None
+            yield from batch.slice(0, count).to_pylist()
+            if self._ahead is not None:
+                return
+
+
+def _and_whether_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+    before: pa.Table | None = None
+    for group in groups:
+        if before is not None:
+            yield before, False
+        before = group
+    if before is not None:
+        yield before, True
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) >= _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

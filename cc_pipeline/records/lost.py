@@ -20,35 +20,52 @@ _GONE = -1
 _UNKNOWN = (1 << 63) - 1
 
 
-def lost_mask(rows: pa.Table, storage: RecordStorage, crawl: str) -> pa.ChunkedArray:
-    """For each row (with the columns ``STORED``, of one crawl) whether its bytes are gone; one look a file.
+class StoredSizes:
+    """Sizes of stored files of one crawl; one look a file, or one listing once they are many."""
 
-    Rows that name no file have lost nothing. Raises ``EnvironmentFault`` where the place does not say.
-    """
-    names = pc.unique(rows.column("stored_file")).drop_null()
-    sizes = pa.array(_sizes(storage, crawl, names.to_pylist()), pa.int64())
-    here = sizes.take(pc.index_in(rows.column("stored_file"), value_set=names))
-    ends = pc.add(rows.column("stored_offset"), rows.column("stored_length"))
-    return pc.fill_null(pc.greater(ends, here), False)
+    def __init__(self, storage: RecordStorage, crawl: str) -> None:
+        self._storage = storage
+        self._crawl = crawl
+        self._known: dict[str, int] = {}
+        self._are_listed = False
+
+    def lost(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
+        """For each row (with the columns ``STORED``) whether its bytes are gone.
+
+        Rows that name no file have lost nothing. Raises ``EnvironmentFault`` where the place does not say.
+        """
+        names = pc.unique(rows.column("stored_file")).drop_null()
+        sizes = pa.array(self.of(names.to_pylist()), pa.int64())
+        here = sizes.take(pc.index_in(rows.column("stored_file"), value_set=names))
+        ends = pc.add(rows.column("stored_offset"), rows.column("stored_length"))
+        return pc.fill_null(pc.greater(ends, here), False)
+
+    def of(self, files: Collection[str]) -> list[int]:
+        """The size of each file in bytes, ``_GONE`` where there is none. Raises ``EnvironmentFault``."""
+        new = [file for file in files if file not in self._known]
+        if len(self._known) + len(new) > _FEW and not self._are_listed:
+            listed = self._storage.transport.listing(f"{self._storage.folder(self._crawl)}/")
+            self._known = {one.key: one.size for one in listed}
+            self._are_listed = True
+        for file in new:
+            if not self._are_listed:
+                one = self._storage.transport.head(file)
+                self._known[file] = _GONE if one is None else (_UNKNOWN if one.size is None else one.size)
+        return [self._known.get(file, _GONE) for file in files]
+
+
+def lost_mask(rows: pa.Table, storage: RecordStorage, crawl: str) -> pa.ChunkedArray:
+    """As :meth:`StoredSizes.lost`, for all rows at once."""
+    return StoredSizes(storage, crawl).lost(rows)
 
 
 def cut_files(storage: RecordStorage, crawl: str, ends: Mapping[str, int]) -> dict[str, int]:
     """Those files of a crawl that end before the byte their rows need, and how long they are; below 0 where a file is
     gone. Raises ``EnvironmentFault`` where the place does not say."""
-    sizes = _sizes(storage, crawl, ends.keys())
+    sizes = StoredSizes(storage, crawl).of(ends.keys())
     return {file: size for (file, end), size in zip(ends.items(), sizes, strict=True) if end > size}
 
 
 def are_gone(fault: DataFault) -> bool:
     """Whether a fault of reading stored bytes says that the place does not have them."""
     return fault.kind in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)
-
-
-def _sizes(storage: RecordStorage, crawl: str, files: Collection[str]) -> list[int]:
-    """The size of each file in bytes, ``_GONE`` where there is none."""
-    if len(files) > _FEW:
-        prefix = f"{storage.folder(crawl)}/"
-        listed = {one.key: one.size for one in storage.transport.listing(prefix)}
-        return [listed.get(file, _GONE) for file in files]
-    found = [storage.transport.head(file) for file in files]
-    return [_GONE if one is None else (_UNKNOWN if one.size is None else one.size) for one in found]

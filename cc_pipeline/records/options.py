@@ -14,6 +14,8 @@ class RecordOptions:
     """How records are fetched. ``fail_on_digest``: a payload whose digest is not the index's goes to quarantine;
     otherwise the difference is only noted.
 
+    ``group`` is how many captures are worked on at a time, in whole files of the source where they fit; it bounds
+    memory.
     ``tries`` is how often bytes that are not the promised record are requested. After ``give_up_after`` ranges in a row
     without an answer the rest is not asked for, because then the source fails and not the data. ``witnesses`` are keys
     that the source has for certain: where no file answers, they tell a file that is gone from a source that lacks
@@ -23,6 +25,7 @@ class RecordOptions:
     """
 
     fail_on_digest: bool = False
+    group: int = 50_000
     tries: int = 3
     give_up_after: int = 25
     witnesses: tuple[str, ...] = ()

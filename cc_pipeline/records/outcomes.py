@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,8 +37,9 @@ class Outcomes:
     def __init__(self, captures: pa.Table) -> None:
         self.wanted: dict[Name, int] = {}
         self.of: dict[Name, Row] = {}
-        self.columns: dict[str, list[Any]] = {name: captures.column(name).to_pylist() for name in RECORD_KEY_NAMES}
+        self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in RECORD_KEY_NAMES}
         self._rows = captures.num_rows
+        self._carried = 0
         self._rounds: dict[Name, int] = {}
         self._settled: dict[Name, Row] = {}
         for row in range(captures.num_rows):
@@ -49,16 +50,20 @@ class Outcomes:
         return self.columns["warc_filename"][row], self.columns["warc_record_offset"][row]
 
     def still_wanted(self) -> list[int]:
-        """Rows, one for each capture, that have no outcome yet."""
-        return [row for name, row in self.wanted.items() if name not in self.of]
+        """Rows, one for each capture, that have no outcome yet, but for those carried on from captures of before."""
+        return [row for name, row in self.wanted.items() if row >= self._carried and name not in self.of]
 
-    def take_held(self, held: pa.Table, usable: Callable[[Row], bool]) -> int:
-        """As :meth:`take`, from rows of the records table of any target."""
-        if not held.num_rows:
-            return 0
-        files = pa.array(sorted({file for file, _ in self.wanted if file is not None}), pa.string())
-        mine = held.filter(pc.is_in(held.column("warc_filename"), value_set=files))
-        return sum(self.take(batch.to_pylist(), usable) for batch in mine.to_batches(max_chunksize=_BATCH))
+    def rows_without(self) -> list[int]:
+        """All rows that have no outcome yet, also several of one capture."""
+        return [row for row in range(self._rows) if self.name(row) not in self.of]
+
+    def carried_on(self, captures: pa.Table) -> Outcomes:
+        """Those of ``captures``, which begin with the rows of these that have no outcome yet."""
+        following = Outcomes(captures)
+        following._carried = len(self.rows_without())
+        following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.wanted}
+        following._settled = {name: row for name, row in self._settled.items() if name in following.wanted}
+        return following
 
     def take(self, rows: Iterable[Row], usable: Callable[[Row], bool]) -> int:
         """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
@@ -104,26 +109,22 @@ class Outcomes:
         if not self.is_good(row) and (settled or not self.stays_settled(row)):
             self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
 
-    def table(self, *, answered: bool) -> pa.Table:
-        """One row per capture, in the captures' order (``RECORD_SCHEMA``).
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """One row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``), before this run is among
+        their rounds."""
+        known = [row for row in range(self._rows) if self.name(row) in self.of]
+        for start in range(0, len(known), _BATCH):
+            rows = [self._row(row) for row in known[start : start + _BATCH]]
+            yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
-        ``answered``: the source gave something in this run. Only then does the run count among the ``rounds`` of
-        captures that are to be asked for again.
-        """
-        batches = []
-        for start in range(0, self._rows, _BATCH):
-            rows = [self._row(row, answered) for row in range(start, min(start + _BATCH, self._rows))]
-            batches.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
-        return pa.Table.from_batches(batches, schema=RECORD_SCHEMA)
-
-    def _row(self, row: int, answered: bool) -> Row:
+    def _row(self, row: int) -> Row:
         name = self.name(row)
         values: Row = {key: self.columns[key][row] for key in RECORD_KEY_NAMES}
         outcome = self.of[name]
         for key in _OUTCOME_COLUMNS:
             values[key] = outcome[key]
         if values["settled"] is False:
-            values["rounds"] = self._rounds.get(name, 0) + answered
+            values["rounds"] = self._rounds.get(name, 0)
         values["fetch_time"] = _plain(values["fetch_time"])
         for key in _FILLED:
             if values[key] is None:
@@ -132,6 +133,28 @@ class Outcomes:
             if values[key] is None:
                 values[key] = nothing
         return values
+
+
+def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Counts a run in which the source gave something among the ``rounds`` of captures that are to be asked for again.
+
+    Whether it did is known at its end, when most rows have been put aside.
+    """
+    place = RECORD_SCHEMA.get_field_index("rounds")
+    lacking = pc.fill_null(pc.invert(records.column("settled")), False)
+    rounds = records.column(place)
+    return records.set_column(
+        place, RECORD_SCHEMA.field(place), pc.if_else(lacking, pc.add(rounds, pa.scalar(1, rounds.type)), rounds)
+    )
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python objects, those that come again and again once."""
+    if not pa.types.is_string(column.type):
+        return column.to_pylist()
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = [*encoded.dictionary.to_pylist(), None]
+    return [texts[number] for number in encoded.indices.fill_null(len(texts) - 1).to_pylist()]
 
 
 def outcome_of(verdict: Examined, attempts: int) -> Row:

@@ -84,18 +84,26 @@ class Patience:
     a file that is not there.
 
     After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, where there are
-    fewer), the source fails and not the data.
+    fewer), the source fails and not the data. ``files`` is how many there are in all where the plan comes in parts
+    (:meth:`go_on`).
     """
 
-    def __init__(self, ranges: Sequence[PlannedRange], give_up_after: int) -> None:
-        planned = Counter(one.key for one in ranges)
-        self.files = {key: FileState(_EXTRA + count // _RANGES_AN_EXTRA) for key, count in planned.items()}
+    def __init__(self, ranges: Sequence[PlannedRange], give_up_after: int, files: int = 0) -> None:
+        self.files: dict[str, FileState] = {}
+        self._files_in_all = files
+        self.go_on(ranges)
         self.any_good = False
         self.last: RangeFault | None = None
         self._give_up_after = give_up_after
         self._silent = 0
         self._silent_files: set[str] = set()
         self.only_says_no = True
+
+    def go_on(self, ranges: Sequence[PlannedRange]) -> None:
+        """Adds the next part of the plan. What is known of the source and of its files stays."""
+        for key, count in Counter(one.key for one in ranges).items():
+            state = self.files.setdefault(key, FileState(_EXTRA))
+            state.extra += count // _RANGES_AN_EXTRA
 
     def tries(self, key: str, left: int = MOST_TRIES) -> int:
         """How often a range of ``key`` may be requested now, at most ``left``; give back with :meth:`used`."""
@@ -162,7 +170,9 @@ class Patience:
             return True
         if self.only_says_no and self.any_good:
             return False
-        return self._silent >= self._give_up_after and len(self._silent_files) >= min(_FILES, len(self.files))
+        return self._silent >= self._give_up_after and len(self._silent_files) >= min(
+            _FILES, max(self._files_in_all, len(self.files))
+        )
 
     def why_not_asked(self) -> tuple[str, str]:
         """Reason and detail for what was planned and not asked for."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.keys import PLACE
 
 #: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
 MAX_RECORD_BYTES = 128 << 20
@@ -97,6 +99,46 @@ def plan_ranges(
     return ranges
 
 
+def in_groups(captures: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
+    """Captures that come in the order of file and offset, in groups of whole files with ``most`` captures together.
+
+    A file with more of them is cut between two offsets; rows of one place stay together.
+    """
+    waiting: pa.Table | None = None
+    for batch in captures:
+        own = pa.Table.from_batches([batch])
+        waiting = own if waiting is None else pa.concat_tables([waiting, own])
+        while waiting.num_rows > most:
+            end = _end_of_group(waiting, most)
+            if end is None:
+                break
+            yield waiting.slice(0, end)
+            waiting = waiting.slice(end)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+def _end_of_group(captures: pa.Table, most: int) -> int | None:
+    """Where the first group ends; ``None`` where that is not to be seen yet."""
+    file_ends, place_ends = (_changes(captures.select(names)) for names in (PLACE[:1], PLACE[:2]))
+    for ends in (file_ends, place_ends):
+        fitting = ends[ends <= most]
+        if len(fitting):
+            return int(fitting[-1])
+    return int(place_ends[0]) if len(place_ends) else None
+
+
+def _changes(rows: pa.Table) -> Any:
+    """The numbers of the rows that differ from the row before."""
+    changed = np.zeros(max(0, rows.num_rows - 1), bool)
+    for column in rows.columns:
+        values = column.combine_chunks()
+        encoded = pc.fill_null(pc.dictionary_encode(values).indices, -1)
+        numbers = encoded.to_numpy(zero_copy_only=False)
+        changed |= numbers[1:] != numbers[:-1]
+    return np.flatnonzero(changed) + 1
+
+
 def usable(key: str | None, offset: int | None, length: int | None) -> bool:
     """Whether an index row names bytes that can be asked for: a key that stays below the source, a sane range."""
     if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
@@ -162,7 +204,9 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
 
 def _places(captures: pa.Table) -> tuple[Any, Any, Any]:
     """Numbers of files, offsets and lengths (int64 arrays) of what can be asked for, in the order of a plan."""
-    keys = captures.column("warc_filename").combine_chunks().dictionary_encode()
+    keys = captures.column("warc_filename").combine_chunks()
+    if not pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_encode()
     offsets = captures.column("warc_record_offset").fill_null(-1).to_numpy()
     lengths = captures.column("warc_record_length").fill_null(0).to_numpy()
     names = keys.dictionary.to_pylist()
@@ -199,16 +243,32 @@ def _split(offsets: Sequence[int], lengths: Sequence[int], bounds: Coalescing) -
 
 
 def check_budget(
-    price: FetchPrice, *, max_bytes: int | None, max_requests: int | None, what: str = "this extraction"
+    price: FetchPrice,
+    *,
+    max_bytes: int | None,
+    max_requests: int | None,
+    what: str = "this extraction",
+    rate: float | None = None,
 ) -> None:
-    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit)."""
-    if max_bytes is not None and price.bytes > max_bytes:
-        raise UserInputError(
-            f"{what} would read {price.bytes:,} bytes ({price.captures:,} captures), more than the {max_bytes:,} "
-            f"allowed. To allow it, set CC_PIPELINE_MAX_BYTES={price.bytes}"
+    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit).
+
+    ``rate`` is how many requests the source is sent in a second, for the hours it would take (``None``: any number).
+    """
+    over = [
+        (name, unit, size, most)
+        for name, unit, size, most in (
+            ("MAX_BYTES", "bytes", price.bytes, max_bytes),
+            ("MAX_REQUESTS", "requests", price.requests, max_requests),
         )
-    if max_requests is not None and price.requests > max_requests:
-        raise UserInputError(
-            f"{what} would send {price.requests:,} requests ({price.captures:,} captures), more than the "
-            f"{max_requests:,} allowed. To allow it, set CC_PIPELINE_MAX_REQUESTS={price.requests}"
-        )
+        if most is not None and size > most
+    ]
+    if not over:
+        return
+    hours = "" if rate is None else f", {price.requests / rate / 3600:,.1f} hours at {rate:g} requests/s"
+    limits = " and ".join(f"{most:,} {unit}" for _, unit, _, most in over)
+    settings = " ".join(f"CC_PIPELINE_{name}={size}" for name, _, size, _ in over)
+    raise UserInputError(
+        f"{what} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} captures{hours}), "
+        f"more than the {limits} allowed. What was located stays. To allow it, set {settings}, or run the command "
+        "with --yes"
+    )

@@ -57,6 +57,8 @@ Row = dict[str, Any]
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 #: Bytes of a data file after which a new one begins.
 DEFAULT_ROTATION = 512 << 20
+#: Records of a data file after which a new one begins, so that its journal stays small.
+MOST_RECORDS = 50_000
 #: Bytes of a journal that adopting it reads at most.
 _LARGEST_JOURNAL = 1 << 30
 #: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer,
@@ -79,7 +81,7 @@ class OpenSegment:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(unnamed, self._journal_path)
             self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self.size = self._journal_size = 0
+        self.size = self._journal_size = self.records = 0
         self._append(head)
 
     def _append(self, data: bytes) -> None:
@@ -95,6 +97,7 @@ class OpenSegment:
         with disk_trouble(self._journal_path):
             _write_all(self._journal, line, self._journal_size)
         self._journal_size += len(line)
+        self.records += 1
 
     def close(self, storage: RecordStorage, folder: str) -> None:
         """Makes the segment durable and moves it to its place."""
@@ -109,7 +112,7 @@ class OpenSegment:
 
 @dataclass(slots=True)
 class SegmentWriter:
-    """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes.
+    """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes, or ``MOST_RECORDS``.
 
     ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete ones.
     """
@@ -126,7 +129,8 @@ class SegmentWriter:
     def add(self, kind: str, data: bytes, row: Row) -> None:
         """Stores ``data`` (``kind`` of ``SUFFIXES``) and its row, whose stored place is filled in."""
         segment = self._open.get(kind)
-        if segment is not None and segment.size + len(data) > self.rotation:
+        full = segment is not None and (segment.size + len(data) > self.rotation or segment.records >= MOST_RECORDS)
+        if full:
             self._close(kind)
             segment = None
         folder = self.storage.folder(self.crawl)
@@ -255,7 +259,8 @@ def _line(row: Row) -> bytes:
 
 
 def _rows(journal: bytes) -> Iterator[Row]:
-    for line in journal.split(b"\n"):
+    # not all lines at once: a journal may have a million
+    for line in io.BytesIO(journal):
         try:
             row = json.loads(line)
         except ValueError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog.checks import (
     CheckResult,
@@ -21,6 +22,7 @@ from cc_pipeline.index.catalog.checks import (
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.held import slices_that_lost
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.lookups import incomplete_slices, index_complete
@@ -31,6 +33,9 @@ from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.
 _SAMPLE = 3
+#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
+#: so many keys are compared in memory.
+_MOST_COMPARED = 50_000
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
@@ -92,7 +97,10 @@ def stored_verdict(workspace: Workspace, slices: Collection[Slice] | None = None
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
-def _stored_of(lost: Mapping[Slice, int]) -> CheckResult:
+def _stored_of(slices: Mapping[Slice, int]) -> CheckResult:
+    lost: Counter[Slice] = Counter()
+    for one, count in slices.items():
+        lost[Slice(one.crawl, whole_slug(one.target))] += count
     if not lost:
         return CheckResult("stored_files", "ok", "the bytes of the stored records are there", {"lost records": 0})
     shown = ", ".join(f"{count:,} of {slice_.crawl}|{slice_.target}" for slice_, count in sorted(lost.items())[:5])
@@ -103,7 +111,8 @@ def _stored_of(lost: Mapping[Slice, int]) -> CheckResult:
 def shortfall_verdict(lake: Lake) -> CheckResult:
     """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
     of settled ones, which asking again will not bring, a warning from one in a hundred."""
-    rows = lake.read("fetches").sort_by([("unsettled", "descending"), ("missing", "descending")])
+    # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
+    rows = lake.read("fetches", columns=["planned", "fetched", "unsettled"])
     planned, fetched, unsettled = (pc.sum(rows[name]).as_py() or 0 for name in ("planned", "fetched", "unsettled"))
     settled = planned - fetched - unsettled
     figures: dict[str, int | float | str] = {
@@ -114,32 +123,35 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
     if settled:
         message += f"; {settled:,} are missing or damaged in the source itself"
-    for row in rows.slice(0, 5).to_pylist():
+    worst = (
+        lake.read("fetches").sort_by([("unsettled", "descending"), ("missing", "descending")]) if unsettled else rows
+    )
+    for row in worst.slice(0, 5).to_pylist():
         if row["unsettled"]:
-            message += f"\n{row['crawl']}|{row['target']}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
+            partition = f"{row['crawl']}|{whole_slug(row['target'])}"
+            message += f"\n{partition}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
     return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
 
 
 def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
     """Whether another index names the same captures, for a few of ``slices`` (default: all) whose crawls have two."""
     located = [
-        row
+        found
         for where in _wheres(slices)
-        for row in workspace.lake.read("captures", where, ["crawl", "target", "located_by"])
-        .group_by(["crawl", "target", "located_by"])
-        .aggregate([])
-        .to_pylist()
+        for found, count in count_rows(
+            workspace.lake, "captures", where or {}, ("target", "crawl", "located_by")
+        ).items()
+        if count <= _MOST_COMPARED
     ]
     compared: list[tuple[str, Agreement]] = []
-    for row in sorted(located, key=lambda one: (one["target"], one["crawl"])):
+    for target, crawl, located_by in sorted(located):
         if len(compared) >= _SAMPLE:
             break
-        other = _second_answer(workspace, row["crawl"], row["target"], row["located_by"])
+        other = _second_answer(workspace, crawl, target, located_by)
         if other is not None:
-            where = {"crawl": row["crawl"], "target": row["target"]}
-            held = workspace.lake.read("captures", where)
-            mine = LookupResult({row["target"]: held}, 0, 0, 0.0)
-            compared.append((f"{row['crawl']}|{row['target']}", agree(mine, other)))
+            held = workspace.lake.read("captures", {"crawl": crawl, "target": target})
+            mine = LookupResult({target: held}, 0, 0, 0.0)
+            compared.append((f"{crawl}|{whole_slug(target)}", agree(mine, other)))
     wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
     if wrong:
         return CheckResult("locators_agree", "error", "; ".join(wrong))
@@ -153,7 +165,7 @@ def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = No
 
 def index_complete_verdict(workspace: Workspace) -> CheckResult:
     """Whether any located partition lacks captures because files of its index could not be read."""
-    partial = incomplete_slices(workspace)
+    partial = {Slice(one.crawl, whole_slug(one.target)): row for one, row in incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no partition was located over unread index files")
     named = [f"{slice_.crawl}|{slice_.target}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
@@ -178,9 +190,9 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
 def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) -> dict[tuple[str, str], int]:
     counts: dict[tuple[str, str], int] = {}
     for where in _wheres(slices):
-        rows: pa.Table = workspace.lake.read(table, where, ["crawl", "target"])
-        for row in rows.group_by(["crawl", "target"]).aggregate([([], "count_all")]).to_pylist():
-            counts[row["crawl"], row["target"]] = row["count_all"]
+        for (crawl, target), count in count_rows(workspace.lake, table, where or {}).items():
+            place = (crawl, whole_slug(target))
+            counts[place] = counts.get(place, 0) + count
     return counts
 
 

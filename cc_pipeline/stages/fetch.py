@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,20 +16,28 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
-from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.keys import CAPTURE_ORDER, RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
 from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.outcomes import with_this_round
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.gate import refuse_dear
 from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
+from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, refuse, shortfalls, unsettled_rows
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
+from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
 VERSION = "1"
 
 
+@over_parts(FETCH, "fetches")
 def fetch_captures(
     workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
 ) -> StageReport:
@@ -44,6 +55,8 @@ def fetch_captures(
     behind = set(stale)
     healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
     stale += healed
+    if not replay:
+        refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, slugs))
     unfinished = left_behind(workspace.storage, crawl)
     result: RecordsResult | None = None
     found: dict[Slice, Shortfall] = {}
@@ -72,17 +85,22 @@ def _fetch(
     distrusted: Collection[Place],
 ) -> tuple[RecordsResult, dict[Slice, Shortfall]]:
     commit = uuid.uuid4().hex
+    targets = [slice_.target for slice_ in wanted]
     # nothing that is counted on from here to the commit may be swept meanwhile
-    with lease(workspace.storage, crawl, commit) as held_here:
-        captures = _captures(workspace, crawl, [*wanted])
-        held = held_rows(workspace, crawl, captures, distrusted)
+    with lease(workspace.storage, crawl, commit) as held_here, workspace.scratch_folder("fetch") as scratch:
+        captures, places = _captures(workspace, crawl, targets, scratch)
+        held = held_rows(workspace, crawl, targets, places, scratch, distrusted)
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, scratch)
         result = fetch_records(
-            captures,
+            captures.batches(),
+            places,
             workspace.transport,
             workspace.storage,
             crawl=crawl,
             commit=commit,
-            held=held.rows,
+            scratch=scratch,
+            keep=rows.add,
+            held=held.rows.batches(),
             options=RecordOptions(
                 fail_on_digest=workspace.settings.digest_policy == "fail",
                 retry_settled=replay,
@@ -91,13 +109,15 @@ def _fetch(
             plan=input_digest({"plans": list(wanted.values())}),
             progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
             holding=lambda adopted: held_here.hold(held.files | adopted),
-            in_table=lambda: workspace.lake.read("records", {"crawl": crawl}, ["warc_filename", "warc_record_offset"]),
+            in_table=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
         )
-        _balanced(captures, result.table, crawl)
-        found = shortfalls(result.table, [*wanted])
+        _balanced(captures.rows, rows.rows, result.outcomes, crawl)
+        # counted among their rounds only now that it is known whether the source gave anything
+        records = partial(_with_this_round, rows) if result.answered else rows.batches
+        found = shortfalls(records(), [*wanted])
         held_here.confirm()
         if wanted:
-            _commit(workspace, crawl, wanted, healed, distrusted, result, found)
+            _commit(workspace, crawl, wanted, healed, distrusted, result, records, found)
         else:
             settle(workspace.storage, result)
     return result, found
@@ -108,8 +128,9 @@ def _to_fetch(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> 
     stale = FETCH.stale(workspace.lake, wanted)
     rest = [slice_.target for slice_ in wanted if slice_ not in stale]
     columns = ["target", "outcome", "reason", "settled"]
-    rows = workspace.lake.read("records", {"crawl": crawl, "target": rest}, columns)
-    lacking = set(unsettled_rows(rows).column("target").to_pylist())
+    lacking: set[str] = set()
+    for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": rest}, columns):
+        lacking.update(unsettled_rows(pa.Table.from_batches([batch])).column("target").to_pylist())
     return [slice_ for slice_ in wanted if slice_ in stale or slice_.target in lacking]
 
 
@@ -120,6 +141,7 @@ def _commit(
     healed: Sequence[Slice],
     distrusted: Collection[Place],
     result: RecordsResult,
+    records: Callable[[], Iterator[pa.RecordBatch]],
     found: Mapping[Slice, Shortfall],
 ) -> None:
     """Keeps what came, and how each slice stands. Where the source gave nothing at all, ``records`` stays as it was."""
@@ -133,9 +155,9 @@ def _commit(
     # first, so that a run killed in between is not taken for one that never was
     note_slices(lake, "fetches", fetch_rows(found, made_from, silent), but="asked_at")
     if result.answered or result.reused or result.adopted:
-        note_superseded(workspace, [*wanted], result.table, time.time())
+        note_superseded(workspace, [*wanted], result.stored, time.time())
         forget_failed_pages(workspace, healed, distrusted)
-        FETCH.commit(lake, made_from, {"records": result.table})
+        FETCH.commit(lake, made_from, {"records": records})
         settle(workspace.storage, result)
 
 
@@ -156,9 +178,19 @@ def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) ->
     return {s.target for s, digest in wanted.items() if here[s] not in (digest, _incomplete(digest))}
 
 
-def _captures(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> pa.Table:
-    targets = [slice_.target for slice_ in slices]
-    return workspace.lake.read("captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES)
+def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
+    """The captures of ``targets`` in the order of their places, and these."""
+    found = PlacesFound()
+    schema = pa.schema([CAPTURES_SCHEMA.field(name) for name in RECORD_KEY_NAMES])
+    captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch)
+    for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES):
+        captures.add(batch)
+        found.add(batch)
+    return captures, found.places()
+
+
+def _with_this_round(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
+    return map(with_this_round, rows.batches())
 
 
 def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
@@ -181,12 +213,11 @@ def _incomplete(digest: str) -> str:
     return input_digest({"incomplete": digest})
 
 
-def _balanced(captures: pa.Table, records: pa.Table, crawl: str) -> None:
+def _balanced(captures: int, records: int, outcomes: Mapping[str, int], crawl: str) -> None:
     """The invariant of the ledger, enforced before anything becomes visible."""
-    if not records.schema.equals(RECORD_SCHEMA) or records.num_rows != captures.num_rows:
-        raise AssertionError(f"{crawl}: {captures.num_rows} captures became {records.num_rows} records")
-    outcomes = set(records.column("outcome").unique().to_pylist())
-    if not outcomes <= {"fetched", "quarantined", "missing"}:
+    if records != captures or sum(outcomes.values()) != captures:
+        raise AssertionError(f"{crawl}: {captures} captures became {records} records")
+    if not outcomes.keys() <= {"fetched", "quarantined", "missing"}:
         raise AssertionError(f"{crawl}: unknown outcomes {sorted(outcomes)}")
 
 
@@ -209,17 +240,22 @@ def _notes(result: RecordsResult | None, found: Mapping[Slice, Shortfall]) -> tu
 def _figures(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> dict[Slice, Figures]:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     columns = ["target", "url", "outcome", "reason", "detail", "settled", "rounds", "stored_length"]
-    rows = workspace.lake.read("records", where, columns)
-    sizes = rows.group_by("target").aggregate([("stored_length", "sum")])
-    stored = dict(zip(sizes["target"].to_pylist(), sizes["stored_length_sum"].to_pylist(), strict=True))
+    stored: Counter[str] = Counter()
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in stream_rows(workspace.lake, "records", where, columns):
+            sizes = pa.Table.from_batches([batch]).group_by("target").aggregate([("stored_length", "sum")])
+            stored.update({row["target"]: row["stored_length_sum"] or 0 for row in sizes.to_pylist()})
+            yield batch
+
     return {
         slice_: {
             "rows:records": one.planned,
             "fetched": one.fetched,
             "quarantined": one.quarantined,
             "missing": one.missing,
-            "stored bytes": stored.get(slice_.target) or 0,
+            "stored bytes": stored[slice_.target],
             **one.figures(),
         }
-        for slice_, one in shortfalls(rows, list(slices)).items()
+        for slice_, one in shortfalls(rows(), list(slices)).items()
     }

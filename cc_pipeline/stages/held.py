@@ -2,80 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import SLICE
-from cc_pipeline.records.lost import STORED, lost_mask
-from cc_pipeline.records.outcomes import HELD_COLUMNS
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.records.fetch import HELD_SCHEMA
+from cc_pipeline.records.lost import STORED, StoredSizes
+from cc_pipeline.records.places import PLACE_NAME, Places
 from cc_pipeline.records.superseded import note
 from cc_pipeline.stages.overlap import overlapping
 from cc_pipeline.stages.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.stages.workspace import Workspace
 
-_PLACE = ("warc_filename", "warc_record_offset")
 #: A file of a crawl's archive and the offset in it.
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows of ``records`` that may be used again, of any target; the stored files that the wanted ones of them name;
-    and how many rows of wanted captures were left out, because their bytes are gone or are not trusted."""
+    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their places); the
+    stored files that they name; and how many were left out, because their bytes are gone or are not trusted."""
 
-    rows: pa.Table
+    rows: OrderedRows
     files: frozenset[str]
     lost: int
 
 
-def held_rows(workspace: Workspace, crawl: str, captures: pa.Table, distrusted: Collection[Place] = ()) -> Held:
-    """The rows of ``crawl`` that the ``captures`` can take over; each stored file they name is looked at once.
+def held_rows(
+    workspace: Workspace,
+    crawl: str,
+    targets: Sequence[str],
+    places: Places,
+    scratch: Path,
+    distrusted: Collection[Place] = (),
+) -> Held:
+    """The rows of ``crawl`` that captures of ``targets``, which are all of ``places``, can take over; each stored file
+    they name is looked at once.
 
     Only targets whose key ranges overlap can share captures, so only their rows are read.
 
     ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
     ``EnvironmentFault`` where the lake's place does not say what it has.
     """
-    targets = overlapping(workspace, captures.column("target").unique().to_pylist())
-    rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, HELD_COLUMNS)
-    position = pa.array(np.arange(rows.num_rows))
-    wanted = pc.unique(captures.column("warc_filename")).drop_null()
-    near = pc.and_(pc.is_in(rows.column("warc_filename"), value_set=wanted), pc.is_valid(rows.column("stored_file")))
-    mine = rows.select([*_PLACE, *STORED]).append_column("position", position).filter(near)
-    mine = mine.join(captures.select(_PLACE).group_by(_PLACE).aggregate([]), list(_PLACE), join_type="left semi")
-    bad = lost_mask(mine, workspace.storage, crawl)
-    if distrusted:
-        bad = pc.or_(bad, _among(mine, distrusted))
-    sound = mine.filter(pc.invert(bad))
-    lost = mine.filter(bad)
-    if lost.num_rows:
-        rows = rows.filter(pc.invert(pc.is_in(position, value_set=lost.column("position").combine_chunks())))
-    return Held(rows, frozenset(sound.column("stored_file").unique().to_pylist()), lost.num_rows)
+    where = {"crawl": crawl, "target": overlapping(workspace, targets)}
+    sizes = StoredSizes(workspace.storage, crawl)
+    rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
+    files: set[str | None] = set()
+    lost = 0
+    for batch in stream_rows(workspace.lake, "records", where, HELD_SCHEMA.names):
+        mine = batch.filter(places.among(batch))
+        bad = sizes.lost(mine)
+        if distrusted:
+            bad = pc.or_(bad, pc.and_(pc.is_valid(mine.column("stored_file")), _among(mine, distrusted)))
+        sound = mine.filter(pc.invert(bad))
+        rows.add(sound)
+        files.update(pc.unique(sound.column("stored_file")).to_pylist())
+        lost += mine.num_rows - sound.num_rows
+    return Held(rows, frozenset(name for name in files if name is not None), lost)
 
 
 def slices_that_lost(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> dict[Slice, int]:
     """Those of ``slices`` that have rows whose bytes are gone (or are not trusted), and how many."""
-    lost: dict[Slice, int] = {}
+    lost: Counter[Slice] = Counter()
     for crawl, rows in _lost_rows(workspace, slices, distrusted):
         for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
-            lost[Slice(crawl, row["target"])] = row["count_all"]
+            lost[Slice(crawl, row["target"])] += row["count_all"]
     return lost
 
 
-def note_superseded(workspace: Workspace, slices: Sequence[Slice], rows: pa.Table, now: float) -> None:
-    """Writes down the stored files that ``slices`` of one crawl name and that ``rows``, which are to replace theirs, do
-    not. Call it before the commit. Raises ``EnvironmentFault``."""
-    new = set(rows.column("stored_file").unique().to_pylist())
+def note_superseded(workspace: Workspace, slices: Sequence[Slice], new: Collection[str], now: float) -> None:
+    """Writes down the stored files that ``slices`` of one crawl name and that the rows which are to replace theirs do
+    not: those name ``new``. Call it before the commit. Raises ``EnvironmentFault``."""
     for crawl, targets in targets_by_crawl(slices).items():
-        old = workspace.lake.read("records", {"crawl": crawl, "target": targets}, ["target", "stored_file"])
-        note(workspace.storage, crawl, set(old.column("stored_file").unique().to_pylist()) - new - {None}, now)
+        old: set[str | None] = set()
+        where = {"crawl": crawl, "target": targets}
+        for batch in stream_rows(workspace.lake, "records", where, ["target", "stored_file"]):
+            old.update(pc.unique(batch.column("stored_file")).to_pylist())
+        note(workspace.storage, crawl, [name for name in old if name is not None and name not in new], now)
 
 
 def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()) -> None:
@@ -83,14 +96,20 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
 
     Pages that were parsed before that are left alone. Raises ``EnvironmentFault``.
     """
-    for crawl, lost in _lost_rows(workspace, slices, distrusted):
+    by_crawl: dict[str, list[pa.Table]] = {}
+    for crawl, rows in _lost_rows(workspace, slices, distrusted):
+        by_crawl.setdefault(crawl, []).append(rows)
+    for crawl, parts in by_crawl.items():
+        lost = pa.concat_tables(parts)
         targets = lost.column("target").unique().to_pylist()
-        columns = [*SLICE, *_PLACE, "disposition"]
-        pages = workspace.lake.read(PARSE.main_table, {"crawl": crawl, "target": targets}, columns)
-        failed = pages.filter(pc.equal(pages.column("disposition"), "FAILURE"))
-        failed = failed.join(lost.select(["target", *_PLACE]), ["target", *_PLACE], join_type="left semi")
-        again = failed.column("target").unique().to_pylist()
-        PARSE.forget(workspace.lake, [Slice(crawl, target) for target in again])
+        columns = [*SLICE, *PLACE_NAME, "disposition"]
+        again: set[str] = set()
+        for batch in stream_rows(workspace.lake, PARSE.main_table, {"crawl": crawl, "target": targets}, columns):
+            failed = pa.Table.from_batches([batch.filter(pc.equal(batch.column("disposition"), "FAILURE"))])
+            if failed.num_rows:
+                failed = failed.join(lost, ["target", *PLACE_NAME], join_type="left semi")
+                again.update(failed.column("target").to_pylist())
+        PARSE.forget(workspace.lake, [Slice(crawl, target) for target in sorted(again)])
 
 
 def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
@@ -110,23 +129,22 @@ def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
 
 def _lost_rows(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
-) -> list[tuple[str, pa.Table]]:
-    """Crawl by crawl, the rows of ``slices`` whose bytes are gone or not trusted: target and place."""
-    found = []
+) -> Iterator[tuple[str, pa.Table]]:
+    """Part by part, crawls and rows of ``slices`` whose bytes are gone or not trusted: target and place."""
     for crawl, targets in targets_by_crawl(slices).items():
-        columns = ["target", *_PLACE, *STORED]
-        rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, columns)
-        rows = rows.filter(pc.is_valid(rows.column("stored_file")))
-        bad = lost_mask(rows, workspace.storage, crawl)
-        if distrusted:
-            bad = pc.or_(bad, _among(rows, distrusted))
-        lost = rows.filter(bad)
-        if lost.num_rows:
-            found.append((crawl, lost.select(["target", *_PLACE])))
-    return found
+        sizes = StoredSizes(workspace.storage, crawl)
+        columns = ["target", *PLACE_NAME, *STORED]
+        for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": targets}, columns):
+            rows = batch.filter(pc.is_valid(batch.column("stored_file")))
+            bad = sizes.lost(rows)
+            if distrusted:
+                bad = pc.or_(bad, _among(rows, distrusted))
+            lost = rows.filter(bad)
+            if lost.num_rows:
+                yield crawl, pa.Table.from_batches([lost]).select(["target", *PLACE_NAME])
 
 
-def _among(rows: pa.Table, places: Collection[Place]) -> pa.Array:
+def _among(rows: pa.RecordBatch, places: Collection[Place]) -> pa.Array:
     chosen = set(places)
-    columns = (rows.column(name).to_pylist() for name in _PLACE)
+    columns = (rows.column(name).to_pylist() for name in PLACE_NAME)
     return pa.array([place in chosen for place in zip(*columns, strict=True)], pa.bool_())

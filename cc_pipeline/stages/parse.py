@@ -14,24 +14,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from shutil import rmtree
 
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE_ORDER
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.lost import are_gone
 from cc_pipeline.records.pages import Row, page_of
 from cc_pipeline.records.reading import read_members
+from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
+from cc_pipeline.stages.pages_before import PagesBefore
+from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.slice import (
     FETCH,
     PAGE_TABLES,
@@ -51,6 +56,7 @@ _BATCH_BYTES = 16 << 20
 _PARSERS = "cc_pipeline.documents.batch.worker"
 
 
+@over_parts(PARSE)
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
 
@@ -74,9 +80,11 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
     if not targets:
         return set()
     behind = located_otherwise(workspace, crawl, targets)
-    behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
-    wanted = _digests(workspace, slices_of(crawl, [t.slug for t in targets if t.slug not in behind]))
-    return behind | {slice_.target for slice_ in PARSE.stale(workspace.lake, wanted)}
+    parts = workspace.parts([target.slug for target in targets if target.slug not in behind])
+    located = [part for own in parts.values() for part in own]
+    behind |= {whole_slug(part) for part in fetched_otherwise(workspace, crawl, located)}
+    wanted = _digests(workspace, slices_of(crawl, [part for part in located if whole_slug(part) not in behind]))
+    return behind | {whole_slug(slice_.target) for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
 def parse_options(workspace: Workspace) -> ParseOptions:
@@ -85,23 +93,21 @@ def parse_options(workspace: Workspace) -> ParseOptions:
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> None:
-    rows = workspace.lake.read("records", {"crawl": crawl, "target": [slice_.target for slice_ in made_from]})
-    rows = rows.sort_by([(name, "ascending") for name in CAPTURE_ORDER])
-    folder = workspace.scratch / f"parse-{time.monotonic_ns()}"
-    with disk_trouble(folder):
-        folder.mkdir()
-    try:
-        _spill(workspace, rows, workspace.storage, folder)
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
+    with workspace.scratch_folder("parse") as folder:
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
+        before = PagesBefore(workspace, made_from, parse_options(workspace))
+        for batch in stream_rows(workspace.lake, "records", where):
+            rows.add(before.take(batch))
+        _spill(workspace, rows, before, workspace.storage, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
-        PARSE.commit(workspace.lake, made_from, spilled)
-    finally:
-        rmtree(folder, ignore_errors=True)
+        PARSE.commit(workspace.lake, made_from, spilled, before.beside())
 
 
-def _spill(workspace: Workspace, rows: pa.Table, storage: RecordStorage, folder: Path) -> None:
+def _spill(workspace: Workspace, rows: OrderedRows, before: PagesBefore, storage: RecordStorage, folder: Path) -> None:
     """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
     schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
-    done, total = 0, rows.num_rows
+    done, total = 0, rows.rows
     with disk_trouble(folder), ExitStack() as open_files:
         writers = {
             table: open_files.enter_context(pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema))
@@ -114,12 +120,18 @@ def _spill(workspace: Workspace, rows: pa.Table, storage: RecordStorage, folder:
                     writers[table].write_batch(batch)
             done += batches["page_metadata"].num_rows
             progress.report("parse", done, total)
+        for table, writer in writers.items():
+            for batch in before.rows(table):
+                writer.write_batch(batch)
 
 
-def _tasks(rows: pa.Table, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
+def _tasks(rows: OrderedRows, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
     task: list[tuple[Row, bytes | None]] = []
     size = 0
-    each = (row for batch in rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
+    parts = (
+        part for batch in rows.batches() for part in pa.Table.from_batches([batch]).to_batches(max_chunksize=1_000)
+    )
+    each = (row for part in parts for row in part.to_pylist())
     for row, found in read_members(each, storage, lambda row: row["outcome"] == "fetched"):
         if isinstance(found, DataFault) and are_gone(found):
             # since the stage looked, a moment ago
@@ -164,9 +176,13 @@ def _outcomes(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]
     digests = {slice_: hashlib.sha256() for slice_ in slices}
     columns = [*CAPTURE_ORDER, "outcome"]
     for crawl, targets in targets_by_crawl(slices).items():
-        rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, columns)
-        for row in rows.sort_by([(name, "ascending") for name in columns]).to_pylist():
-            digests[Slice(crawl, row["target"])].update(repr(list(row.values())).encode())
+        with workspace.scratch_folder("outcomes") as folder:
+            rows = OrderedRows(pa.schema([RECORD_SCHEMA.field(name) for name in columns]), columns, folder)
+            for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": targets}, columns):
+                rows.add(batch)
+            for batch in rows.batches():
+                for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+                    digests[Slice(crawl, row[0])].update(repr([*row]).encode())
     return {slice_: digest.hexdigest()[:16] for slice_, digest in digests.items()}
 
 
@@ -175,7 +191,7 @@ def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice,
     figures: dict[Slice, Figures] = {slice_: {f"rows:{table}": 0 for table in PAGE_TABLES} for slice_ in slices}
     for crawl, targets in targets_by_crawl(slices).items():
         for table in PAGE_TABLES:
-            rows = workspace.lake.read(table, {"crawl": crawl, "target": targets}, ["target"])
-            for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
-                figures[Slice(crawl, row["target"])][f"rows:{table}"] = row["count_all"]
+            counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target"])
+            for (target,), count in counts.items():
+                figures[Slice(crawl, target)][f"rows:{table}"] = count
     return figures

@@ -7,7 +7,7 @@ file is gone, or has the same damaged bytes twice. All else is *unsettled*: trou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.stages.slice import Figures, Slice
@@ -101,43 +102,63 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
-def shortfalls(records: pa.Table, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-    """The shortfall of each of ``slices`` of one crawl, from rows of the records table."""
-    outcomes = records.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist()
-    counts = Counter({(row["target"], row["outcome"]): row["count_all"] for row in outcomes})
-    open_rows = unsettled_rows(records)
-    rounds = pc.fill_null(open_rows["rounds"], 0)
-    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
-    marked = open_rows.append_column("asked", rounds).append_column("given_up", over)
-    by_target: dict[str, list[dict[str, Any]]] = {}
-    kinds = marked.group_by(["target", "reason"], use_threads=False).aggregate(
-        [
-            ([], "count_all"),
-            ("given_up", "sum"),
-            ("asked", "min"),
-            ("asked", "sum"),
-            ("url", "first"),
-            ("detail", "first"),
-        ]
-    )
-    for row in kinds.sort_by([("count_all", "descending"), ("reason", "ascending")]).to_pylist():
-        by_target.setdefault(row["target"], []).append(row)
+@dataclass(slots=True)
+class _Lacking:
+    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least and the
+    sum of the runs that asked for them, and the first one."""
+
+    count: int = 0
+    given_up: int = 0
+    least: int | None = None
+    asked: int = 0
+    example: str = ""
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        if not self.count:
+            self.example = f"{row['url_first']}: {row['detail_first']}"
+        self.count += row["count_all"]
+        self.given_up += row["given_up_sum"]
+        self.least = row["asked_min"] if self.least is None else min(self.least, row["asked_min"])
+        self.asked += row["asked_sum"]
+
+
+def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+    """The shortfall of each of ``slices`` of one crawl, from their rows of the records table."""
+    counts: Counter[tuple[str, str]] = Counter()
+    lacking: dict[str, dict[str | None, _Lacking]] = {}
+    for batch in records:
+        rows = pa.Table.from_batches([batch])
+        for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
+            counts[row["target"], row["outcome"]] += row["count_all"]
+        for row in _by_reason(unsettled_rows(rows)):
+            lacking.setdefault(row["target"], {}).setdefault(row["reason"], _Lacking()).add(row)
     found = {}
     for slice_ in slices:
-        mine = by_target.get(slice_.target, [])
+        mine = lacking.get(slice_.target, {})
+        # the commonest first; of those as common as each other the first by name
+        ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
         by_outcome = {name: counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
         found[slice_] = Shortfall(
             slice_,
             planned=sum(by_outcome.values()),
             **by_outcome,
-            unsettled=sum(row["count_all"] for row in mine),
-            given_up=sum(row["given_up_sum"] for row in mine),
-            reason=mine[0]["reason"] if mine else None,
-            example=f"{mine[0]['url_first']}: {mine[0]['detail_first']}" if mine else None,
-            rounds=min((row["asked_min"] for row in mine), default=0),
-            asked=sum(row["asked_sum"] for row in mine),
+            unsettled=sum(one.count for one in mine.values()),
+            given_up=sum(one.given_up for one in mine.values()),
+            reason=ordered[0][0] if ordered else None,
+            example=ordered[0][1].example if ordered else None,
+            rounds=min((one.least or 0 for one in mine.values()), default=0),
+            asked=sum(one.asked for one in mine.values()),
         )
     return found
+
+
+def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
+    rounds = pc.fill_null(lost["rounds"], 0)
+    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
+    marked = lost.append_column("asked", rounds).append_column("given_up", over)
+    wanted = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
+    firsts = [("url", "first"), ("detail", "first")]
+    return marked.group_by(["target", "reason"], use_threads=False).aggregate([*wanted, *firsts]).to_pylist()
 
 
 def unsettled_rows(records: pa.Table) -> pa.Table:
@@ -195,8 +216,9 @@ def waiting_and_due(fetches: pa.Table, now: datetime) -> tuple[set[tuple[str, st
     for row in fetches.filter(pc.greater(fetches["unsettled"], 0)).to_pylist():
         if row["unsettled"] > row["given_up"]:
             asks = due_at(row["rounds"], row["silent_runs"], row["asked_at"]) <= now
-            (due if asks else waiting).add((row["crawl"], row["target"]))
-    return waiting, due
+            (due if asks else waiting).add((row["crawl"], whole_slug(row["target"])))
+    # a set is asked for again when any of its parts is to be
+    return waiting - due, due
 
 
 def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:

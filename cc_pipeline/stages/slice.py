@@ -54,7 +54,8 @@ def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
 
 def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Rows that a stage has put aside in an Arrow stream file, batch by batch: for a commit with flat memory."""
-    with pa.memory_map(str(path)) as source:
+    # not mapped into memory: a process would seem to hold all that it has read
+    with pa.OSFile(str(path)) as source:
         yield from pa.ipc.open_stream(source)
 
 
@@ -183,11 +184,10 @@ class Stage:
         Call it before what they are made from changes: a run that is killed afterwards then never leaves old rows that
         count as done.
         """
-        for slice_, digest in self.made_from(lake, slices).items():
-            if digest is not None:
-                rows = lake.read(self.main_table, slice_.where)
-                again = input_digest({"replayed": digest})
-                lake.commit(self.main_table, rows, [slice_.where], {self.digest_name(slice_): again})
+        made_from = self.made_from(lake, slices)
+        again = {s: input_digest({"replayed": digest}) for s, digest in made_from.items() if digest is not None}
+        if again:
+            lake.commit_digests(self.main_table, {self.digest_name(s): digest for s, digest in again.items()})
 
     def interrupted(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
         """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""
@@ -216,6 +216,8 @@ class Stage:
 
         ``counted`` are the tables whose rows are added up (default: the main one).
         """
+        # Arrow keeps what it freed for rows to come, and the next stage needs memory of other kinds
+        pa.default_memory_pool().release_unused()
         names = [f"rows:{table}" for table in counted or (self.main_table,)]
         return StageReport(
             self.label,

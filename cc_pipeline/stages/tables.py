@@ -50,6 +50,7 @@ TARGETS_SCHEMA = pa.schema(
         pa.field("definition", pa.string(), nullable=False),
         pa.field("version", pa.string(), nullable=False),
         pa.field("ranges", pa.list_(pa.struct([pa.field("start", pa.binary()), pa.field("end", pa.binary())]))),
+        pa.field("parts", pa.int32()),
     ]
 )
 
@@ -69,6 +70,7 @@ LOOKUPS_SCHEMA = pa.schema(
         pa.field("captures", pa.int64(), nullable=False),
         pa.field("looked_up_at", TIMESTAMP, nullable=False),
         pa.field("made_from", pa.string(), nullable=False),
+        pa.field("members", pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())]))),
     ]
 )
 
@@ -137,6 +139,8 @@ COLUMN_NOTES: dict[str, str] = {
     "stored_length": "Bytes of the kept gzip member",
     "attempts": "Requests it took",
     "ranges": "SURT keys that a capture of the target can have, of this definition and of those before it",
+    "parts": "Of a set of many members, into how many parts its slices are divided; each part has a row of its own",
+    "members": "Of a set, its members and how many captures each has",
     "url_surtkey_min": "Lowest key of the row group; null means unknown, and unknown is never pruned",
     "url_surtkey_max": "Highest key of the row group; null means unknown",
     "url_surtkey_source": "Where the bounds came from: statistics, deprecated_statistics or repaired",
@@ -147,6 +151,16 @@ COLUMN_NOTES: dict[str, str] = {
     "text_simhash": "64-bit simhash of the text by the 2012 algorithm, signed",
     "parsed_as": "html or feed",
     "content": "What the page says: title, meta tags, links; or the feed's own fields",
+    "feed": "What a feed says of itself beyond the 2012 document; null for other pages",
+    "published_precision": "moment, local (no zone: the clock time as if UTC), day, week, month or year",
+    "updated_precision": "As published_precision",
+    "published": "When the page, feed or item says it was published",
+    "published_from": "Which reader found the date; htmldate and htmldate-text are guesses (docs/documents.md)",
+    "modified_from": "Which reader found the date (docs/documents.md)",
+    "author_from": "Which reader found the names (docs/documents.md)",
+    "robots_directives": "What every robot is asked, by meta tag or header: noindex, noai …",
+    "tdm_reservation": "Whether text and data mining is reserved (TDMRep)",
+    "structured": "JSON-LD, microdata and RDFa, each item as JSON",
     "archiveInfo": "The archive pointer in the 2012 form, its spelling included",
     "main_content": "Text without navigation and other boilerplate",
     "parser_version": "Rows of an older version are stale and parsed again without refetching",

@@ -83,6 +83,23 @@ def test_a_truncated_body_gives_its_beginning(coding: str) -> None:
     assert (found.codings, found.complete) == ((coding,), False)
 
 
+@pytest.mark.parametrize("coding", ["br", "zstd"])
+def test_a_truncated_body_gives_its_beginning_where_the_decoder_does_not_say_how_much(coding: str) -> None:
+    text = b"".join(b"<p>%d</p>" % number for number in range(60_000))
+    body = ENCODERS[coding](text)
+    found = decoded_payload(record(body[: len(body) // 2], Content_Encoding=coding))
+    assert len(found.body) > 10_000
+    assert text.startswith(found.body)
+    assert (found.codings, found.complete) == ((coding,), False)
+    bounded = decoded_payload(record(body, Content_Encoding=coding), limit=5_000)
+    assert (bounded.body, bounded.complete) == (text[:5_000], False)
+
+
+def test_text_that_is_called_brotli_stays_as_it_is() -> None:
+    text = "<!DOCTYPE html><title>Überall</title>".encode() * 40
+    assert decoded_payload(record(text, Content_Encoding="br")).body == text
+
+
 def test_a_truncated_chunked_body_gives_its_beginning() -> None:
     found = decoded_payload(record(chunks(TEXT)[:2500], Transfer_Encoding="chunked"))
     assert TEXT.startswith(found.body)
@@ -93,7 +110,7 @@ def test_a_truncated_chunked_body_gives_its_beginning() -> None:
 @pytest.mark.parametrize("coding", list(ENCODERS))
 def test_the_bound_holds(coding: str) -> None:
     found = decoded_payload(record(ENCODERS[coding](bytes(1 << 20)), Content_Encoding=coding), limit=10_000)
-    if coding in ("br", "zstd"):  # all or nothing: then the body stays as stored
+    if coding in ("br", "zstd"):  # zeros cannot be told from what was not written: then the body stays as stored
         assert found.codings == ()
     else:
         assert (found.body, found.complete) == (bytes(10_000), False)

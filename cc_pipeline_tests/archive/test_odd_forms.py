@@ -138,10 +138,15 @@ def test_an_offset_that_looks_like_a_date_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("magic", "name"),
-    [(b"\x04\x22\x4d\x18", "LZ4"), (b"\x28\xb5\x2f\xfd", "Zstandard"), (b"\xfd7zXZ\0", "xz"), (b"BZh9", "bzip2")],
+    [
+        (b"\x04\x22\x4d\x18\x64\x40\xa7" + RECORD, "LZ4"),  # which stores short texts as they are
+        (b"\x28\xb5\x2f\xfd", "Zstandard"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"BZh9", "bzip2"),
+    ],
 )
 def test_other_compressions_are_named(magic: bytes, name: str) -> None:
-    data = magic + b"\0" * 20 + RECORD  # LZ4 stores short texts as they are
+    data = magic + bytes(range(256)) * 20
     for reader in (warc, arc):
         found = list(reader.iter_records(data, "s"))
         assert [isinstance(one, DataFault) and (one.kind, name in one.reason) for one in found] == [
@@ -150,6 +155,15 @@ def test_other_compressions_are_named(magic: bytes, name: str) -> None:
     with pytest.raises(DataFault, match=name) as fault:
         warc.read_record(data, "s", 0)
     assert fault.value.kind == DataKind.NOT_GZIP
+
+
+@pytest.mark.parametrize("junk", [b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh"])
+@pytest.mark.parametrize("form", ["plain", "gzip"])
+def test_bytes_of_damage_that_look_like_another_compression_hide_no_record(junk: bytes, form: str) -> None:
+    """Found by fuzzing: four bytes before the first record cost the file."""
+    records = [RECORD, NEXT] if form == "plain" else [member(RECORD), member(NEXT)]
+    found = records_of(warc.iter_records(junk + b"".join(records), "s"))
+    assert [one.url for one in found] == ["http://example.com/", "http://example.com/next"]
 
 
 def test_the_oracle_reads_the_plain_form() -> None:

@@ -124,3 +124,31 @@ def test_unlabelled_documents_are_detected() -> None:
     wrong = [text[:40] for data, text in documents if decode(data, markup=False).text.lstrip("\ufeff") != text]
     assert len(documents) > 40
     assert len(wrong) <= 1, wrong
+
+
+JAPANESE = "<title>\u65e5\u672c\u8a9e\u306e\u30da\u30fc\u30b8</title><p>\u3053\u3093\u306b\u3061\u306f"
+KOREAN = "<title>\ud55c\uad6d\uc5b4</title><p>\uc548\ub155\ud558\uc138\uc694"
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "name"), [(JAPANESE, "iso2022_jp", "ISO-2022-JP"), (KOREAN, "iso2022_kr", "ISO-2022-KR")]
+)
+def test_charsets_of_seven_bits_are_known_by_their_escapes(text: str, codec: str, name: str) -> None:
+    found = decode(text.encode(codec))
+    assert (found.text, found.charset, found.clean) == (text, name, True)
+
+
+def test_an_escape_character_alone_is_plain_text() -> None:
+    assert decode(b"\x1b[1mbold\x1b[0m").charset == "UTF-8"
+
+
+@pytest.mark.parametrize("before", ["<script>%s</script>", "<!--%s-->", "<style>%s</style>", "<p>%s</p>"])
+def test_a_meta_tag_is_found_however_late(before: str) -> None:
+    text = before % ("x < y " * 2_000) + "<META charset='windows-1251'><p>\u041f\u0440\u0438\u0432\u0435\u0442"
+    assert decode(text.encode("cp1251")).text == text
+
+
+@pytest.mark.parametrize("around", ["<script>%s</script>", "<!--%s-->", "<title>%s</title>", "<script>%s", "<!-- %s"])
+def test_a_late_meta_tag_in_a_script_or_comment_is_none(around: str) -> None:
+    text = "<p>x</p>" * 1_000 + around % "<meta charset=windows-1251>" + "<p>\u00e9t\u00e9 \u00e0 la plage"
+    assert decode(text.encode("utf-8")).charset == "UTF-8"

@@ -18,12 +18,12 @@ from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.records.delivery import DeliveryReport, Order, deliver
-from cc_pipeline.records.fetch import fetch_records
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.verifying import VerifyReport, verify_place
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.archive import builders
+from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record
 
 CRAWL = "CC-MAIN-2024-22"
@@ -66,7 +66,7 @@ class Shop:
         """Rows of the records table, fetched from the source as it is now."""
         self.fetches += 1
         with Transport(str(self.root / "source")) as source:
-            return fetch_records(
+            return fetch_table(
                 self.captures if captures is None else captures, source, self.storage, crawl=CRAWL,
                 commit=f"c{self.fetches}", held=held,
             ).table  # fmt: skip

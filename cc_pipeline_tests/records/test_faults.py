@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.archive.digests import sha1_base32
-from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
+from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing, plan_ranges
 from cc_pipeline.records.schema import REASONS
@@ -19,6 +19,7 @@ from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
+from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
@@ -89,7 +90,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
 
 def fetch(
     url: str, captures: pa.Table, lake: Path, commit: str, held: pa.Table | None = None, **options: object
-) -> RecordsResult:
+) -> Fetched:
     retry = RetryPolicy(attempts=3, base=0.001, longest=0.002)
     timeouts = Timeouts(connect=2, silence=0.25, total=0.5, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
@@ -98,7 +99,7 @@ def fetch(
         Transport(url, retry=retry, timeouts=timeouts, breaker=breaker) as transport,
         shelf_at(lake) as storage,
     ):
-        result = fetch_records(
+        result = fetch_table(
             captures,
             transport,
             storage,
@@ -115,7 +116,7 @@ def same(one: pa.Table, other: pa.Table) -> bool:
     return bool(one.drop_columns(VARYING) == other.drop_columns(VARYING))
 
 
-def balanced(result: RecordsResult, captures: pa.Table) -> bool:
+def balanced(result: Fetched, captures: pa.Table) -> bool:
     names = ("warc_filename", "warc_record_offset")
     keys = list(zip(*(result.table.column(name).to_pylist() for name in names), strict=True))
     asked = list(zip(*(captures.column(name).to_pylist() for name in names), strict=True))

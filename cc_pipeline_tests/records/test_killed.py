@@ -16,13 +16,14 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
+from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
@@ -49,9 +50,9 @@ def make_bucket(folder: Path, count: int) -> pa.Table:
     return captures_table(rows, CRAWL)
 
 
-def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> RecordsResult:
+def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> Fetched:
     with Transport(url, concurrency=8) as transport, shelf_at(lake) as storage:
-        return fetch_records(captures, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
+        return fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
 
 
 def stored_ranges(lake: Path) -> set[int]:
@@ -124,12 +125,12 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
     fetch(str(tmp_path), lake, captures, "killed")  # its table is never committed
     with Transport(str(tmp_path)) as transport, shelf_at(lake) as storage:
         for part, commit, requests in ((captures.slice(0, 15), "c1", 0), (captures.slice(15), "c2", 0)):
-            result = fetch_records(part, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
+            result = fetch_table(part, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
             assert (result.requests, result.adopted) == (requests, part.num_rows)
             settle(storage, result)
         assert len(storage.journals(CRAWL)) <= 1  # the file that both targets share knows no better
         held = pa.concat_tables([result.table])
-        result = fetch_records(captures, transport, storage, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
+        result = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
         assert result.outcomes == {"fetched": 40}
         settle(storage, result)
         assert storage.journals(CRAWL) == []

@@ -13,21 +13,22 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
+from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import read_stored, real_captures, shelf_at
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 BUCKET = CORPUS / "realcrawl" / "bucket"
 
 
-def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Table | None = None) -> RecordsResult:
+def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Table | None = None) -> Fetched:
     with Transport(source) as transport, shelf_at(lake) as storage:
-        return fetch_records(real_captures(CORPUS, crawl), transport, storage, crawl=crawl, commit=commit, held=held)
+        return fetch_table(real_captures(CORPUS, crawl), transport, storage, crawl=crawl, commit=commit, held=held)
 
 
 @needs_corpus

@@ -13,7 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.records.fetch import fetch_records, settle
+from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import lease, living
 from cc_pipeline.records.lost import lost_mask
 from cc_pipeline.records.options import RecordOptions
@@ -21,6 +21,7 @@ from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
 from cc_pipeline.transport import Transport
+from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
 
 CRAWL = "CC-MAIN-2024-22"
@@ -58,14 +59,14 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
         shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage,
         Transport(str(bucket)) as source,
     ):
-        first = fetch_records(captures, source, storage, crawl=CRAWL, commit="c1", options=options)
+        first = fetch_table(captures, source, storage, crawl=CRAWL, commit="c1", options=options)
         assert first.outcomes == {"fetched": len(members)}
         assert len(first.files) > 2
         # everything is in the bucket, nothing is left on the disk
         assert [path for path in spool.rglob("*") if path.is_file()] == []
         for row, member in zip(first.table.to_pylist(), members, strict=True):
             assert gzip.decompress(read_stored(storage, row)) == gzip.decompress(member)
-        again = fetch_records(captures, source, storage, crawl=CRAWL, commit="c2", options=options)
+        again = fetch_table(captures, source, storage, crawl=CRAWL, commit="c2", options=options)
         assert (again.adopted, again.requests) == (len(members), 0)
         assert again.table == first.table
         settle(storage, again)

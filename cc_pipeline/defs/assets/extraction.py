@@ -98,7 +98,7 @@ def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
         _page_spec("page_metadata", PAGE_METADATA_SCHEMA, "One row per record: the 2012 metadata schema, typed."),
         _page_spec("page_text", PAGE_TEXT_SCHEMA, "One row per page with text: full text, main content, language."),
         _page_spec("page_links", PAGE_LINKS_SCHEMA, "One row per link, with every attribute and its resolved address."),
-        _page_spec("feed_items", FEED_ITEMS_SCHEMA, "One row per item of an RSS or Atom feed."),
+        _page_spec("feed_items", FEED_ITEMS_SCHEMA, "One row per item of an RSS, Atom or JSON Feed."),
     ],
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,

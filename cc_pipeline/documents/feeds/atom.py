@@ -10,8 +10,9 @@ from functools import partial
 from html import unescape
 from urllib.parse import urljoin
 
-from cc_pipeline.documents.dates import parse_date
-from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.dates import first_read, parse_date, read_date
+from cc_pipeline.documents.feeds.extensions import number, read_extension
+from cc_pipeline.documents.feeds.model import Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.page import Limits
@@ -54,6 +55,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
     """Reads from the ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
     own = local_name(root)[0]
+    make_absolute = partial(absolute_in, base)
     # an entry may be a document of its own
     for child in (root,) if local_name(root)[1] == "entry" else root:
         namespace, name = local_name(child)
@@ -63,7 +65,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
                 break
             feed.items.append(_read_entry(child, base))
         elif namespace and namespace != own and namespace not in ATOM_NAMESPACES:
-            continue
+            read_extension(feed, child, element_text(child), make_absolute)
         elif name == "title":
             feed.title = feed.title or construct(child, base)
         elif name in ("subtitle", "tagline"):
@@ -71,11 +73,16 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
         elif name == "link" and (link := atom_link(child, base)):
             feed.links.append(link)
         elif name == "author":
-            feed.authors.append(_person(child, base))
+            feed.authors.append(read_person(child, base))
         elif name == "category" and (label := _category(child)):
             feed.categories.append(label)
         elif name == "generator":
             feed.generator = element_text(child)
+        elif name in ("rights", "copyright"):
+            feed.copyright = construct(child, base)
+        elif name in ("logo", "icon") and (href := element_text(child)):
+            url = absolute(child, href, base)
+            feed.image, feed.icon = (url, feed.icon) if name == "logo" else (feed.image, url)
         elif name in _DATES_UPDATED:
             feed.updated = parse_date(element_text(child)) or feed.updated
         elif name in _DATES_PUBLISHED:
@@ -84,11 +91,13 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
 
 
 def _read_entry(element: Element, base: str) -> FeedItem:
-    item = FeedItem()
+    item = FeedItem(language=element.get(f"{_XML}lang"))
     own = local_name(element)[0]
+    make_absolute = partial(absolute_in, base)
     for child in element:
         namespace, name = local_name(child)
         if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+            read_extension(item, child, element_text(child), make_absolute)
             continue
         if name == "title":
             item.title = construct(child, base)
@@ -100,17 +109,17 @@ def _read_entry(element: Element, base: str) -> FeedItem:
             elif href := child.get("src"):
                 item.links.append(FeedLink(absolute(child, href, base), "content", child.get("type")))
         elif name == "link" and (link := atom_link(child, base)):
-            item.links.append(link)
+            add_link(item, child, link)
         elif name == "author":
-            item.authors.append(_person(child, base))
+            item.authors.append(read_person(child, base))
         elif name == "category" and (label := _category(child)):
             item.categories.append(label)
         elif name == "id":
             item.guid = element_text(child)
         elif name in _DATES_PUBLISHED:
-            item.published = parse_date(element_text(child)) or item.published
+            item.published_date = first_read(read_date(element_text(child)), item.published_date)
         elif name in _DATES_UPDATED:
-            item.updated = parse_date(element_text(child)) or item.updated
+            item.updated_date = first_read(read_date(element_text(child)), item.updated_date)
     return item
 
 
@@ -148,6 +157,13 @@ def atom_link(element: Element, base: str) -> FeedLink | None:
     return FeedLink(absolute(element, href, base), rel, element.get("type"), element.get("title"))
 
 
+def add_link(item: FeedItem, element: Element, link: FeedLink) -> None:
+    """A ``link`` of an item, which may be an enclosure."""
+    item.links.append(link)
+    if link.rel == "enclosure":
+        item.enclosures.append(Enclosure(link.href, link.type, number(element.get("length")), link.title))
+
+
 def base_of(element: Element, base: str) -> str:
     """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL."""
     found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
@@ -157,6 +173,10 @@ def base_of(element: Element, base: str) -> str:
     except ValueError:
         pass
     return base
+
+
+def absolute_in(base: str, element: Element, href: str) -> str:
+    return absolute(element, href, base)
 
 
 def absolute(element: Element, href: str, base: str) -> str:
@@ -169,7 +189,8 @@ def absolute(element: Element, href: str, base: str) -> str:
         return href
 
 
-def _person(element: Element, base: str) -> Person:
+def read_person(element: Element, base: str) -> Person:
+    """A person construct: name, address, mail."""
     found: dict[str, str | None] = {}
     for child in element:
         found.setdefault(local_name(child)[1], element_text(child))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
+
+from cc_pipeline.documents.dates import ReadDate
+
+#: What one item, or a feed, may list of a kind; more is cut and flagged.
+LIST_MOST = 1000
 
 
 class FeedLink(NamedTuple):
@@ -20,6 +26,71 @@ class Person(NamedTuple):
     name: str | None
     url: str | None = None
     email: str | None = None
+
+
+_EMAIL_NAME = re.compile(r"\s*([^\s()<>@]+@[^\s()<>]+)\s*\(([^()]*)\)\s*\Z")
+_NAME_EMAIL = re.compile(r"\s*(.*?)\s*[<(]([^\s()<>@]+@[^\s()<>]+)[>)]\s*\Z")
+_NAME_MOST = 500
+
+
+def person(text: str) -> Person:
+    """``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
+    if len(text) > _NAME_MOST:
+        return Person(text)
+    if found := _EMAIL_NAME.match(text):
+        return Person(found.group(2).strip() or None, None, found.group(1))
+    if found := _NAME_EMAIL.match(text):
+        return Person(found.group(1) or None, None, found.group(2))
+    if "@" in text and " " not in text:
+        return Person(None, None, text)
+    return Person(text)
+
+
+class Enclosure(NamedTuple):
+    """A file that belongs to an item: its length in bytes and seconds, as the feed says."""
+
+    url: str
+    type: str | None = None
+    length: int | None = None
+    title: str | None = None
+    duration: float | None = None
+
+
+class Media(NamedTuple):
+    """An object of Media RSS. Sizes are pixels, ``duration`` is seconds, ``file_size`` bytes."""
+
+    url: str | None = None
+    type: str | None = None
+    medium: str | None = None
+    width: int | None = None
+    height: int | None = None
+    duration: float | None = None
+    file_size: int | None = None
+    title: str | None = None
+    description: str | None = None
+    credit: str | None = None
+    thumbnail: str | None = None
+    player: str | None = None
+
+
+@dataclass(slots=True)
+class Podcast:
+    """What iTunes' elements say of a feed or an item. ``type`` is ``episodic`` or ``serial`` of a feed, ``full``,
+    ``trailer`` or ``bonus`` of an item; ``duration`` is seconds."""
+
+    author: str | None = None
+    owner: Person | None = None
+    subtitle: str | None = None
+    summary: str | None = None
+    image: str | None = None
+    type: str | None = None
+    explicit: bool | None = None
+    block: bool | None = None
+    complete: bool | None = None
+    episode: int | None = None
+    season: int | None = None
+    duration: float | None = None
+    new_feed_url: str | None = None
 
 
 class Content(NamedTuple):
@@ -42,9 +113,24 @@ class FeedItem:
     categories: list[str] = field(default_factory=list)
     comments: str | None = None
     guid: str | None = None
-    published: datetime | None = None
-    updated: datetime | None = None
+    published_date: ReadDate | None = None
+    updated_date: ReadDate | None = None
     contents: list[Content] = field(default_factory=list)
+    language: str | None = None
+    image: str | None = None
+    enclosures: list[Enclosure] = field(default_factory=list)
+    media: list[Media] = field(default_factory=list)
+    #: What is said of all media together.
+    media_about: Media = field(default_factory=Media)
+    podcast: Podcast | None = None
+
+    @property
+    def published(self) -> datetime | None:
+        return self.published_date.moment if self.published_date else None
+
+    @property
+    def updated(self) -> datetime | None:
+        return self.updated_date.moment if self.updated_date else None
 
     @property
     def link(self) -> str | None:
@@ -54,9 +140,10 @@ class FeedItem:
 
 @dataclass(slots=True)
 class Feed:
-    """One feed. ``type`` is the 2012 document's word; ``version`` the format's number where it gives one."""
+    """One feed. ``type`` is the 2012 document's word (``json-feed`` is new); ``version`` the format's number where it
+    gives one."""
 
-    type: Literal["rss-feed", "atom-feed"]
+    type: Literal["rss-feed", "atom-feed", "json-feed"]
     version: str | None = None
     title: str | None = None
     description: str | None = None
@@ -70,5 +157,9 @@ class Feed:
     published: datetime | None = None
     updated: datetime | None = None
     last_build_date: datetime | None = None
+    copyright: str | None = None
+    image: str | None = None
+    icon: str | None = None
+    podcast: Podcast | None = None
     items: list[FeedItem] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)

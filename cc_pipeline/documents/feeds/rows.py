@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, read_atom
-from cc_pipeline.documents.feeds.model import Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.jsonfeed import begins_json, read_json_feed
+from cc_pipeline.documents.feeds.model import LIST_MOST, Feed, FeedItem, FeedLink, Media, Person, Podcast
 from cc_pipeline.documents.feeds.rss import read_rss
 from cc_pipeline.documents.feeds.xml import local_name, parse_xml
 from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
@@ -18,6 +20,8 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
 
     ``base`` is the feed's URL, which its relative links are relative to.
     """
+    if begins_json(text):
+        return read_json_feed(text, limits, base)
     root, clean = parse_xml(text)
     if root is None:
         return None
@@ -30,16 +34,29 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
         return None
     if not clean:
         feed.flags.add("feed_malformed")
+    _bound(feed)
     return feed
+
+
+def _bound(feed: Feed) -> None:
+    """Cuts lists that are longer than a feed's or an item's have any use for."""
+    lists: list[list[Any]] = [feed.links, feed.authors, feed.categories]
+    for item in feed.items:
+        lists += [item.links, item.authors, item.categories, item.contents, item.enclosures, item.media]
+    for found in lists:
+        if len(found) > LIST_MOST:
+            del found[LIST_MOST:]
+            feed.flags.add("lists_cut")
 
 
 _TAG = re.compile(r"<[^<>]*>")
 
 
 class FeedRows(NamedTuple):
-    """``content`` for page_metadata, rows for feed_items, links found in item bodies, the 2012 text."""
+    """``content`` and ``feed`` for page_metadata, rows for feed_items, links found in item bodies, the 2012 text."""
 
     content: dict[str, Any]
+    feed: dict[str, Any]
     items: tuple[dict[str, Any], ...]
     links: tuple[Link, ...]
     text: str
@@ -74,9 +91,14 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
             found_links += body.links
             feed.flags |= body.flags
             _say(words, body.body_text)
+        if feed.type == "json-feed":
+            for plain in item.contents:
+                _say(words, plain.value if plain.type == "text/plain" else None)
         rows.append(_row(item, feed, title, index))
     content["items"] = nested
-    return FeedRows(content, tuple(rows), tuple(found_links), " ".join(words))
+    about = {name: getattr(feed, name) for name in ("version", "language", "copyright", "image", "icon")}
+    about |= {"links": [link._asdict() for link in feed.links] or None, "podcast": _podcast(feed.podcast)}
+    return FeedRows(content, about, tuple(rows), tuple(found_links), " ".join(words))
 
 
 def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool) -> list[HtmlDocument]:
@@ -119,6 +141,7 @@ def _html_doc(body: HtmlDocument) -> dict[str, Any]:
         "links": [
             {"type": link.type, "href": link.href, "url": link.url, "text": link.text, "attributes": link.attributes}
             for link in body.links
+            if link.in_document
         ]
         or None,
     }
@@ -143,7 +166,33 @@ def _row(item: FeedItem, feed: Feed, title: str | None, index: int) -> dict[str,
         "updated": item.updated,
         "content": body.value if body else None,
         "content_type": body.type if body else None,
+        **_dates(item),
+        "language": item.language,
+        "image": item.image or (item.podcast.image if item.podcast else None),
+        "enclosures": [each._asdict() for each in item.enclosures] or None,
+        "media": [_media(each, item.media_about) for each in item.media] or None,
+        "podcast": _podcast(item.podcast),
     }
+
+
+def _dates(item: FeedItem) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name, date in (("published", item.published_date), ("updated", item.updated_date)):
+        found[f"{name}_text"] = date.text if date else None
+        found[f"{name}_precision"] = date.precision if date else None
+    return found
+
+
+def _media(media: Media, about: Media) -> dict[str, Any]:
+    """A media object; what is said of the whole item counts where it says nothing itself."""
+    said = media._asdict()
+    return said | {name: said[name] or getattr(about, name) for name in ("title", "description", "credit")}
+
+
+def _podcast(podcast: Podcast | None) -> dict[str, Any] | None:
+    if podcast is None:
+        return None
+    return asdict(podcast) | {"owner": podcast.owner._asdict() if podcast.owner else None}
 
 
 def _said_author(authors: list[Person]) -> str | None:

@@ -4,50 +4,24 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import partial
 
-from cc_pipeline.documents.dates import parse_date
-from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, absolute, absolutize, atom_link, base_of
-from cc_pipeline.documents.feeds.model import Content, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.dates import ReadDate, first_read, parse_date, read_date
+from cc_pipeline.documents.feeds.atom import (
+    ATOM_NAMESPACES,
+    absolute,
+    absolute_in,
+    absolutize,
+    add_link,
+    atom_link,
+    base_of,
+    construct,
+    read_person,
+)
+from cc_pipeline.documents.feeds.extensions import add_categories, number, read_extension
+from cc_pipeline.documents.feeds.model import Content, Enclosure, Feed, FeedItem, FeedLink, person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name, markup_or_text
 from cc_pipeline.documents.page import Limits
-
-_ITUNES_END = "podcast-1.0.dtd"
-_MEDIA = "http://search.yahoo.com/mrss"
-
-_EMAIL_NAME = re.compile(r"\s*([^\s()<>@]+@[^\s()<>]+)\s*\(([^()]*)\)\s*\Z")
-_NAME_EMAIL = re.compile(r"\s*(.*?)\s*[<(]([^\s()<>@]+@[^\s()<>]+)[>)]\s*\Z")
-
-
-def read_extension(into: Feed | FeedItem, element: Element, text: str | None) -> None:
-    """Takes over what an extension element says where the format's own elements said nothing; categories add up."""
-    namespace, name = local_name(element)
-    if namespace.lower().endswith(_ITUNES_END):
-        if name == "author" and text and not into.authors:
-            into.authors.append(person(text))
-        elif name in ("subtitle", "summary") and text:
-            into.description = into.description or text
-        elif name == "keywords" and text:
-            _add(into, *(word.strip() for word in text.split(",")))
-        elif name == "category":
-            _add(into, *(each.get("text") for each in element.iter() if local_name(each)[1] == "category"))
-    elif namespace.rstrip("/") == _MEDIA and name == "category":
-        _add(into, text)
-
-
-def _add(into: Feed | FeedItem, *categories: str | None) -> None:
-    into.categories += [word for word in dict.fromkeys(categories) if word and word not in into.categories]
-
-
-def person(text: str) -> Person:
-    """``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
-    if found := _EMAIL_NAME.match(text):
-        return Person(found.group(2).strip() or None, None, found.group(1))
-    if found := _NAME_EMAIL.match(text):
-        return Person(found.group(1) or None, None, found.group(2))
-    if "@" in text and " " not in text:
-        return Person(None, None, text)
-    return Person(text)
-
 
 DC = "http://purl.org/dc/elements/1.1/"
 DCTERMS = "http://purl.org/dc/terms/"
@@ -67,6 +41,9 @@ def read_rss(root: Element, limits: Limits, base: str) -> Feed:
     channels = [root] if local_name(root)[1] == "channel" else [e for e in root if local_name(e)[1] == "channel"]
     for channel in channels[:1]:
         _read_channel(channel, feed, base)
+    for child in root:
+        if feed.image is None and local_name(child)[1] == "image":
+            _read_image(feed, child, base)
     holders = channels if root in channels else [*channels, root]
     for element in _items(holders):
         if len(feed.items) >= limits.feed_items:
@@ -92,6 +69,7 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
     own = _own_namespaces(channel)
     own_links: list[FeedLink] = []
     dates: dict[str, datetime | None] = {}
+    make_absolute = partial(absolute_in, base)
     for child in channel:
         namespace, name = local_name(child)
         text = element_text(child)
@@ -104,6 +82,18 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
         elif namespace in ATOM_NAMESPACES:
             if name == "link" and (link := atom_link(child, base)):
                 feed.links.append(link)
+            elif name == "author":
+                feed.authors.append(read_person(child, base))
+            elif name in ("updated", "modified"):
+                dates.setdefault("modified", parse_date(text))
+            elif name in ("published", "issued"):
+                dates.setdefault("issued", parse_date(text))
+            elif name in ("rights", "copyright"):
+                feed.copyright = feed.copyright or text
+            elif name in ("logo", "icon") and text:
+                setattr(feed, "image" if name == "logo" else name, absolute(child, text, base))
+            elif name == "subtitle":
+                feed.description = feed.description or construct(child, base)
         elif namespace == DC:
             _read_dublin_core(feed, name, text)
             if name == "date":
@@ -111,7 +101,7 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
         elif namespace == DCTERMS:
             dates.setdefault(name, parse_date(text))
         else:
-            read_extension(feed, child, text)
+            read_extension(feed, child, text, make_absolute)
     _own_links_first(feed, own_links)
     build, published = dates.get("lastbuilddate"), dates.get("pubdate")
     if feed.webmaster and not feed.authors:
@@ -145,10 +135,21 @@ def _read_channel_element(feed: Feed, child: Element, name: str, text: str | Non
         feed.ttl = int(number.group(1)) if int(number.group(1)) < _TTL_MAX else None
     elif name == "language":
         feed.language = text
+    elif name == "copyright":
+        feed.copyright = text
+    elif name == "image":
+        _read_image(feed, child, base)
     elif name in ("managingeditor", "author") and text:
         feed.authors.append(person(text))
     elif name == "webmaster" and text:
         feed.webmaster = person(text)
+
+
+def _read_image(feed: Feed, element: Element, base: str) -> None:
+    """The feed's picture; RSS 0.90 and 1.0 have it beside the channel."""
+    found = next((text for each in element if local_name(each)[1] == "url" and (text := element_text(each))), None)
+    found = found or element.get("href") or element.get(f"{{{RDF}}}resource")
+    feed.image = feed.image or (absolute(element, found, base) if found else None)
 
 
 def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> None:
@@ -158,12 +159,14 @@ def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> Non
     if name in ("creator", "author"):
         into.authors.append(person(text))
     elif name == "subject":
-        into.categories.append(text)
+        add_categories(into, text)
     elif name == "title":
         into.title = into.title or text
     elif name == "description":
         into.description = into.description or text
-    elif name == "language" and isinstance(into, Feed):
+    elif name == "rights" and isinstance(into, Feed):
+        into.copyright = into.copyright or text
+    elif name == "language":
         into.language = into.language or text
     elif name == "identifier" and isinstance(into, FeedItem):
         into.guid = into.guid or text
@@ -173,7 +176,8 @@ def _read_item(element: Element, base: str) -> FeedItem:
     item = FeedItem()
     own = _own_namespaces(element)
     own_links: list[FeedLink] = []
-    dates: dict[str, datetime | None] = {}
+    dates: dict[str, ReadDate | None] = {}
+    make_absolute = partial(absolute_in, base)
     for child in element:
         namespace, name = local_name(child)
         text = element_text(child)
@@ -182,30 +186,26 @@ def _read_item(element: Element, base: str) -> FeedItem:
                 own_links.append(FeedLink(absolute(child, href, base)))
             _read_item_element(item, child, name, text, base)
         elif namespace in ATOM_NAMESPACES:
-            if name == "link" and (link := atom_link(child, base)):
-                item.links.append(link)
-            elif name in ("updated", "modified"):
-                item.updated = item.updated or parse_date(text)
-            elif name in ("published", "issued"):
-                dates.setdefault(name, parse_date(text))
+            if name in ("published", "issued"):
+                dates.setdefault(name, read_date(text))
+            else:
+                _read_atom_element(item, child, name, text, base)
         elif namespace == DC:
             _read_dublin_core(item, name, text)
             if name == "date":
-                dates.setdefault("dc", parse_date(text))
+                dates.setdefault("dc", read_date(text))
         elif namespace == CONTENT and name == "encoded":
             if value := _markup(child, base):
                 item.contents.append(Content(value, "text/html", base_of(child, base)))
         elif namespace == DCTERMS:
-            dates.setdefault(name, parse_date(text))
+            dates.setdefault(name, read_date(text))
         elif namespace == XHTML and name in ("body", "div"):
             if value := absolutize(inner_markup(child), base_of(child, base)):
                 item.contents.append(Content(value, "application/xhtml+xml", base_of(child, base)))
         else:
-            read_extension(item, child, text)
-    item.published = next(
-        (moment for moment in (item.published, *map(dates.get, _PUBLISHED_ORDER)) if moment is not None), None
-    )
-    item.updated = item.updated or dates.get("modified")
+            read_extension(item, child, text, make_absolute)
+    item.published_date = first_read(item.published_date, *map(dates.get, _PUBLISHED_ORDER))
+    item.updated_date = first_read(item.updated_date, dates.get("modified"))
     about = element.get(f"{{{RDF}}}about")
     item.guid = item.guid or about
     _own_links_first(item, own_links)
@@ -228,13 +228,35 @@ def _read_item_element(item: FeedItem, child: Element, name: str, text: str | No
         if text and child.get("isPermaLink", "true").strip().lower() == "true" and "://" in text and not item.link:
             item.links.append(FeedLink(text))
     elif name == "pubdate":
-        item.published = parse_date(text) or item.published
+        item.published_date = first_read(read_date(text), item.published_date)
     elif name == "enclosure" and (href := child.get("url")):
-        item.links.append(FeedLink(absolute(child, href.strip(), base), "enclosure", child.get("type")))
+        url = absolute(child, href.strip(), base)
+        item.links.append(FeedLink(url, "enclosure", child.get("type")))
+        item.enclosures.append(Enclosure(url, child.get("type"), number(child.get("length"))))
     elif name == "source" and (href := child.get("url")):
         item.links.append(FeedLink(absolute(child, href.strip(), base), "via", None, text))
     elif name in ("body", "fullitem", "encoded") and (value := _markup(child, base)):
         item.contents.append(Content(value, "text/html", base_of(child, base)))
+
+
+def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
+    """What an element of Atom says inside an item of RSS, where RSS's own say nothing; links and authors add up."""
+    if name == "link" and (link := atom_link(child, base)):
+        add_link(item, child, link)
+    elif name in ("updated", "modified"):
+        item.updated_date = first_read(item.updated_date, read_date(text))
+    elif name == "author":
+        item.authors.append(read_person(child, base))
+    elif name == "id":
+        item.guid = item.guid or text
+    elif name == "title":
+        item.title = item.title or construct(child, base)
+    elif name == "summary":
+        item.description = item.description or construct(child, base)
+    elif name == "content" and (value := construct(child, base)):
+        item.contents.append(Content(value, child.get("type"), base_of(child, base)))
+    elif name == "category":
+        add_categories(item, child.get("label") or child.get("term"))
 
 
 def _markup(element: Element, base: str) -> str | None:

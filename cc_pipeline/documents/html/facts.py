@@ -1,6 +1,6 @@
-"""Title, description, site, author and date of a page.
+"""Title, description and site of a page, its OpenGraph and JSON-LD.
 
-Read from OpenGraph, JSON-LD, the canonical URL and plain tags, whichever says it best.
+Read from OpenGraph, JSON-LD and plain tags, whichever says it best. Dates, authors and all else are in ``about/``.
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.dates import parse_date
+from cc_pipeline.documents.about.nodes import Nodes, word
 from cc_pipeline.documents.html.json_repair import repaired
-from cc_pipeline.documents.html.tree import HtmlDocument
-from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
@@ -54,7 +51,6 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
     """Reads the page's JSON-LD scripts; those that are no JSON are left out and flagged."""
     documents: list[str] = []
     values: list[Any] = []
-    types: dict[str, None] = {}
     for script in scripts:
         text = script.strip()
         if not text:
@@ -72,8 +68,7 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
             continue
         documents.append(_storable(compact))
         values.append(value)
-        _collect_types(value, types)
-    return JsonLd(documents, list(types), values)
+    return JsonLd(documents, types_of(values), values)
 
 
 def _loads(text: str) -> Any:
@@ -88,7 +83,9 @@ def _storable(text: str) -> str:
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
-def _collect_types(value: Any, types: dict[str, None]) -> None:
+def types_of(value: Any) -> list[str]:
+    """Every ``@type`` in a JSON-LD value, once, in order, as far as a bound allows."""
+    types: dict[str, None] = {}
     waiting = [value]
     while waiting and len(types) < _MAX_TYPES:
         current = waiting.pop()
@@ -100,14 +97,7 @@ def _collect_types(value: Any, types: dict[str, None]) -> None:
             waiting.extend(reversed(list(current.values())))
         elif isinstance(current, list):
             waiting.extend(reversed(current))
-
-
-def canonical_url(document: HtmlDocument) -> str | None:
-    """The absolute URL of the page's ``link rel=canonical``."""
-    for link in document.links:
-        if link.type == "link" and link.rel and "canonical" in link.rel.lower().split():
-            return link.url
-    return None
+    return list(types)
 
 
 _TITLE = (
@@ -121,15 +111,8 @@ _TITLE = (
 )
 _DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
 _DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
-_AUTHOR = ("dc:creator", "dcterm:creator", "dcterms:creator", "author", "parsely-author", "article:author")
 _SITE = ("og:site_name", "application-name")
-_PUBLISHED = ("article:published_time", "parsely-pub-date", "dc:date", "dcterms:created", "date", "pubdate")
-_ARTICLE = re.compile(
-    r"(?:Advertiser|News|AnalysisNews|AskPublicNews|BackgroundNews|OpinionNews|ReportageNews|ReviewNews|Satirical|"
-    r"Scholarly|MedicalScholarly|SocialMedia|Tech)?(?:Article|BlogPosting|Posting|Report|LiveBlogPosting|APIReference)\Z"
-)
 _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
-_MAX_NODES = 2_000
 
 
 class PageFacts(NamedTuple):
@@ -138,22 +121,17 @@ class PageFacts(NamedTuple):
     title: str | None
     description: str | None
     site_name: str | None
-    author: str | None
-    published: datetime | None
 
 
 def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], json_ld: Iterable[Any]) -> PageFacts:
     """Picks the facts. ``title`` is the title element's text, ``json_ld`` the values of the page's scripts."""
     meta = _index(meta_tags)
-    article = _article(json_ld) or {}
+    article = Nodes(json_ld).article
     site = _first(meta, _SITE) or _name(article.get("publisher"))
-    author = _name(article.get("author")) or _first(meta, _AUTHOR)
     return PageFacts(
-        _word(article.get("headline")) or _word(article.get("name")) or _first(meta, _TITLE) or _own_title(title, site),
-        _word(article.get("description")) or _first(meta, _DESCRIPTION) or _first(meta, _DESCRIPTION_LAST),
+        word(article.get("headline")) or word(article.get("name")) or _first(meta, _TITLE) or _own_title(title, site),
+        word(article.get("description")) or _first(meta, _DESCRIPTION) or _first(meta, _DESCRIPTION_LAST),
         site,
-        None if author and author.startswith(("http://", "https://")) else author,
-        parse_date(_word(article.get("datePublished")) or _first(meta, _PUBLISHED)),
     )
 
 
@@ -182,45 +160,21 @@ def _key(name: str) -> str:
 
 def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
     for key in keys:
-        if key in meta and (found := _word(meta[key])):
+        if key in meta and (found := word(meta[key])):
             return found
     return None
-
-
-def _word(value: Any) -> str | None:
-    """Text with its white space tidied, ``None`` for anything else."""
-    return collapsed(value) or None if isinstance(value, str) else None
 
 
 def _name(value: Any) -> str | None:
     """The name of a person or organisation, or the names of several."""
     if isinstance(value, list):
         return ", ".join(name for each in value[:20] if (name := _name(each))) or None
-    return _word(value.get("name")) if isinstance(value, dict) else _word(value)
-
-
-def _article(values: Iterable[Any]) -> dict[str, Any] | None:
-    """The first node of the JSON-LD that is an article of some kind."""
-    waiting = list(values)
-    for _ in range(_MAX_NODES):
-        if not waiting:
-            return None
-        node = waiting.pop(0)
-        if isinstance(node, list):
-            waiting[:0] = node
-        elif isinstance(node, dict):
-            kinds = node.get("@type")
-            named = kinds if isinstance(kinds, list) else [kinds]
-            if any(isinstance(kind, str) and _ARTICLE.match(kind) for kind in named):
-                return node
-            if isinstance(graph := node.get("@graph"), list):
-                waiting[:0] = graph
-    return None
+    return word(value.get("name")) if isinstance(value, dict) else word(value)
 
 
 def _own_title(title: str | None, site: str | None) -> str | None:
     """The title element without the site's name behind a separator."""
-    tidy = _word(title)
+    tidy = word(title)
     found = _SEPARATED.match(tidy) if tidy else None
     if tidy is None or found is None:
         return tidy

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.urls import domain_of, resolver
+from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
 from cc_pipeline.documents.html.whitespace import collapsed
-from cc_pipeline.documents.page import Limits, Link
+from cc_pipeline.documents.page import LINK_ATTRIBUTE, Limits, Link
 
 #: Characters of a base element's URL; each link of a page can be as long again.
 _BASE_CHARS = 2_048
 
 
-#: The tags the 2012 document lists, and the attribute that holds the link.
-LINK_ATTRIBUTE = {
-    "a": "href",
-    "img": "src",
-    "script": "src",
-    "link": "href",
-    "iframe": "src",
-    "area": "href",
-    "frame": "src",
+#: Further tags with links, and the attributes that hold them.
+_MORE_LINKS = {
+    "form": ("action",),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "source": ("src",),
+    "object": ("data",),
+    "embed": ("src",),
 }
+_WITH_SRCSET = frozenset({"img", "source"})
+#: An address in a srcset, with the commas around it.
+_CANDIDATE = re.compile(r"[\s,]*+(\S++)")
+_MOST_CANDIDATES = 64
 #: The attributes that can be a meta tag's key, in the order they count.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 
 _WITH_TEXT = frozenset({"a", "area"})
 #: Elements whose text is no part of the page's; scripts and iframes are links as well.
 _UNREAD = frozenset({"style", "noscript", "template", "title"})
-_WANTED = (*LINK_ATTRIBUTE, "meta", *sorted(_UNREAD), "html", "base")
+_WANTED = (*LINK_ATTRIBUTE, *_MORE_LINKS, "meta", *sorted(_UNREAD), "html", "base")
 #: ``:is`` ends at the first name that fits, and gives an element once.
 _SELECTOR = f":is({','.join(_WANTED)})"
 
@@ -62,6 +68,10 @@ class HtmlDocument:
     work: int = 0
 
 
+#: What else is to be read from the tree while it is there.
+Look = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
+
+
 def parse_html(
     text: str,
     url: str,
@@ -71,10 +81,18 @@ def parse_html(
     source: str = "",
     item_index: int | None = None,
     links: bool = True,
+    codec: str = "utf-8",
+    as_written: bool = False,
+    look: Look | None = None,
 ) -> HtmlDocument:
-    """Reads a page or a fragment of one. ``url`` is what relative links are relative to, unless the page has
-    a ``base``. ``utf8`` is the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before
-    a tree is made where it would cost the builder too much, and flagged."""
+    """Reads a page or a fragment of one.
+
+    ``url`` is what relative links are relative to, unless the page has a ``base``. Links become what a browser would
+    ask for (``codec`` is the page's charset by Python's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
+    the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before a tree is made where it
+    would cost the builder too much, and flagged. ``look`` is called once with the tree, as long as only scripts and
+    styles are out of it, what was found until then, and the resolver of the page's references.
+    """
     document = HtmlDocument()
     whole = text.encode("utf-8", "replace") if utf8 is None else utf8
     markup, document.work = bounded(whole, limits, document.flags)
@@ -83,7 +101,10 @@ def parse_html(
     tree = LexborHTMLParser(markup)
     found = _collect(tree, document, limits, links=links)
     _remove(found.scripts)
-    _finish_links(found, document, url, limits, item_index)
+    found_by = resolver if as_written else partial(browser_resolver, codec=codec)
+    resolve = _finish_links(found, document, found_by, url, limits, item_index)
+    if look is not None:
+        look(tree, document, resolve)
     _remove(found.unread)
     document.body_text = _body_text(tree, limits, document.flags)
     return document
@@ -93,7 +114,7 @@ def parse_html(
 class _Found:
     """Nodes to come back to: links whose text is wanted, and nodes whose text is not the page's."""
 
-    links: list[tuple[LexborNode, str, str, dict[str, str]]] = field(default_factory=list)
+    links: list[tuple[LexborNode, str, str, str, dict[str, str]]] = field(default_factory=list)
     scripts: list[LexborNode] = field(default_factory=list)
     unread: list[LexborNode] = field(default_factory=list)
     base: str | None = None
@@ -109,7 +130,10 @@ def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, 
         tag = _TAGS[node.tag_id]
         key = LINK_ATTRIBUTE.get(tag)
         if key is None:
-            _collect_other(node, tag, document, found, limits)
+            if tag in _MORE_LINKS:
+                _collect_more(node, tag, document, found, limits, room)
+            else:
+                _collect_other(node, tag, document, found, limits)
             continue
         attributes: dict[str, Any] = node.attributes  # a value may be None, see _bounded
         values = attributes.values()
@@ -125,10 +149,47 @@ def _collect(tree: LexborHTMLParser, document: HtmlDocument, limits: Limits, *, 
         href = attributes.pop(key, None)
         if href and href[0] != "#":
             if len(pending) < room:
-                pending.append((node, tag, href, attributes))
+                pending.append((node, tag, key, href, attributes))
             elif links:
                 document.flags.add("links_cut")
+        if tag == "img" and "srcset" in attributes:
+            _collect_srcset(node, tag, attributes["srcset"], pending, room)
     return found
+
+
+def _collect_more(node: LexborNode, tag: str, document: HtmlDocument, found: _Found, limits: Limits, room: int) -> None:
+    attributes = _bounded(node.attributes, limits, document.flags)
+    for key in _MORE_LINKS[tag]:
+        href = attributes.get(key)
+        if href and href[0] != "#":
+            if len(found.links) < room:
+                others = {name: value for name, value in attributes.items() if name != key}
+                found.links.append((node, tag, key, href, others))
+            elif room:
+                document.flags.add("links_cut")
+    if tag in _WITH_SRCSET and "srcset" in attributes:
+        _collect_srcset(node, tag, attributes["srcset"], found.links, room)
+
+
+def _collect_srcset(
+    node: LexborNode, tag: str, value: str, links: list[tuple[LexborNode, str, str, str, dict[str, str]]], room: int
+) -> None:
+    """Every picture of a srcset: an address, then what it is good for up to a comma. Addresses may have commas."""
+    at = 0
+    for _ in range(_MOST_CANDIDATES):
+        candidate = _CANDIDATE.match(value, at)
+        if candidate is None or len(links) >= room:
+            return
+        href = candidate.group(1)
+        at = candidate.end()
+        if href[-1] == ",":
+            href = href.rstrip(",")
+        else:
+            at = value.find(",", at)
+        if href:
+            links.append((node, tag, "srcset", href, {}))
+        if at < 0:
+            return
 
 
 def _collect_other(node: LexborNode, tag: str, document: HtmlDocument, found: _Found, limits: Limits) -> None:
@@ -178,7 +239,15 @@ def _bounded(attributes: dict[str, Any], limits: Limits, flags: set[str]) -> dic
     return cut
 
 
-def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limits, item_index: int | None) -> None:
+def _finish_links(
+    found: _Found,
+    document: HtmlDocument,
+    resolver: Callable[[str], Callable[[str], Resolved]],
+    url: str,
+    limits: Limits,
+    item_index: int | None,
+) -> Callable[[str], Resolved]:
+    """Makes the links of what was found; the answer makes other references of the page absolute."""
     resolve = resolver(url)
     if found.base:
         base, base_host = resolve(found.base) if len(found.base) <= _BASE_CHARS else (None, None)
@@ -190,8 +259,8 @@ def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limit
     room = limits.text_chars  # links can nest by way of other elements, each with the text of all inside it
     append = document.links.append
     as_link = tuple.__new__  # what Link(...) comes to, in two thirds of the time
-    places: dict[str, tuple[str | None, str | None, str | None]] = {}
-    for node, tag, href, attributes in found.links:
+    places: dict[str, tuple[str | None, str | None, str | None, str | None]] = {}
+    for node, tag, key, href, attributes in found.links:
         text = ""
         if tag in _WITH_TEXT:
             if room < 0:
@@ -203,13 +272,14 @@ def _finish_links(found: _Found, document: HtmlDocument, url: str, limits: Limit
                 document.flags.add("text_cut")
                 text = text[:bound]
         if href in places:
-            absolute, host, domain = places[href]
+            absolute, host, domain, shown = places[href]
         else:
             absolute, host = resolve(href)
-            domain = domain_of(host) if host else None
-            places[href] = absolute, host, domain
+            domain, shown = (domain_of(host), shown_host(host)) if host else (None, None)
+            places[href] = absolute, host, domain, shown
         rel = attributes.get("rel")
-        append(as_link(Link, (tag, href, absolute, text, rel, attributes, host, domain, item_index)))
+        append(as_link(Link, (tag, href, absolute, text, rel, attributes, host, domain, item_index, key, shown)))
+    return resolve
 
 
 def _body_text(tree: LexborHTMLParser, limits: Limits, flags: set[str]) -> str:

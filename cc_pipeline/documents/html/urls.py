@@ -1,7 +1,8 @@
 """Absolute URLs for links, and the host and registered domain they point to.
 
-Resolution follows the WHATWG URL Standard for what occurs in pages (tabs and newlines dropped, backslashes as
-slashes, dot segments, spaces as ``%20``) and leaves every other character as written.
+``browser_resolver`` gives what a browser would ask for (the WHATWG URL Standard, by ada): hosts in ASCII, characters
+escaped, as a crawler's index has them. ``resolver`` finds the same place and leaves characters as written, as the
+writer of 2012 did.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+import can_ada
 from publicsuffixlist import PublicSuffixList
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:)(.*)", re.DOTALL)
@@ -23,6 +25,48 @@ _HIERARCHICAL = ("http:", "https:", "ftp:", "ws:", "wss:")
 
 #: An absolute URL and its host; ``None`` where there is none.
 Resolved = tuple[str | None, str | None]
+
+
+#: What ada raises for text that is no URL, or no text.
+_NO_URL = (ValueError, TypeError)
+
+
+def browser_resolver(base: str, codec: str = "utf-8") -> Callable[[str], Resolved]:
+    """A function from an attribute's value to the URL a browser would go to and that URL's host. ``codec`` is the
+    Python name of the page's charset, in which browsers escape queries."""
+    try:
+        here = can_ada.parse(base)
+    except _NO_URL:
+        here = None
+    parse = can_ada.parse if here is None else here.__add__
+    hosts: dict[str, str | None] = {}
+    unicode = codec.startswith("utf-")
+
+    def resolve(value: str) -> Resolved:
+        if not unicode and not value.isascii() and "?" in value:
+            value = _with_query(value, codec)
+        try:
+            found = parse(value)
+        except _NO_URL:
+            return None, None
+        name = found.hostname
+        if name not in hosts:
+            hosts[name] = _bare(name)
+        return found.href, hosts[name]
+
+    return resolve
+
+
+def _with_query(value: str, codec: str) -> str:
+    """The query's characters in a charset's bytes, escaped; those it has not as numeric references, as forms have."""
+    before, _, rest = value.partition("?")
+    query, sign, fragment = rest.partition("#")
+    try:
+        data = query.encode(codec, "xmlcharrefreplace")
+    except (LookupError, UnicodeError):
+        return value
+    escaped = "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in data)
+    return f"{before}?{escaped}{sign}{fragment}"
 
 
 def resolver(base: str) -> Callable[[str], Resolved]:
@@ -121,7 +165,7 @@ def _finish(url: str) -> str:
 
 
 def host_of(url: str) -> str | None:
-    """The host of an absolute URL with an authority, in lower case, without user, port or brackets."""
+    """The host of an absolute URL with an authority, in ASCII and lower case, without user, port or brackets."""
     found = _AUTHORITY.match(url)
     return _host(found.group(1)) if found else None
 
@@ -129,8 +173,32 @@ def host_of(url: str) -> str | None:
 @lru_cache(maxsize=65_536)
 def _host(authority: str) -> str | None:
     host = authority.rpartition("@")[2]
-    host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return _bare(host if host.startswith("[") else host.partition(":")[0])
+
+
+def _bare(host: str) -> str | None:
+    """A host in the form the index has: ASCII, lower case, without brackets and final dot."""
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    if not host.isascii():
+        try:
+            host = can_ada.idna_encode(host).decode("ascii") or host
+        except (*_NO_URL, UnicodeError):
+            return host.rstrip(".").lower() or None
     return host.rstrip(".").lower() or None
+
+
+@lru_cache(maxsize=65_536)
+def shown_host(host: str) -> str | None:
+    """A host as browsers show it, where that is not what it is in ASCII."""
+    if "xn--" not in host:
+        return None
+    try:
+        shown = can_ada.idna_decode(host.encode("ascii"))  # type: ignore[arg-type]  # its stubs say text
+    except (*_NO_URL, UnicodeError):
+        return None
+    # what browsers would not read as this host they do not show as such either
+    return shown if shown != host and _bare(shown) == host else None
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,9 @@ Compat = Literal["2012"] | None
 #: Protocols the 2012 writer's URL class knew; links with another one were dropped.
 _KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
 
+#: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
+TYPE_ATTRIBUTE = "type_attribute"
+
 _ON_SUCCESS = (
     "mime_type",
     "download_size",
@@ -75,6 +78,9 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
     if compat and row.get("download_truncated") and content["type"] == "rss-feed" and content.get("items"):
         del out["parsed_as"]  # the writer's repair of cut RSS kept six characters of it
         return
+    if compat and content["type"] == "json-feed":
+        del out["parsed_as"]  # a text without content to the writer
+        return
     if content["type"] == "html-doc":
         own = _own_links(links) if links is not None else content.get("links")
         out["content"] = html_doc(content, own, compat)
@@ -116,7 +122,7 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
 
 
 def _own_links(links: Iterable[Link]) -> list[dict[str, Any]]:
-    return [link._asdict() for link in links if link.item_index is None]
+    return [link._asdict() for link in links if link.item_index is None and link.in_document]
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:
@@ -139,7 +145,10 @@ def _link(link: Mapping[str, Any], compat: Compat) -> dict[str, Any] | None:
             return None
         # an attribute called type overwrote the tag
         return {"type": link.get("type"), **attributes, "text": link.get("text") or "", "href": href}
-    return {**attributes, "type": link.get("type"), "text": link.get("text") or "", "href": href}
+    own, tag = attributes.pop("type", None), link.get("type")
+    if own is not None and tag is not None:
+        attributes[TYPE_ATTRIBUTE] = own
+    return {**attributes, "type": tag or own, "text": link.get("text") or "", "href": href}
 
 
 def _feed(content: Mapping[str, Any], compat: Compat) -> dict[str, Any]:

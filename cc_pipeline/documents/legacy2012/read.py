@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cc_pipeline.documents.html.tree import LINK_ATTRIBUTE, META_KEYS
+from cc_pipeline.documents.html.tree import META_KEYS
 from cc_pipeline.documents.html.urls import domain_of, host_of
+from cc_pipeline.documents.legacy2012.json import TYPE_ATTRIBUTE
 from cc_pipeline.documents.legacy2012.mapping import page_keys
-from cc_pipeline.documents.page import Link, PageInput, ParsedPage
+from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -154,7 +155,9 @@ def _links(links: Any, item_index: int | None) -> list[Link]:
 
 def _link(attributes: dict[str, str], item_index: int | None) -> Link:
     kind, href, text = (attributes.pop(name, None) for name in ("type", "href", "text"))
-    if kind is not None and kind not in LINK_ATTRIBUTE:
+    if TYPE_ATTRIBUTE in attributes and kind in LINK_ATTRIBUTE:
+        attributes["type"] = attributes.pop(TYPE_ATTRIBUTE)  # written by us
+    elif kind is not None and kind not in LINK_ATTRIBUTE:
         attributes["type"] = kind
         kind = _tag_of(kind, attributes)
     host = host_of(href) if href else None

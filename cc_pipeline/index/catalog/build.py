@@ -38,7 +38,7 @@ FORMAT: Final = 2
 #: How names of files end while they are built.
 BESIDE: Final = ".building"
 #: What DuckDB may take while it builds; beyond it sorting goes to the disk.
-_MEMORY: Final = "128MB"
+_MEMORY: Final = "64MB"
 #: Each thread has buffers of its own.
 _MOST_THREADS: Final = 2
 

@@ -18,7 +18,7 @@ from cc_pipeline.index.catalog.contents import crawl_file
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, KEY_COLUMN
 
 #: Row groups sorted at a time.
-_SLICE_ROWS: Final = 100_000
+_SLICE_ROWS: Final = 50_000
 _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _KNOWN: Final = f"({_LOW} IS NOT NULL AND {_HIGH} IS NOT NULL)"
@@ -58,7 +58,8 @@ def merge_crawls(folder: Path, path: Path, crawls: Mapping[str, str], *, threads
     """
     here = merged_crawls(path)
     kept = [crawl for crawl, digest in crawls.items() if here.get(crawl) == digest]
-    with building(path, threads) as con:
+    # one thread: each has buffers of its own, and sorting a slice takes less time than reading it
+    with building(path, threads or 1) as con:
         sources = []
         if kept:
             con.execute(f"ATTACH '{quoted(path)}' AS before (READ_ONLY)")

@@ -9,20 +9,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
-from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.kept import index_pieces
 from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, unread_notes, wanted_columns
-from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
+from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
+from cc_pipeline.index.takers import Takers
 from cc_pipeline.keys import TIMESTAMP
 
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
@@ -60,10 +59,32 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
     arrays = []
     for field in CAPTURE_SCHEMA:
         if field.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), count))
+            arrays.append(_repeated(constants[field.name], field.type, count))
         else:
             arrays.append(columns.get(field.name, pa.nulls(count, field.type)))
     return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
+
+
+def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    """``value`` so many times. Pieces of a row group share one array: a long one costs as much as all URLs."""
+    if count > _PIECE_ROWS:
+        return pa.repeat(pa.scalar(value, kind), count)
+    return _one_repeated(value, kind, 1 << (count - 1).bit_length() if count else 1).slice(0, count)
+
+
+@lru_cache(maxsize=64)
+def _one_repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _pieces(found: list[Found]) -> Iterator[Found]:
+    """Rows of row groups, so many at a time; those of a row group are let go once they were given."""
+    found.reverse()
+    while found:
+        one = found.pop()
+        for start in range(0, len(one.rows), _PIECE_ROWS):
+            columns = {name: values.slice(start, _PIECE_ROWS) for name, values in one.columns.items()}
+            yield Found(one.place, one.rows[start : start + _PIECE_ROWS], columns)
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -118,6 +139,8 @@ def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
     return pa.array(rows, _EXTRA)
 
 
+#: Rows that become capture rows at a time.
+_PIECE_ROWS = 1 << 14
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
 #: Rows in a page as the index's writer cuts them.
@@ -151,7 +174,7 @@ class ParquetLocator:
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
-        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
+        places = self._finder.find(crawl, subsets, Takers(targets).ranges, self.columns)
         requests = size = likely = 0
         for place in places:
             names = wanted_columns(self.columns, place.file)
@@ -167,29 +190,20 @@ class ParquetLocator:
         started = time.monotonic()
         cost = Cost()
         said = (self._finder.cost.requests, self._finder.cost.bytes)
-        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
-        parts: dict[str, list[pa.Table]] = {target.slug: [] for target in targets}
-        asked = _all_ranges(targets)
+        takers = Takers(targets)
+        # a row group without key bounds may hold any key, but none that nobody asks for
+        places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
         for batch in self._batches(places):
-            wanted = [Wanted(place, asked, wanted_columns(self.columns, place.file)) for place in batch]
-            for found in self._read(wanted, cost):
-                if not len(found.rows):
-                    continue
+            wanted = [Wanted(place, takers.ranges, wanted_columns(self.columns, place.file)) for place in batch]
+            for found in _pieces(self._read(wanted, cost)):
                 table, hosts = capture_rows(found, self.name)
-                urls = table["url"].to_pylist()
-                for target in targets:
-                    inside = rows_in_ranges(found.columns[KEY], target.ranges).tolist()
-                    mine = [row for row in inside if target.matches(urls[row] or "", hosts[row])]
-                    if mine:
-                        parts[target.slug].append(table.take(pa.array(np.asarray(mine, dtype=np.int64))))
-        captures = {
-            slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table() for slug, tables in parts.items()
-        }
+                rows = zip(found.columns[KEY].to_pylist(), table["url"].to_pylist(), hosts, strict=True)
+                takers.give(table, [takers.of(key, url or "", host) for key, url, host in rows])
         after = (self._finder.cost.requests, self._finder.cost.bytes)
         requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
-        return LookupResult(captures, requests, size, time.monotonic() - started, notes)
+        return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
 
     def _read(self, wanted: Sequence[Wanted], cost: Cost) -> list[Found]:
         """The matching rows. A kept page index that leads into a fault is put aside, and the file itself is asked."""
@@ -244,7 +258,3 @@ def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
         pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
     indexes = [piece for column in columns for piece in index_pieces(path, column, place.rows)]
     return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))
-
-
-def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
-    return merge_ranges(each for target in targets for each in target.ranges)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.html.urls import domain_of, host_of, resolver
+from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolver, shown_host
 
 BASE = "http://User@Example.com:8080/a/b/c.html?q=1#f"
 
@@ -79,3 +79,48 @@ def test_never_raises_and_hosts_agree(base: str, value: str) -> None:
 def test_hosts_and_domains(url: str, host: str, domain: str) -> None:
     assert host_of(url) == host
     assert domain_of(host) == domain
+
+
+@pytest.mark.parametrize(
+    ("value", "url", "host"),
+    [
+        ("../d e.html", "http://example.com/a/d%20e.html", "example.com"),
+        ("HTTP://Other.ORG", "http://other.org/", "other.org"),
+        ("http://M\u00fcnchen.de/\u00e4?\u00f6", "http://xn--mnchen-3ya.de/%C3%A4?%C3%B6", "xn--mnchen-3ya.de"),
+        ("http://xn--mnchen-3ya.de./", "http://xn--mnchen-3ya.de./", "xn--mnchen-3ya.de"),
+        ("//fa\u00df.de\\x", "http://xn--fa-hia.de/x", "xn--fa-hia.de"),
+        ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/", "2001:db8::1"),
+        ("http://0x7f.1/", "http://127.0.0.1/", "127.0.0.1"),
+        ("https:other.html", "https://other.html/", "other.html"),
+        ("mailto:a@example.com", "mailto:a@example.com", None),
+        ("http://a b/", None, None),
+        ("http://[::", None, None),
+        ("\ud800", None, None),
+    ],
+)  # fmt: skip
+def test_what_a_browser_would_ask_for(value: str, url: str | None, host: str | None) -> None:
+    assert browser_resolver("http://example.com/a/b/c.html")(value) == (url, host)
+
+
+def test_queries_are_escaped_in_the_page_s_charset_as_browsers_do() -> None:
+    resolve = browser_resolver("http://example.com/", "cp1251")
+    assert resolve("/\u0451?q=\u0451&r=\u6f22#\u0451")[0] == "http://example.com/%D1%91?q=%B8&r=&#28450;#%D1%91"
+    assert browser_resolver("http://example.com/", "utf-16-le")("?\u0451")[0] == "http://example.com/?%D1%91"
+
+
+@pytest.mark.parametrize("href", ["http://\u65e5\u672c.jp/", "http://user@\u65e5\u672c.JP:8080/x", "//\u65e5\u672c.jp"])
+def test_hosts_are_in_the_index_s_form_however_they_are_found(href: str) -> None:
+    assert resolver("http://a.example/")(href)[1] == browser_resolver("http://a.example/")(href)[1] == "xn--wgv71a.jp"
+    assert shown_host("xn--wgv71a.jp") == "\u65e5\u672c.jp"
+
+
+@pytest.mark.parametrize("host", ["example.com", "xn--a.example", "127.0.0.1", "xn--"])
+def test_hosts_that_are_shown_as_they_are(host: str) -> None:
+    assert shown_host(host) is None
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_a_browser_s_url_never_raises(base: str, value: str) -> None:
+    url, host = browser_resolver(base, "cp1252")(value)
+    assert host is None or (url is not None and host.isascii())

@@ -102,6 +102,31 @@ def test_the_type_attribute_overwrites_the_tag_in_compat_mode() -> None:
     assert [link["href"] for link in compat[1:]] == ["https://www.example.com/dir/b"]
 
 
+def test_every_attribute_of_a_link_survives_and_is_read_back() -> None:
+    markup = '<link rel="stylesheet" type="text/css" href="a.css"><script type=module src=b.js></script>'
+    parsed = parse_page(page(markup))
+    document = metadata_object(parsed.metadata, parsed.links)
+    assert document["content"]["links"][0] == {
+        "rel": "stylesheet",
+        "type_attribute": "text/css",
+        "type": "link",
+        "text": "",
+        "href": "https://www.example.com/dir/a.css",
+    }
+    again = read_metadata_json(json.dumps(document), page())
+    assert [(link.type, link.attributes["type"]) for link in again.links] == [
+        ("link", "text/css"),
+        ("script", "module"),
+    ]
+
+
+def test_a_type_attribute_that_took_an_unknown_tag_s_place_stays_there() -> None:
+    link = {"type": "application/x-shockwave", "href": "http://a.example/x", "text": ""}
+    document = json.dumps({"disposition": "SUCCESS", "content": {"type": "html-doc", "links": [link]}})
+    found = read_metadata_json(document, page())
+    assert metadata_object(found.metadata, found.links)["content"]["links"] == [link]
+
+
 def test_compat_headers_lack_what_2012_left_out_and_take_the_last() -> None:
     headers = (("Set-Cookie", "a"), ("Transfer-Encoding", "chunked"), ("X-A", "1"), ("x-a", "2"))
     row = parse_page(page("x", headers=headers, server_ip=None), ParseOptions()).metadata

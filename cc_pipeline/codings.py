@@ -1,0 +1,178 @@
+"""HTTP transfer and content codings taken off bytes, within a bound."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import cramjam
+
+#: Bytes a body may have once it is decoded.
+DEFAULT_LIMIT: Final = 64 << 20
+
+_CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
+
+
+def dechunked(payload: bytes) -> bytes | None:
+    """``payload`` without its chunked coding; ``None`` where it is not chunked throughout."""
+    plain, whole = dechunked_prefix(payload)
+    return plain if whole else None
+
+
+def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
+    """The chunks that can be decoded, and whether that was the whole payload.
+
+    (``None``, ``False``) where the payload does not even begin with a chunk.
+    """
+    parts: list[bytes] = []
+    position = 0
+    while True:
+        line = _CHUNK.match(payload, position)
+        if line is None:
+            return (b"".join(parts), False) if parts else (None, False)
+        size = int(line[1], 16)
+        start = line.end()
+        if size == 0:
+            return b"".join(parts), True
+        end = start + size
+        if payload[end : end + 2] == b"\r\n":
+            position = end + 2
+        elif payload[end : end + 1] == b"\n":
+            position = end + 1
+        elif parts and end >= len(payload):
+            return b"".join((*parts, payload[start:])), False
+        else:
+            return (b"".join(parts), False) if parts else (None, False)
+        parts.append(payload[start:end])
+
+
+_PIECE: Final = 4096
+_LOOKED_AT: Final = 512
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_UNTOUCHED: Final = bytes(4096)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedPayload:
+    """A body without its codings. ``codings`` are those undone, in that order. ``complete`` is false where the
+    encoded bytes were cut off or damaged, or the body is larger than the bound: ``body`` is then its beginning."""
+
+    body: bytes
+    codings: tuple[str, ...]
+    complete: bool
+
+
+def decoded(payload: bytes, headers: Sequence[tuple[str, str]], limit: int = DEFAULT_LIMIT) -> DecodedPayload:
+    """``payload`` without the transfer and content codings its HTTP headers name, at most ``limit`` bytes. Stops at a
+    coding the bytes do not have. Never raises."""
+    body = payload
+    undone: list[str] = []
+    complete = True
+    if "chunked" in coding_tokens(headers, "transfer-encoding"):
+        plain, whole = dechunked_prefix(body)
+        if plain is not None:
+            body, complete = plain, whole
+            undone.append("chunked")
+    for coding in reversed(coding_tokens(headers, "content-encoding")):
+        result = undo(coding, body, limit)
+        if result is None:
+            break
+        body, whole = result
+        complete = complete and whole
+        undone.append(coding)
+    return DecodedPayload(body, tuple(undone), complete)
+
+
+def coding_tokens(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
+    """The codings that the headers of a name list, in lower case and in their order, without ``identity``."""
+    values = ",".join(value for header, value in headers if header.lower() == name)
+    return [token for token in (part.strip().lower() for part in values.split(",")) if token not in ("", "identity")]
+
+
+def undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool] | None:
+    """Bytes without one coding, at most ``limit``, and whether that is all of them; ``None`` for a coding nobody here
+    knows, or one the bytes do not have."""
+    decoder = _DECODERS.get(coding)
+    return None if decoder is None or not data else decoder(data, limit)
+
+
+def _gzip(data: bytes, limit: int) -> tuple[bytes, bool] | None:
+    return _inflate(data, limit, 31) if data[:3] == _GZIP_MAGIC else None
+
+
+def _deflate(data: bytes, limit: int) -> tuple[bytes, bool] | None:
+    """RFC 9110 says zlib; some servers send bare deflate, which has no mark and so must be whole to be believed."""
+    if len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2]) % 31 == 0:
+        return _inflate(data, limit, 15)
+    bare = _inflate(data, limit, -15)
+    return bare if bare is not None and bare[1] else None
+
+
+def _inflate(data: bytes, limit: int, window_bits: int) -> tuple[bytes, bool] | None:
+    parts: list[bytes] = []
+    room = limit
+    engine = zlib.decompressobj(window_bits)
+    position = 0
+    while position < len(data):
+        piece = data[position : position + _PIECE]
+        try:
+            part = engine.decompress(piece, room + 1)
+        except zlib.error:
+            return (b"".join(parts), False) if any(parts) else None
+        position += len(piece)
+        if len(part) > room:
+            return b"".join((*parts, part[:room])), False
+        room -= len(part)
+        parts.append(part)
+        if engine.eof:
+            position -= len(engine.unused_data)
+            if window_bits != 31 or data[position : position + 3] != _GZIP_MAGIC:
+                return b"".join(parts), True
+            engine = zlib.decompressobj(window_bits)
+    return b"".join(parts), False
+
+
+def _brotli(data: bytes, limit: int) -> tuple[bytes, bool] | None:
+    """Brotli has no mark, and its decoder makes something of many a text: a beginning is believed only where the
+    bytes are no text themselves."""
+    found = _whole(cramjam.brotli.decompress_into, data, limit)
+    return None if found is not None and not found[1] and _is_text(data[:_LOOKED_AT]) else found
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4
+    return True
+
+
+def _zstd(data: bytes, limit: int) -> tuple[bytes, bool] | None:
+    return _whole(cramjam.zstd.decompress_into, data, limit) if data[:4] == _ZSTD_MAGIC else None
+
+
+def _whole(inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, limit: int) -> tuple[bytes, bool] | None:
+    """An anonymous map costs memory only where it is written to. Of data that are cut off or damaged, and of more than
+    the limit, the decoders have written the beginning by then and do not say how much: it ends where the map is
+    untouched."""
+    with mmap.mmap(-1, max(limit, 1)) as scratch:
+        try:
+            return scratch[: inflate_into(data, scratch)], True
+        except cramjam.DecompressionError:
+            end = scratch.find(_UNTOUCHED)
+            beginning = scratch[: limit if end < 0 else end].rstrip(b"\0")
+            return (beginning, False) if beginning else None
+
+
+_DECODERS: Final[dict[str, Callable[[bytes, int], tuple[bytes, bool] | None]]] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _deflate,
+    "br": _brotli,
+    "zstd": _zstd,
+}

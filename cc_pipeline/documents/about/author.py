@@ -1,0 +1,249 @@
+"""Who wrote a page, and where it says so: names only, several with commas between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from html import unescape
+from typing import Any, NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline.documents.about.marks import Marks
+from cc_pipeline.documents.about.metas import Metas, plain
+from cc_pipeline.documents.about.microdata import about_page
+from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.reading import Reading
+from cc_pipeline.documents.html.whitespace import collapsed
+
+#: Plain keys of ``meta`` tags (metas.py), the most certain first.
+_NAMES = """
+author parselyauthor sailthruauthor dccreator dctermcreator dctermscreator dccontributorauthor citationauthor
+citationauthors authors byl byline creator articleauthor articleauthorname authorname rbauthors dcsextauthor
+atcmetaauthor shareaholicarticleauthorname cxenseparseauthor mediatorauthor mediatorauthorname btauthor postauthor
+dccreatoraut dctermscreatoraut newsauthor pageauthor articlewriter writer
+"""
+_GRAPH = """
+articleauthor articleauthorname ogarticleauthor ogauthor author bookauthor dccreator dctermscreator schemaauthor
+"""
+_LD = ("author", "creator")
+_MOST_NAMES = 20
+_MOST_CHARS = 300
+#: What a byline names at most: a longer text tells something else.
+_NAME_CHARS = 60
+_NAME_WORDS = 6
+
+_TAGS = re.compile(r"<[^<>]{0,500}>")
+_ADDRESS = re.compile(r"\s*(?:https?://|www\.|//|/|@)\S*\s*\Z|\S+@\S+\Z", re.IGNORECASE)
+_BY = (
+    r"by|written by|posted by|published by|words by|story by|text by|reported by|author|authors|von|par|por"
+    r"|escrito por|publicado por|di|de|door|af|av|text|texte|testo|texto|autor|autora|autore"
+    r"|auteur|автор|текст|작성자|글|作者|文|記者"
+)
+_PREFIX = re.compile(rf"(?:posts? )?(?:{_BY})(?:\s*[:：|]\s*|\s+)(?=\S)", re.IGNORECASE)
+_PREFIX_STATED = re.compile(
+    r"(?:(?:written|posted|published|story|words|text)\s+)?by(?:\s*:\s*|\s+)(?=\S)", re.IGNORECASE
+)
+_MONTH = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?"
+)
+#: Where the name in a byline ends.
+_END = re.compile(
+    r"\s+[|•·–—/»-]\s+|\s*[|•·»(\[\n\t]|\s+(?:on|in|at|am|um|le|el|for|via|from|published|posted|updated|last|follow"
+    r"|mon|tue|tues|wed|thu|thur|thurs|fri|sat|sun|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+    rf"|staff|contributor|contributing|senior|email|twitter|@\S+|(?:{_MONTH})\.?,?\s+\d+)(?:\b|\Z)"
+    r"|\s*,?\s*\d|\s+\S+@\S+",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(r"\s*(?:,|;|&|\band\b|\bund\b|\bet\b|\by\b|\be\b)\s+", re.IGNORECASE)
+_NO_NAME = """
+author authors admin administrator by byline editor editors editorial staff guest anonymous unknown username user
+none null undefined contributor contributors writer writers reporter website webmaster share comments read more
+about us home news blog follow subscribe login menu search contact advertisement sponsored bio biography profile
+"""
+_NO_NAMES = frozenset(_NO_NAME.split())
+
+#: Parts of class names and ids that elements with the author's name have.
+_BYLINE_WORDS = ("author", "byline", "by-line", "autor", "auteur", "writer", "contributor")
+_SELECTOR = ":is({})".format(
+    ",".join(
+        (
+            "h1",
+            "[rel~=author i]",
+            *(f"[class*={word} i]" for word in _BYLINE_WORDS),
+            "[id*=author i]",
+            "[id*=byline i]",
+            "address",
+        )
+    )
+)
+_MOST_BYLINES = 40
+_BYLINE_CHARS = 300
+#: Parts of class names and ids of what is not about the page's own author.
+_ELSEWHERE = re.compile(r"comment|repl(?:y|ies)|related|recommend|popular|trending|more-?from|teaser|card-list|\bnav\b")
+#: The same where they do not say themselves that they are about an author.
+_BESIDE = re.compile(r"sidebar|widget|footer")
+_ABOVE = 8
+_UNNAMED_TAGS = frozenset({"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table"})
+
+
+class Who(NamedTuple):
+    """Names, and the reader that found them."""
+
+    names: str
+    source: str
+
+
+def author(
+    nodes: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: Iterable[str | None] = ()
+) -> Who | None:
+    """What the most certain reader that has an answer says.
+
+    Where that is no more than one of the names of the site (``site``), a byline with a name comes first.
+    """
+    own = {plain(name) for name in site if name}
+    last: Who | None = None
+    for source, value in _stated(nodes, metas, marks):
+        if names := list(dict.fromkeys(_names(value, nodes))):
+            found = Who(", ".join(names), source)
+            if plain(found.names) not in own:
+                return found
+            last = last or found
+    return _byline(tree, marks.reading) or last
+
+
+def _stated(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
+    for node in nodes.about_page:
+        for key in _LD:
+            yield "json-ld", node.get(key)
+    for key in _GRAPH.split():
+        yield "open-graph" if key.startswith(("article", "og", "book")) else "meta", metas.graph.get(key)
+    for key in _NAMES.split():
+        yield "meta", metas.names.get(key)
+    for item in about_page(marks.microdata):
+        for key in _LD:
+            yield "microdata", item["properties"].get(key)
+    for key in _LD:
+        yield "microdata", marks.loose.get(key)
+    spaces = (
+        "http://schema.org/",
+        "https://schema.org/",
+        "http://purl.org/dc/terms/",
+        "http://purl.org/dc/elements/1.1/",
+    )
+    for properties in (*(item["properties"] for item in about_page(marks.rdfa)), marks.loose_rdfa):
+        for space in spaces:
+            for key in _LD:
+                yield "rdfa", properties.get(space + key)
+
+
+def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
+    """Names in what a property or tag holds: texts, nodes with a name, lists of them."""
+    if isinstance(value, list):
+        found: list[str] = []
+        for each in value[:_MOST_NAMES]:
+            found += _names(each, nodes, depth)
+        return found
+    if isinstance(value, dict) and depth:
+        value = nodes.whole(value)
+        properties = value.get("properties", value)
+        for key in (
+            "name",
+            "http://schema.org/name",
+            "https://schema.org/name",
+            "@value",
+            "http://xmlns.com/foaf/0.1/name",
+        ):
+            if names := _names(properties.get(key), nodes, depth - 1):
+                return names
+        return []
+    name = _stated_name(value) if isinstance(value, str) else None
+    return [name] if name else []
+
+
+def _stated_name(text: str) -> str | None:
+    """A name as a property has it: markup, ``By`` and addresses taken off; ``None`` where nothing of it is left."""
+    if len(text) > 2 * _MOST_CHARS:
+        return None
+    text = collapsed(_TAGS.sub(" ", unescape(text)))
+    text = _PREFIX_STATED.sub("", text, count=1) if _PREFIX_STATED.match(text) else text
+    text = text.strip(" ,;|")
+    if not text or len(text) > _MOST_CHARS or _ADDRESS.match(text) or not _has_letter(text):
+        return None
+    return None if text.lower() in ("author", "by", "null", "none", "undefined", "unknown", "n/a") else text
+
+
+def _has_letter(text: str) -> bool:
+    return any(letter.isalpha() for letter in text)
+
+
+def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
+    """The name in a link to the author, or else in an element that is marked as the byline.
+
+    Those after the page's main heading come before those in front of it.
+    """
+    level_one = 0
+    links: list[tuple[int, str]] = []
+    others: list[tuple[int, str]] = []
+    for node in tree.css(_SELECTOR):
+        if len(links) + len(others) >= _MOST_BYLINES or not reading.node():
+            break
+        tag = node.tag
+        if tag == "h1":
+            level_one += 1
+            continue
+        attributes = node.attributes
+        marked = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
+        rel = "author" in (attributes.get("rel") or "").lower().split()
+        if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _elsewhere(node, marked):
+            continue
+        text = reading.text(node, _BYLINE_CHARS, " ")
+        if text:
+            (links if rel else others).append((level_one, text))
+    for source, found in (("rel-author", links), ("byline", others)):
+        for _, text in sorted(found, key=lambda each: each[0] != 1):
+            if names := byline_names(text):
+                return Who(names, source)
+    return None
+
+
+def byline_names(text: str) -> str | None:
+    """The names in a byline's text, ``None`` where it seems to hold none."""
+    text = text.strip(" ,;:|-–—•·")
+    for _ in range(2):
+        if found := _PREFIX.match(text):
+            text = text[found.end() :]
+    if ended := _END.search(text):
+        text = text[: ended.start()]
+    names = [name for part in _SEVERAL.split(text)[:_MOST_NAMES] if (name := part.strip(" ,;:|-–—•·."))]
+    if not names or not all(_is_name(name) for name in names):
+        return None
+    return ", ".join(dict.fromkeys(names))
+
+
+def _is_name(name: str) -> bool:
+    words = name.split()
+    if not 1 < len(name) <= _NAME_CHARS or len(words) > _NAME_WORDS or not _has_letter(name):
+        return False
+    if _ADDRESS.match(name) or all(word.lower().strip(".") in _NO_NAMES for word in words):
+        return False
+    if len(words) == 1:
+        return True  # a user's name may have no capital
+    small = sum(word[:1].islower() for word in words)
+    return not words[-1][:1].islower() and 2 * small <= len(words)
+
+
+def _elsewhere(node: LexborNode, marked: str) -> bool:
+    current: LexborNode | None = node
+    for _ in range(_ABOVE):
+        if _ELSEWHERE.search(marked):
+            return True
+        if _BESIDE.search(marked) and not any(word in marked for word in _BYLINE_WORDS):
+            return True
+        current = current.parent if current is not None else None
+        if current is None or current.tag in ("body", "html"):
+            return False
+        attributes = current.attributes
+        marked = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"[:1000].lower()
+    return False

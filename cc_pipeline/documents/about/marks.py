@@ -1,0 +1,128 @@
+"""One look at a page's tree for what its facts are made of, taken while the tree is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from cc_pipeline.documents.about.microdata import Item, Microdata, written
+from cc_pipeline.documents.about.rdfa import RDFA_ATTRIBUTES, Rdfa
+from cc_pipeline.documents.about.reading import Reading
+from cc_pipeline.documents.html.urls import Resolved
+from cc_pipeline.documents.page import Limits
+
+_HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
+_MAX_HEADINGS = 500
+_HEADING_CHARS = 1_000
+_MAX_TIMES = 50
+_MAX_ITEMS = 500
+_DEPTH = 16
+_SELECTOR = ":is({})".format(
+    ",".join(
+        (
+            *_HEADINGS,
+            "time",
+            "[itemscope]",
+            "[itemprop]",
+            "meta[http-equiv=refresh i]",
+            *(f"[{name}]" for name in RDFA_ATTRIBUTES),
+        )
+    )
+)
+
+
+class Time(NamedTuple):
+    """A ``time`` element: what it holds, its class names, and how many level-one headings stand before it."""
+
+    datetime: str
+    kind: str
+    headings: int
+
+
+class Structured(NamedTuple):
+    """An item of microdata or RDFa, or a JSON-LD document, as compact JSON."""
+
+    syntax: str
+    types: list[str]
+    value: str
+
+
+class Marks:
+    """What ``look`` found; nodes of the tree are not kept."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.reading = Reading(limits)
+        self.headings: list[dict[str, Any]] = []
+        self.times: list[Time] = []
+        self.refresh: str | None = None
+        self.microdata: list[Item] = []
+        self.rdfa: list[Item] = []
+        self.loose: dict[str, list[Any]] = {}
+        self.loose_rdfa: dict[str, list[Any]] = {}
+
+    def look(self, tree: LexborHTMLParser, resolve: Callable[[str], Resolved]) -> None:
+        """Reads the tree."""
+        reading = self.reading
+        items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
+        found = []
+        for node in tree.css(_SELECTOR):
+            if not reading.node():
+                break
+            attributes = node.attributes
+            found.append((node, node.tag or "", attributes))
+            if "itemscope" in attributes:
+                items.refer(attributes, node)
+        level_one = 0
+        for node, tag, attributes in found:
+            if tag in _HEADINGS:
+                level_one += tag == "h1"
+                self._heading(node, _HEADINGS[tag])
+            elif tag == "time":
+                self._time(node, attributes, level_one)
+            elif tag == "meta" and self.refresh is None and (attributes.get("http-equiv") or "").lower() == "refresh":
+                self._refresh(node, attributes)
+            if "itemprop" in attributes or "itemscope" in attributes:
+                items.add(node, tag, attributes)
+            if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES):
+                subjects.add(node, tag, attributes)
+        self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
+        stated = subjects.items()
+        self.rdfa, self.loose_rdfa = stated[:_MAX_ITEMS], subjects.loose
+        reading.cut |= len(items.items) > _MAX_ITEMS or len(stated) > _MAX_ITEMS
+
+    def structured(self) -> list[Structured]:
+        """Microdata and RDFa items as JSON texts, in the order of the page."""
+        found = []
+        for syntax, items in (("microdata", self.microdata), ("rdfa", self.rdfa)):
+            seen: set[int] = set()
+            for item in items:
+                if item["properties"] or "type" in item:
+                    value = json.dumps(
+                        written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":")
+                    )
+                    found.append(Structured(syntax, item.get("type", []), value))
+        return found
+
+    def _heading(self, node: LexborNode, level: int) -> None:
+        if len(self.headings) >= _MAX_HEADINGS:
+            self.reading.cut = True
+        elif text := self.reading.text(node, _HEADING_CHARS, " "):
+            self.headings.append({"level": level, "text": text})
+
+    def _time(self, node: LexborNode, attributes: dict[str, str | None], level_one: int) -> None:
+        if len(self.times) >= _MAX_TIMES:
+            return
+        kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
+        if "pubdate" in attributes:
+            kind += " published"
+        if value := attributes.get("datetime") or self.reading.text(node, 100, " "):
+            self.times.append(Time(value, kind, level_one))
+
+    def _refresh(self, node: LexborNode, attributes: dict[str, str | None]) -> None:
+        parent = node.parent
+        # browsers that run scripts do not see it there
+        if parent is None or parent.tag != "noscript":
+            self.refresh = attributes.get("content")

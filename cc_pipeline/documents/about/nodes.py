@@ -1,0 +1,94 @@
+"""The nodes of a page's JSON-LD that speak of the page itself, the one about its article first."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cc_pipeline.documents.html.whitespace import collapsed
+
+Node = dict[str, Any]
+
+ARTICLE = re.compile(
+    r"(?:Advertiser|News|AnalysisNews|AskPublicNews|BackgroundNews|OpinionNews|ReportageNews|ReviewNews|Satirical|"
+    r"Scholarly|MedicalScholarly|SocialMedia|Tech)?(?:Article|BlogPosting|Posting|Report|LiveBlogPosting|APIReference)\Z"
+)
+#: Kinds whose dates and authors are not the page's.
+_OTHERS = re.compile(
+    r"(?:.*(?:Comment|Review|Rating|Organization|Person|Offer|Product|Image|ImageObject|List|ListItem|Breadcrumb|Action)"
+    r"|WebSite|Answer|Blog|WPHeader|WPFooter|WPSideBar|SiteNavigationElement)\Z",
+    re.DOTALL,
+)
+_WITHIN = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart")
+_MAX_NODES = 2_000
+
+
+def kinds_of(node: Node, key: str = "@type") -> list[str]:
+    """The types of a node, without the vocabulary they are from."""
+    named = node.get(key)
+    return [
+        re.split(r"[/#:]", kind)[-1]
+        for kind in (named if isinstance(named, list) else [named])[:16]
+        if isinstance(kind, str)
+    ]
+
+
+def is_article(kinds: Iterable[str]) -> bool:
+    return any(ARTICLE.match(kind) for kind in kinds)
+
+
+def is_other(kinds: Iterable[str]) -> bool:
+    """Whether what these types describe is beside the page: its readers' words, its goods, its furniture."""
+    return any(_OTHERS.match(kind[:100]) for kind in kinds)
+
+
+class Nodes:
+    """``about_page``: nodes with types that can be the page's, articles first; ``named``: nodes by their ``@id``."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        articles: list[Node] = []
+        rest: list[Node] = []
+        self.named: dict[str, Node] = {}
+        for node in _walk(values):
+            kinds = kinds_of(node)
+            if isinstance(name := node.get("@id"), str) and len(node) > 1:
+                self.named.setdefault(name, node)
+            if is_article(kinds):
+                articles.append(node)
+            elif kinds and not is_other(kinds):
+                rest.append(node)
+        self.article: Node = articles[0] if articles else {}
+        self.about_page = articles[:1] + alone(rest, "@type")
+
+    def whole(self, value: Any) -> Any:
+        """The node that a mere reference means."""
+        if isinstance(value, dict) and "name" not in value and isinstance(name := value.get("@id"), str):
+            return self.named.get(name, value)
+        return value
+
+
+def alone(nodes: list[Node], key: str) -> list[Node]:
+    """Those that are the only one of their kind: several of a kind are a list of other pages."""
+    counts = Counter(kind for node in nodes for kind in kinds_of(node, key)[:1])
+    return [node for node in nodes if all(counts[kind] == 1 for kind in kinds_of(node, key)[:1])]
+
+
+def _walk(values: Iterable[Any]) -> Iterator[Node]:
+    waiting = list(values)[:_MAX_NODES][::-1]
+    for _ in range(_MAX_NODES):
+        if not waiting:
+            return
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(reversed(node[:_MAX_NODES]))
+        elif isinstance(node, dict):
+            yield node
+            within = [node[key] for key in _WITHIN if isinstance(node.get(key), (dict, list))]
+            waiting.extend(reversed(within))
+
+
+def word(value: Any) -> str | None:
+    """Text with its white space tidied, ``None`` for anything else."""
+    return collapsed(value) or None if isinstance(value, str) else None

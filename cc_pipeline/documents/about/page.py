@@ -1,0 +1,152 @@
+"""The columns about a page, of its tree, tags and headers: from one look at the tree, while it is whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Set
+from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser
+
+from cc_pipeline.documents.about.author import Who, author
+from cc_pipeline.documents.about.library import TEXT, guessed_date
+from cc_pipeline.documents.about.marks import Marks, Structured
+from cc_pipeline.documents.about.metas import Metas
+from cc_pipeline.documents.about.moments import on_day
+from cc_pipeline.documents.about.nodes import Nodes, is_article, kinds_of
+from cc_pipeline.documents.about.published import When, modified, published
+from cc_pipeline.documents.about.relations import refresh, relations
+from cc_pipeline.documents.about.robots import robots
+from cc_pipeline.documents.html.facts import JsonLd, PageFacts, json_ld, page_facts, types_of
+from cc_pipeline.documents.html.tree import HtmlDocument
+from cc_pipeline.documents.html.urls import Resolved, domain_of, host_of, resolver
+from cc_pipeline.documents.page import Limits, PageInput
+
+_STRUCTURED_CHARS = 512 * 1024
+_MAX_STRUCTURED = 1_000
+_ARTICLE_TYPES = frozenset({"article", "blog", "news", "post", "news.article", "blogpost"})
+#: How far from an article's heading its date stands, in characters of the page's text.
+_BEFORE, _BEHIND = 200, 600
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+
+
+def header_columns(page: PageInput) -> dict[str, Any]:
+    """What the headers alone say of a capture of any kind: robots, canonical URL, other languages."""
+    return _said(page, HtmlDocument(), resolver(page.url), None)
+
+
+class About:
+    """What a page says about itself. ``look`` is for ``parse_html``; ``columns`` come after it."""
+
+    def __init__(self, page: PageInput, limits: Limits) -> None:
+        self._page = page
+        self._limits = limits
+        self._marks = Marks(limits)
+        self._resolve: Callable[[str], Resolved] = resolver(page.url)
+        self._structured: list[Structured] = []
+        self._nodes = Nodes(())
+        self._graph_types: Set[str] = frozenset()
+        self._published: When | None = None
+        self._modified: When | None = None
+        self._author: Who | None = None
+        self.json_ld = JsonLd([], [], [])
+        self.facts = PageFacts(None, None, None)
+
+    def look(self, tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
+        """Reads the tree; ``resolve`` makes its references absolute."""
+        fetched = self._page.fetch_time
+        self._resolve = resolve
+        self.json_ld = json_ld(document.json_ld, self._limits, document.flags)
+        self.facts = page_facts(document.title, document.meta_tags, self.json_ld.values)
+        nodes, metas, marks = Nodes(self.json_ld.values), Metas(document.meta_tags), self._marks
+        marks.look(tree, resolve)
+        self._nodes = nodes
+        self._graph_types = {kind.strip().lower() for kind in metas.graph.get("ogtype", ())}
+        self._structured = marks.structured()
+        self._published = published(nodes, metas, marks, self._page.url, fetched)
+        self._modified = modified(nodes, metas, marks, fetched)
+        host = host_of(self._page.url)
+        domain = self._page.domain or (domain_of(host) if host else None) or ""
+        self._author = author(nodes, metas, marks, tree, (self.facts.site_name, domain, domain.partition(".")[0]))
+
+    def columns(self, document: HtmlDocument, markup: str) -> dict[str, Any]:
+        """The columns of ``page_metadata``. ``markup`` is the page, for what only a slow library may find."""
+        found = self._published or self._guessed(document, markup)
+        structured = self._structured_column(document.flags)
+        if self._marks.reading.cut:
+            document.flags.add("facts_cut")
+        return {
+            "published": found.stated.moment if found else None,
+            "published_precision": found.stated.precision if found else None,
+            "published_day": found.stated.day if found else None,
+            "published_from": found.source if found else None,
+            "modified": self._modified.stated.moment if self._modified else None,
+            "modified_precision": self._modified.stated.precision if self._modified else None,
+            "modified_day": self._modified.stated.day if self._modified else None,
+            "modified_from": self._modified.source if self._modified else None,
+            "author": self._author.names if self._author else None,
+            "author_from": self._author.source if self._author else None,
+            "headings": self._marks.headings or None,
+            "structured": structured or None,
+            **_said(self._page, document, self._resolve, self._marks.refresh),
+        }
+
+    def _guessed(self, document: HtmlDocument, markup: str) -> When | None:
+        if document.work > self._limits.extractor_work:
+            return None
+        found = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
+        return When(on_day(found[0], found[1] == TEXT), found[1]) if found else None
+
+    def _is_article(self, document: HtmlDocument) -> bool:
+        """Whether the page says that it is one, or names its author, or has a year beside its main heading."""
+        if (
+            self._nodes.article
+            or self._author
+            or any(is_article(kinds_of(item, "type")) for item in self._marks.microdata)
+        ):
+            return True
+        if not self._graph_types.isdisjoint(_ARTICLE_TYPES):
+            return True
+        text = document.body_text
+        for heading in self._marks.headings:
+            if heading["level"] == 1 and (at := text.find(heading["text"])) >= 0:
+                after = at + len(heading["text"])
+                if _YEAR.search(text[max(0, at - _BEFORE) : at]) or _YEAR.search(text[after : after + _BEHIND]):
+                    return True
+        return False
+
+    def _structured_column(self, flags: set[str]) -> list[dict[str, Any]]:
+        room = _STRUCTURED_CHARS
+        kept: list[dict[str, Any]] = []
+        documents = [
+            Structured("json-ld", types_of([value]), text)
+            for value, text in zip(self.json_ld.values, self.json_ld.documents, strict=True)
+        ]
+        for each in (*documents, *self._structured):
+            if len(each.value) > room or len(kept) >= _MAX_STRUCTURED:
+                flags.add("facts_cut")
+                continue
+            room -= len(each.value)
+            kept.append(each._asdict())
+        return kept
+
+
+def _said(
+    page: PageInput, document: HtmlDocument, resolve: Callable[[str], Resolved], refresh_content: str | None
+) -> dict[str, Any]:
+    own = resolver(page.url)
+    asked = robots(document.meta_tags, page.http_headers)
+    related = relations(document.links, page.http_headers, own)
+    return {
+        **related._asdict(),
+        "robots": asked.rules,
+        "robots_directives": asked.for_all,
+        "tdm_reservation": asked.reserved,
+        "tdm_policy": own(asked.policy)[0] if asked.policy else None,
+        "refresh": refresh(refresh_content, page.http_headers, resolve, own),
+    }
+
+
+def text_columns(columns: dict[str, Any]) -> dict[str, Any]:
+    """Those that ``page_text`` repeats beside its texts."""
+    return {name: columns[name] for name in ("published", "author", "canonical_url")}

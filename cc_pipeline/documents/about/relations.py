@@ -1,0 +1,132 @@
+"""How a page relates to others: canonical URL, other languages, feeds, the page it sends readers on to.
+
+From ``link`` elements, and from the ``Link`` and ``Refresh`` headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from cc_pipeline.documents.headers import header_values
+from cc_pipeline.documents.html.urls import Resolved
+from cc_pipeline.documents.page import Headers, Link
+
+_MOST_LANGUAGES = 1_000
+_MOST_FEEDS = 100
+_MOST_IN_HEADER = 200
+_HEADER_CHARS = 64 * 1024
+_FEED_TYPES = {
+    "application/rss+xml": "rss",
+    "application/atom+xml": "atom",
+    "application/feed+json": "json",
+    "application/rdf+xml": "rss",
+    "text/rss+xml": "rss",
+    "application/x.atom+xml": "atom",
+}
+_TARGET = re.compile(r"\s*<([^<>]*)>")
+_PARAMETER = re.compile(r"""\s*;\s*([a-zA-Z*-]{1,40})\s*(?:=\s*(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]*)))?""")
+_REFRESH = re.compile(
+    r"\s*(\d{0,9}(?:\.\d{0,9})?)[\d.]*\s*(?:[;,\s]\s*(?:url\s*=\s*)?(.*))?\Z", re.DOTALL | re.IGNORECASE
+)
+
+
+class HeaderLink(NamedTuple):
+    """One link of a ``Link`` header, its parameters in lower-case names."""
+
+    url: str
+    parameters: dict[str, str]
+
+
+class Relations(NamedTuple):
+    """What the columns hold; ``None`` where the page says nothing."""
+
+    canonical_url: str | None
+    canonical_from: str | None
+    alternates: list[dict[str, str | None]] | None
+    feeds: list[dict[str, str | None]] | None
+
+
+def header_links(headers: Headers) -> list[HeaderLink]:
+    """The links of all ``Link`` headers (RFC 8288); what is malformed ends its header."""
+    found: list[HeaderLink] = []
+    for value in (each[:_HEADER_CHARS] for each in header_values(headers, "link")):
+        at = 0
+        while len(found) < _MOST_IN_HEADER and (target := _TARGET.match(value, at)):
+            at = target.end()
+            parameters: dict[str, str] = {}
+            while parameter := _PARAMETER.match(value, at):
+                name, quoted, bare = parameter.groups()
+                parameters.setdefault(
+                    name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare or ""
+                )
+                at = parameter.end()
+            found.append(HeaderLink(target.group(1).strip(), parameters))
+            comma = value.find(",", at)
+            if comma < 0:
+                break
+            at = comma + 1
+    return found
+
+
+def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]) -> Relations:
+    """``links`` are the page's own, ``resolve`` makes a header's references absolute. Elements come before headers."""
+    canonical: tuple[str, str] | None = None
+    alternates: dict[tuple[str, str], str] = {}
+    feeds: dict[str, dict[str, str | None]] = {}
+    for source, rel, url, attributes in _all_links(links, headers, resolve):
+        words = rel.lower().split()
+        if canonical is None and "canonical" in words:
+            canonical = url, source
+        if "alternate" not in words and "feed" not in words:
+            continue
+        language = attributes.get("hreflang", "").strip().lower()
+        kind = _FEED_TYPES.get(attributes.get("type", "").partition(";")[0].strip().lower())
+        if kind or "feed" in words:
+            if len(feeds) < _MOST_FEEDS:
+                feeds.setdefault(
+                    url, {"type": kind, "url": url, "title": attributes.get("title") or None, "source": source}
+                )
+        elif language and len(alternates) < _MOST_LANGUAGES:
+            alternates.setdefault((language[:40], url), source)
+    return Relations(
+        canonical[0] if canonical else None,
+        canonical[1] if canonical else None,
+        [{"hreflang": name, "url": url, "source": source} for (name, url), source in alternates.items()] or None,
+        list(feeds.values()) or None,
+    )
+
+
+def _all_links(
+    links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]
+) -> Iterable[tuple[str, str, str, dict[str, str]]]:
+    for link in links:
+        if link.type == "link" and link.rel and link.url:
+            yield "link", link.rel, link.url, link.attributes
+    for found in header_links(headers):
+        rel = found.parameters.get("rel")
+        # a link with an anchor is another page's
+        if rel and "anchor" not in found.parameters and (url := resolve(found.url)[0]):
+            yield "header", rel, url, found.parameters
+
+
+def refresh(
+    content: str | None, headers: Headers, resolve: Callable[[str], Resolved], own: Callable[[str], Resolved]
+) -> dict[str, Any] | None:
+    """Seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes the
+    tag's reference absolute, ``own`` the header's. Without a URL, the page loads itself again."""
+    for source, text, absolute in (("meta", content, resolve), ("header", _refresh_header(headers), own)):
+        found = _REFRESH.match(text[:_HEADER_CHARS]) if text else None
+        if found is None or not found.group(1).strip("."):
+            continue
+        written = (found.group(2) or "").strip()
+        if written[:1] in ("'", '"'):
+            written = written[1:].partition(written[0])[0]
+        url = absolute(written.strip())[0] if written.strip() else None
+        return {"seconds": float(found.group(1)), "url": url, "source": source}
+    return None
+
+
+def _refresh_header(headers: Headers) -> str | None:
+    return next(iter(header_values(headers, "refresh")), None)

@@ -1,0 +1,112 @@
+"""What a page asks of robots: ``meta`` tags for all or for one, ``X-Robots-Tag``, and the reservation of text and data
+mining (TDMRep: ``tdm-reservation``, ``tdm-policy``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cc_pipeline.documents.headers import header_values
+from cc_pipeline.documents.page import Headers
+
+_MOST = 50
+_CHARS = 4_000
+#: Directives that every robot knows, or that ask not to be used for training.
+_KNOWN_WORDS = """
+all index noindex follow nofollow none noarchive nocache nosnippet noimageindex notranslate indexifembedded
+nositelinkssearchbox noai noimageai noml noodp noydir nopagereadaloud
+"""
+_KNOWN = frozenset(_KNOWN_WORDS.split())
+_WITH_VALUE = frozenset(
+    {"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after", "unavailable-after"}
+)
+_BOT = re.compile(
+    r"[a-z0-9_.-]*(?:bot|bots|spider|crawler|slurp|teoma|google|bing|baidu|yandex|-ai|-extended)(?:-[a-z]+)?\Z"
+)
+_NONE = ("noindex", "nofollow")
+
+
+class Robots(NamedTuple):
+    """``rules`` as found, ``for_all`` the directives that bind every robot; ``reserved`` and ``policy`` of TDMRep.
+    ``None`` where nothing is said."""
+
+    rules: list[dict[str, Any]] | None
+    for_all: list[str] | None
+    reserved: bool | None
+    policy: str | None
+
+
+def robots(meta_tags: Iterable[Mapping[str, Any]], headers: Headers) -> Robots:
+    """Reads tags and headers; a header's directives come first."""
+    rules: list[dict[str, Any]] = []
+    reserved = _reservation(next(iter(header_values(headers, "tdm-reservation")), None))
+    policy = next(iter(header_values(headers, "tdm-policy")), None)
+    for value in header_values(headers, "x-robots-tag")[:_MOST]:
+        rules += _of_header(value[:_CHARS])
+    for tag in meta_tags:
+        name = tag["attributes"].get("name")
+        content = tag["content"]
+        if not name or not content:
+            continue
+        name = name.strip().lower()
+        if name == "tdm-reservation":
+            reserved = _reservation(content) if reserved is None else reserved
+        elif name == "tdm-policy":
+            policy = policy or content.strip()
+        elif name == "robots" or _BOT.fullmatch(name[:60]):
+            directives = _directives(content[:_CHARS])
+            if directives and (name == "robots" or any(_is_known(each) for each in directives)):
+                rules.append({"source": "meta", "bot": None if name == "robots" else name, "directives": directives})
+    for_all: dict[str, None] = {}
+    for rule in rules:
+        if rule["bot"] is None:
+            for directive in rule["directives"]:
+                for_all.update(dict.fromkeys(_NONE if directive == "none" else (directive,)))
+    return Robots(rules[:_MOST] or None, list(for_all) or None, reserved, policy[:_CHARS] if policy else None)
+
+
+def _reservation(value: str | None) -> bool | None:
+    return {"0": False, "1": True}.get(value.strip()) if value else None
+
+
+def _is_known(directive: str) -> bool:
+    return directive in _KNOWN or directive.partition(":")[0] in _WITH_VALUE
+
+
+def _directives(text: str) -> list[str]:
+    """The directives of a comma-separated list in lower case, values behind a colon without space."""
+    found: list[str] = []
+    for part in text.split(","):
+        name, colon, value = (each.strip().lower() for each in part.partition(":"))
+        # a list with spaces or semicolons for commas is read by everyone
+        words = re.split(r"[\s;]+", name) if not colon else [name]
+        if words and words[0] and not _is_known(words[0]) and found and found[-1].startswith("unavailable"):
+            found[-1] += ", " + part.strip().lower()  # a date with commas
+        elif colon:
+            found.append(f"{name}:{value}")
+        else:
+            found += [word for word in words if word]
+    return list(dict.fromkeys(found))[:_MOST]
+
+
+def _of_header(value: str) -> list[dict[str, Any]]:
+    """One rule a robot; a name in front of a directive holds for all behind it."""
+    bot: str | None = None
+    rules: dict[str | None, list[str]] = {}
+    for part in value.split(","):
+        directive = part
+        name, colon, rest = part.partition(":")
+        lowered = name.strip().lower()
+        if colon and lowered not in _WITH_VALUE and not _is_known(lowered) and _is_token(lowered):
+            bot, directive = lowered, rest
+        rules.setdefault(bot, []).append(directive)
+    return [
+        {"source": "header", "bot": bot, "directives": directives}
+        for bot, parts in rules.items()
+        if (directives := _directives(",".join(parts)))
+    ]
+
+
+def _is_token(name: str) -> bool:
+    return bool(name) and not name[0].isdigit() and " " not in name

@@ -1,0 +1,128 @@
+"""What the bytes of a body are, whatever its headers say: codings that are still on it, and files that are no text."""
+
+from __future__ import annotations
+
+import re
+
+from cc_pipeline.codings import coding_tokens, decoded, undo
+from cc_pipeline.documents.charset import has_wide_characters
+from cc_pipeline.documents.page import Headers
+
+#: What compressed bytes start with, by the coding's name.
+_CODED = ((b"\x1f\x8b\x08", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
+#: Times a body that no header says so of is unpacked: servers and the scripts behind them each compress it.
+_HIDDEN_ROUNDS = 2
+
+#: What files start with, and their media types.
+_MAGIC = (
+    (b"%PDF-", "application/pdf"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"\0\0\1\0", "image/vnd.microsoft.icon"),
+    (b"PK\3\4", "application/zip"),
+    (b"\x1f\x8b\x08", "application/gzip"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"\xfd7zXZ\0", "application/x-xz"),
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"Rar!\x1a\x07", "application/vnd.rar"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
+    (b"\x7fELF", "application/x-elf"),
+    (b"SQLite format 3\0", "application/vnd.sqlite3"),
+    (b"OggS\0", "application/ogg"),
+    (b"fLaC\0", "audio/flac"),
+    (b"FLV\1", "video/x-flv"),
+    (b"\x1a\x45\xdf\xa3", "video/webm"),
+    (b"wOFF\0", "font/woff"),
+    (b"wOF2\0", "font/woff2"),
+    (b"\0asm\1\0\0\0", "application/wasm"),
+    (b"{\\rtf", "application/rtf"),
+    (b"%!PS-Adobe", "application/postscript"),
+)
+#: The same where a number stands in between.
+_PATTERNS = (
+    (re.compile(rb"RIFF.{4}(?:WEBP|AVI |WAVE)", re.DOTALL), "application/x-riff"),
+    (re.compile(rb"\0.{3}ftyp", re.DOTALL), "video/mp4"),
+    (re.compile(rb"ID3[\2-\4]\0", re.DOTALL), "audio/mpeg"),
+    (re.compile(rb"[FCZ]WS[\1-\x30].{2}[\0-\x7f]\0", re.DOTALL), "application/x-shockwave-flash"),
+    (re.compile(rb"BZh[1-9]1AY&SY", re.DOTALL), "application/x-bzip2"),
+)
+_BINARY_FAMILIES = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip")
+_SPACE = b" \t\r\n\f"
+_LOOKED_AT = 1024
+#: Control characters that no text has (charsets of seven bits have three), and the share of them beyond which bytes
+#: are none; of compressed ones a tenth.
+_CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r\x0e\x0f\x1b")
+_CONTROL_SHARE = 0.05
+
+
+def uncoded(payload: bytes, headers: Headers, limit: int, flags: set[str], *, archived_decoded: bool) -> bytes:
+    """A body without the transfer and content codings it still has, at most ``limit`` bytes.
+
+    The bytes decide, and headers say what to look for. ``archived_decoded``: the archive is known to keep headers of
+    codings that it took off. What was done, and where headers and bytes disagree, is added to ``flags``.
+    """
+    if not payload:
+        return payload
+    found = decoded(payload, headers, limit)
+    body, complete = found.body, found.complete
+    undone = set(found.codings)
+    if not archived_decoded and set(coding_tokens(headers, "content-encoding")) - undone:
+        flags.add("coding_mismatch")
+    for _ in range(_HIDDEN_ROUNDS):
+        coding = next((name for mark, name in _CODED if body.startswith(mark)), None)
+        result = undo(coding, body, limit) if coding and _is_page(headers) else None
+        if result is None:
+            break
+        body, complete = result[0], complete and result[1]
+        if "gzip" not in undone:
+            flags.add("coding_mismatch")
+        undone.add(coding or "")
+    if not undone:
+        return payload
+    flags.add("content_decoded")
+    if not complete:
+        flags.add("payload_cut" if len(body) >= limit else "coding_cut")
+    return body
+
+
+def _is_page(headers: Headers) -> bool:
+    """Whether the type is one that no compressed file has."""
+    named = next((value.lower() for name, value in headers if name.lower() == "content-type"), "text/html")
+    return named.lstrip().startswith(
+        ("text/", "application/xhtml", "application/xml", "application/rss", "application/atom")
+    )
+
+
+def is_binary(payload: bytes, detected: str | None) -> bool:
+    """Whether a body of a textual type is no text: by what it starts with, or by the type the crawl ``detected`` where
+    the bytes do not speak against it."""
+    if binary_type(payload) is not None:
+        return True
+    head = payload[: 4 * _LOOKED_AT]
+    return (
+        detected is not None
+        and detected.startswith(_BINARY_FAMILIES)
+        and len(head.translate(None, _CONTROLS)) < len(head)
+        and not has_wide_characters(head)
+    )
+
+
+def binary_type(payload: bytes) -> str | None:
+    """The media type of a file that is no text, by what it starts with; ``application/octet-stream`` for bytes in
+    which too many control characters stand; ``None`` for what may be text."""
+    head = payload[:_LOOKED_AT]
+    start = head.lstrip(_SPACE)
+    for mark, kind in _MAGIC:
+        if head.startswith(mark) or (mark[:1] == b"%" and start.startswith(mark)):
+            return kind
+    for pattern, kind in _PATTERNS:
+        if pattern.match(head):
+            return kind
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    if controls > len(head) * _CONTROL_SHARE and controls > 1 and not has_wide_characters(head):
+        return "application/octet-stream"
+    return None

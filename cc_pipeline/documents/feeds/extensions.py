@@ -1,0 +1,158 @@
+"""What podcasts (iTunes) and media (Media RSS) say beside a feed's own elements, in RSS and Atom alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from cc_pipeline.documents.feeds.model import LIST_MOST, Feed, FeedItem, Media, Person, Podcast, person
+from cc_pipeline.documents.feeds.xml import Element, element_text, local_name
+
+_ITUNES_END = "podcast-1.0.dtd"
+_MEDIA = "http://search.yahoo.com/mrss"
+_YES = frozenset({"yes", "true", "explicit", "1"})
+_NO = frozenset({"no", "false", "clean", "0"})
+_NUMBER = re.compile(r"\d{1,18}")
+_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})(?:\.\d+)?")
+
+#: Makes a reference of an element absolute.
+Absolute = Callable[[Element, str], str]
+
+
+def read_extension(into: Feed | FeedItem, element: Element, text: str | None, absolute: Absolute) -> None:
+    """Takes over what an extension element says: into fields of its own, and where the format's own elements said
+    nothing into theirs; categories add up."""
+    namespace, name = local_name(element)
+    if namespace.lower().endswith(_ITUNES_END):
+        _read_itunes(into, element, name, text, absolute)
+    elif namespace.rstrip("/") == _MEDIA:
+        _read_media(into, element, name, text, absolute)
+
+
+def add_categories(into: Feed | FeedItem, *categories: str | None) -> None:
+    """Adds those that are not there yet."""
+    if len(into.categories) <= LIST_MOST:
+        known = set(into.categories)
+        into.categories += [word for word in dict.fromkeys(categories) if word and word not in known]
+
+
+def _read_itunes(into: Feed | FeedItem, element: Element, name: str, text: str | None, absolute: Absolute) -> None:
+    podcast = into.podcast = into.podcast or Podcast()
+    if name == "author" and text:
+        podcast.author = podcast.author or text
+        if not into.authors:
+            into.authors.append(person(text))
+    elif name in ("subtitle", "summary") and text:
+        setattr(podcast, name, getattr(podcast, name) or text)
+        into.description = into.description or text
+    elif name == "keywords" and text:
+        add_categories(into, *(word.strip() for word in text.split(",")))
+    elif name == "category":
+        add_categories(into, *(each.get("text") for each in element.iter() if local_name(each)[1] == "category"))
+    elif name == "image" and (href := element.get("href") or element.get("url") or text):
+        podcast.image = podcast.image or absolute(element, href.strip())
+    elif name == "owner":
+        said = {local_name(child)[1]: element_text(child) for child in element}
+        podcast.owner = podcast.owner or Person(said.get("name"), None, said.get("email"))
+    elif name in ("explicit", "block", "complete"):
+        setattr(podcast, name, _truth(text))
+    elif name in ("episode", "season"):
+        setattr(podcast, name, number(text, 2**31))
+    elif name == "duration":
+        podcast.duration = _seconds(text)
+    elif name in ("episodetype", "type") and text:
+        podcast.type = text
+    elif name == "new-feed-url" and text:
+        podcast.new_feed_url = absolute(element, text)
+
+
+def _truth(text: str | None) -> bool | None:
+    word = (text or "").lower()
+    return True if word in _YES else False if word in _NO else None
+
+
+def number(text: str | None, bound: int = 2**63) -> int | None:
+    """A whole number below ``bound``, ``None`` for anything else."""
+    found = _NUMBER.fullmatch((text or "").strip()[:40])
+    return int(found[0]) if found and int(found[0]) < bound else None
+
+
+def _decimal(text: str | None) -> float | None:
+    found = _DECIMAL.fullmatch((text or "").strip()[:40])
+    return float(found[0]) if found else None
+
+
+def _seconds(text: str | None) -> float | None:
+    """Of ``1234``, ``20:34`` or ``1:20:34``."""
+    word = (text or "").strip()[:40]
+    if clock := _CLOCK.fullmatch(word):
+        return float(int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + int(clock[3]))
+    return _decimal(word)
+
+
+def _read_media(into: Feed | FeedItem, element: Element, name: str, text: str | None, absolute: Absolute) -> None:
+    if name == "category":
+        add_categories(into, text)
+    elif isinstance(into, Feed):
+        if name == "thumbnail" and (href := element.get("url")):
+            into.image = into.image or absolute(element, href)
+    elif name == "group":
+        about = _about(element, absolute)
+        for child in element:
+            if local_name(child)[1] == "content":
+                _add_media(into, _media(child, about, absolute))
+        if not any(local_name(child)[1] == "content" for child in element):
+            _add_media(into, about)
+        _use_thumbnail(into, about.thumbnail)
+    elif name == "content":
+        media = _media(element, Media(), absolute)
+        _add_media(into, media)
+        _use_thumbnail(into, media.thumbnail or (media.url if media.medium == "image" else None))
+    elif name == "thumbnail" and (href := element.get("url")):
+        _use_thumbnail(into, absolute(element, href))
+    elif name in ("title", "description", "credit") and text:
+        # said of the item: of each of its media that says nothing itself
+        said: dict[str, Any] = {name: text}
+        into.media_about = into.media_about._replace(**said)
+
+
+def _add_media(into: FeedItem, media: Media) -> None:
+    if len(into.media) <= LIST_MOST and any(media):
+        into.media.append(media)
+
+
+def _use_thumbnail(into: FeedItem, url: str | None) -> None:
+    into.image = into.image or url
+
+
+def _about(element: Element, absolute: Absolute) -> Media:
+    """What the children of a ``content`` or ``group`` say."""
+    said: dict[str, Any] = {}
+    for child in element:
+        name = local_name(child)[1]
+        if name in ("title", "description", "credit") and (text := element_text(child)):
+            said.setdefault(name, text)
+        elif name in ("thumbnail", "player") and (href := child.get("url")):
+            said.setdefault(name, absolute(child, href))
+    return Media()._replace(**said)
+
+
+def _media(element: Element, group: Media, absolute: Absolute) -> Media:
+    own = _about(element, absolute)
+    href = element.get("url")
+    return Media(
+        url=absolute(element, href) if href else None,
+        type=element.get("type"),
+        medium=(element.get("medium") or "").lower() or None,
+        width=number(element.get("width"), 2**31),
+        height=number(element.get("height"), 2**31),
+        duration=_seconds(element.get("duration")),
+        file_size=number(element.get("fileSize")),
+        title=own.title or group.title,
+        description=own.description or group.description,
+        credit=own.credit or group.credit,
+        thumbnail=own.thumbnail or group.thumbnail,
+        player=own.player or group.player,
+    )

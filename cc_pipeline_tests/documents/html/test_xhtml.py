@@ -1,0 +1,51 @@
+"""XHTML sent as XML: elements that end themselves swallow nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from cc_pipeline.documents.html.xhtml import as_html
+from cc_pipeline.documents.parse import parse_page
+from cc_pipeline_tests.documents.pages import page
+
+XHTML = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">
+<html xmlns="http://www.w3.org/1999/xhtml" lang="en"><head>
+<script type="text/javascript" src="a.js"/><title>A &amp; B &eacute;&nbsp;&lt;i&gt;</title><style/>
+<script type="text/javascript"><![CDATA[ if (a < b) {} ]]></script>
+</head><body><textarea/><a id="top"/><p>One<br/>two</p><iframe src="f"/><div/><p><![CDATA[<b> & more]]></p>
+<a href="/x">link</a></body></html>"""
+
+
+def test_what_ends_itself_swallows_nothing() -> None:
+    parsed = parse_page(page(XHTML, mime="application/xhtml+xml"))
+    assert parsed.metadata["content"]["title"] == "A & B \u00e9\u00a0<i>"
+    assert [(link.type, link.href, link.text) for link in parsed.links] == [
+        ("script", "a.js", ""),
+        ("iframe", "f", ""),
+        ("a", "/x", "link"),
+    ]
+    assert parsed.text is not None
+    assert parsed.text["text"].endswith("One two <b> & more link")
+    assert (parsed.text["html_lang"], parsed.metadata["flags"]) == ("en", None)
+
+
+@pytest.mark.parametrize("mime", ["text/html", "text/html; charset=utf-8"])
+def test_sent_as_html_it_is_read_as_html(mime: str) -> None:
+    assert parse_page(page(XHTML, mime=mime)).metadata["content"]["title"] is None
+
+
+def test_what_is_no_xml_is_read_as_html() -> None:
+    broken = XHTML.replace("<p>One", "<p><b>One")
+    assert as_html(broken) is None
+    row = parse_page(page("<title>T</title><p/>x<br>y", mime="application/xhtml+xml")).metadata
+    assert row["content"]["title"] == "T"
+
+
+def test_entities_of_the_document_are_not_expanded() -> None:
+    bomb = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;'>]><html><title/><p>&b;</p></html>"
+    assert as_html(bomb) is None
+
+
+def test_markup_that_both_read_alike_is_left_alone() -> None:
+    assert as_html("<html><head><meta name='a'/><link rel='b'/></head><body><br/><p>x</p></body></html>") is None

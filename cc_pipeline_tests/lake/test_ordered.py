@@ -1,0 +1,74 @@
+"""Rows in order: few in memory, many through a file, and both the same."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.lake.ordered import OrderedRows
+
+SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("when", TIMESTAMP),
+        pa.field("status", pa.int16()),
+        pa.field("settled", pa.bool_()),
+        pa.field("number", pa.int32(), nullable=False),
+    ]
+)
+
+
+def drawn(count: int) -> pa.Table:
+    draw = random.Random(5)
+    rows = [
+        {
+            "file": draw.choice([None, "", "a", "á", "b/c", "~"]),
+            "offset": draw.choice([None, -1, 0, 7, 1 << 62]),
+            "when": draw.choice([None, 1_338_508_800_001]),
+            "status": draw.choice([None, 200]),
+            "settled": draw.choice([None, True, False]),
+            "number": number,
+        }
+        for number in range(count)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def test_many_rows_come_in_the_same_order_as_few(tmp_path: Path) -> None:
+    table = drawn(3_000)
+    expected = sorted(
+        table.to_pylist(),
+        key=lambda row: ((row["file"] is not None, (row["file"] or "").encode()),
+                         (row["offset"] is not None, row["offset"] or 0), row["number"]),
+    )  # fmt: skip
+    for in_memory in (1 << 30, 1_000):
+        rows = OrderedRows(SCHEMA, ("file", "offset", "number"), tmp_path, in_memory)
+        for batch in table.to_batches(max_chunksize=100):
+            rows.add(batch)
+        assert rows.rows == table.num_rows
+        # as often as asked: a commit may be tried again
+        for _ in range(2):
+            found = pa.Table.from_batches(rows.batches(), SCHEMA)
+            assert found.to_pylist() == expected
+    assert len(list(tmp_path.iterdir())) == 1, "what was not in order is gone"
+
+
+def test_without_an_order_rows_come_back_as_they_came(tmp_path: Path) -> None:
+    table = drawn(500)
+    rows = OrderedRows(SCHEMA, (), tmp_path, 1_000)
+    for batch in table.to_batches(max_chunksize=9):
+        rows.add(batch)
+    assert pa.Table.from_batches(rows.batches(), SCHEMA) == table
+    assert list(OrderedRows(SCHEMA, ("file",), tmp_path).batches()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    rows = OrderedRows(SCHEMA, ("file",), tmp_path / "not there", 1)
+    with pytest.raises(EnvironmentFault, match="not there"):
+        rows.add(drawn(100))

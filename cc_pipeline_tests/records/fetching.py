@@ -1,0 +1,64 @@
+"""Fetching the captures of a table, with the rows in a table."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pyarrow as pa
+
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.records.fetch import HELD_SCHEMA, RecordsResult, fetch_records
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.outcomes import with_this_round
+from cc_pipeline.records.places import PLACE_NAME, PlacesFound
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.transport.client import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(RecordsResult):
+    """The result, and a row for each capture in the order of the captures (of their places where they are worked on in
+    groups)."""
+
+    table: pa.Table
+
+
+def fetch_table(
+    captures: pa.Table,
+    transport: Transport,
+    storage: RecordStorage,
+    *,
+    crawl: str,
+    commit: str,
+    held: pa.Table | None = None,
+    options: RecordOptions | None = None,
+    in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
+) -> Fetched:
+    """``fetch_records`` of a table; ``held`` are rows of ``records`` in any order."""
+    found = PlacesFound()
+    found.add(captures)
+    kept: list[pa.RecordBatch] = []
+    with tempfile.TemporaryDirectory() as folder:
+        rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, Path(folder))
+        if held is not None:
+            rows.add(held.select(HELD_SCHEMA.names))
+        result = fetch_records(
+            captures.to_batches(),
+            found.places(),
+            transport,
+            storage,
+            crawl=crawl,
+            commit=commit,
+            scratch=Path(folder),
+            keep=kept.append,
+            held=rows.batches(),
+            options=options,
+            in_table=in_table,
+        )
+    done = map(with_this_round, kept) if result.answered else kept
+    values = {field.name: getattr(result, field.name) for field in fields(RecordsResult)}
+    return Fetched(**values, table=pa.Table.from_batches(done, schema=RECORD_SCHEMA))
