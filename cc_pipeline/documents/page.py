@@ -36,7 +36,7 @@ class Limits:
     pdf_pages: int = 1_000
     pdf_seconds: float = 1.5
     pdf_stream_bytes: int = 512 * 1024
-    seconds: float = 60.0
+    seconds: float = 30.0
     memory_bytes: int = 3 * 1024 * 1024 * 1024
 
 
@@ -65,6 +65,7 @@ FLAGS: tuple[str, ...] = (
     "attributes_cut",  # a tag with more attributes than the limit, or a longer value
     "nesting_cut",  # elements nested deeper than the limit, or too many left open; their tags were taken out
     "elements_cut",  # more tags and attributes, or options, than the limit; what follows was left out
+    "parser_ended",  # its parser did not end, or ended its process; only the beginning was read then, by few parsers
     "main_content_left_out",  # nested so deep and so often that main content was not looked for
     "meta_cut",  # more meta tags than the limit
     "text_cut",  # more text than the limit

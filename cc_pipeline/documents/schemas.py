@@ -218,7 +218,7 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("tdm_reservation", pa.bool_()),
     pa.field("tdm_policy", pa.string()),
     pa.field("alternates", pa.list_(ALTERNATE)),
-    pa.field("feeds", pa.list_(FEED_FOUND)),
+    pa.field("feed_links", pa.list_(FEED_FOUND)),
     pa.field("refresh", REFRESH),
     pa.field("headings", pa.list_(HEADING)),
     pa.field("structured", pa.list_(STRUCTURED)),

@@ -19,6 +19,7 @@ from typing import cast
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.html.content import Extractor
@@ -36,6 +37,8 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
+from cc_pipeline.stages.pages_before import PagesBefore
+from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.slice import (
     FETCH,
     PAGE_TABLES,
@@ -55,6 +58,7 @@ _BATCH_BYTES = 16 << 20
 _PARSERS = "cc_pipeline.documents.batch.worker"
 
 
+@over_parts(PARSE)
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
 
@@ -78,9 +82,11 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
     if not targets:
         return set()
     behind = located_otherwise(workspace, crawl, targets)
-    behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
-    wanted = _digests(workspace, slices_of(crawl, [t.slug for t in targets if t.slug not in behind]))
-    return behind | {slice_.target for slice_ in PARSE.stale(workspace.lake, wanted)}
+    parts = workspace.parts([target.slug for target in targets if target.slug not in behind])
+    located = [part for own in parts.values() for part in own]
+    behind |= {whole_slug(part) for part in fetched_otherwise(workspace, crawl, located)}
+    wanted = _digests(workspace, slices_of(crawl, [part for part in located if whole_slug(part) not in behind]))
+    return behind | {whole_slug(slice_.target) for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
 def parse_options(workspace: Workspace) -> ParseOptions:
@@ -93,14 +99,15 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> 
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
+        before = PagesBefore(workspace, made_from, parse_options(workspace))
         for batch in stream_rows(workspace.lake, "records", where):
-            rows.add(batch)
-        _spill(workspace, rows, workspace.storage, folder)
+            rows.add(before.take(batch))
+        _spill(workspace, rows, before, workspace.storage, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
-        PARSE.commit(workspace.lake, made_from, spilled)
+        PARSE.commit(workspace.lake, made_from, spilled, before.beside())
 
 
-def _spill(workspace: Workspace, rows: OrderedRows, storage: RecordStorage, folder: Path) -> None:
+def _spill(workspace: Workspace, rows: OrderedRows, before: PagesBefore, storage: RecordStorage, folder: Path) -> None:
     """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
     schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
     done, total = 0, rows.rows
@@ -116,6 +123,9 @@ def _spill(workspace: Workspace, rows: OrderedRows, storage: RecordStorage, fold
                     writers[table].write_batch(batch)
             done += batches["page_metadata"].num_rows
             progress.report("parse", done, total)
+        for table, writer in writers.items():
+            for batch in before.rows(table):
+                writer.write_batch(batch)
 
 
 def _tasks(rows: OrderedRows, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:

@@ -1,20 +1,24 @@
 """Parsing over the cores of the machine: batches of pages in, Arrow record batches out, in order.
 
 Parsers are C code that can loop, exhaust memory or end the process on hostile input, so they run in supervised
-worker processes. A worker that dies, or stays on one page too long, is replaced. Its page becomes a row that says so,
-and a new worker parses the other pages of the batch. Rows travel as Arrow streams, not as Python objects.
+worker processes. A worker that dies, or stays on one page too long, is replaced. Of its page the new one reads the
+beginning; where that ends it too, the page becomes a row that says so. Rows travel as Arrow streams, not as Python
+objects, and a worker has its next batch before it has ended one.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import connection
 from typing import TypeVar
 
 import pyarrow as pa
 
-from cc_pipeline.documents.batch.rows import Input, rows_of, unpack
+from cc_pipeline.documents.batch import waiting
+from cc_pipeline.documents.batch.rows import Broken, Input, rows_of, unpack
+from cc_pipeline.documents.batch.slots import SLOTS
 from cc_pipeline.documents.batch.worker import Worker
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
@@ -67,7 +71,7 @@ class _Task:
     def __init__(self, number: int, items: Sequence[object]) -> None:
         self.number = number
         self.items = items
-        self.broken: dict[int, str] = {}
+        self.broken: dict[int, Broken] = {}
         self.fruitless = 0
 
 
@@ -75,8 +79,9 @@ class _Pool:
     def __init__(self, options: ParseOptions, workers: int, read: Callable[[T], Input]) -> None:
         self._options = options
         self._read = read
-        self._workers: list[Worker] = [Worker(options, read) for _ in range(workers)]
-        self._tasks: dict[Worker, _Task] = {}
+        kept = waiting.take(workers, options, read)
+        self._workers: list[Worker] = kept + [Worker(options, read) for _ in range(workers - len(kept))]
+        self._tasks: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
         self._done: dict[int, RecordBatches] = {}
 
     def run(self, batches: Iterable[Sequence[T]]) -> Iterator[RecordBatches]:
@@ -85,60 +90,72 @@ class _Pool:
         wanted = 0
         exhausted = False
         while True:
-            idle = [worker for worker in self._workers if worker not in self._tasks]
-            while idle and not exhausted and len(self._tasks) + len(self._done) < ahead:
+            while not exhausted and self._held() < ahead:
+                worker = min(self._workers, key=lambda each: each.load)
+                if worker.load >= SLOTS:
+                    break
                 number, items = next(source, (-1, ()))
                 if number < 0:
                     exhausted = True
                 else:
-                    self._give(idle.pop(), _Task(number, items))
+                    self._give(worker, _Task(number, items))
             if wanted in self._done:
                 yield self._done.pop(wanted)
                 wanted += 1
-            elif self._tasks:
+            elif any(self._tasks.values()):
                 self._wait()
             else:
                 return
 
+    def _held(self) -> int:
+        return len(self._done) + sum(map(len, self._tasks.values()))
+
     def _give(self, worker: Worker, task: _Task) -> None:
-        self._tasks[worker] = task
+        self._tasks[worker].append(task)
         worker.send(task.items, task.broken)
 
     def _wait(self) -> None:
-        ready = connection.wait([worker.connection for worker in self._tasks], timeout=_WATCH_SECONDS)
-        for worker in list(self._tasks):
+        busy = [worker for worker, tasks in self._tasks.items() if tasks]
+        ready = connection.wait([worker.connection for worker in busy], timeout=_WATCH_SECONDS)
+        for worker in busy:
             if worker.connection in ready:
                 answer = worker.receive()
                 if answer is None:
                     self._replace(worker, worker.cause_of_death())
                 else:
-                    self._done[self._tasks.pop(worker).number] = unpack(answer)
+                    self._done[self._tasks[worker].popleft().number] = unpack(answer)
             elif worker.stuck_for(time.monotonic()) > (
                 self._options.limits.seconds if worker.position >= 0 else _START_SECONDS
             ):
                 self._replace(worker, f"no end after {self._options.limits.seconds:g} s")
 
     def _replace(self, worker: Worker, cause: str) -> None:
-        """Ends a worker, and gives its batch, without the page it was at, to a new worker."""
-        task = self._tasks.pop(worker)
-        position = worker.position
+        """Ends a worker and gives what it had to a new one, with a word about the page it was at."""
+        tasks = self._tasks.pop(worker)
+        task, position = tasks[0], worker.position
+        before = task.broken.get(position)
         worker.end()
-        if position >= 0 and position not in task.broken:
-            task.broken[position] = cause
+        if position >= 0 and (before is None or before.times == 1):
+            task.broken[position] = Broken(cause, 1 if before is None else 2)
         else:
             task.fruitless += 1
             if task.fruitless >= _FRUITLESS_STARTS:
+                self._workers.remove(worker)
                 raise EnvironmentFault(
                     f"parser processes end before they parse anything ({cause})",
                     "Check how much memory is free, and the limits given to the parser",
                 )
         fresh = Worker(self._options, self._read)
         self._workers[self._workers.index(worker)] = fresh
-        self._give(fresh, task)
+        self._tasks[fresh] = deque()
+        for each in tasks:
+            self._give(fresh, each)
 
     def close(self) -> None:
+        """Keeps the workers that have nothing to do for the next call; ends the others."""
         for worker in self._workers:
-            worker.end()
+            if self._tasks.get(worker) or not waiting.keep(worker, self._options, self._read):
+                worker.end()
 
 
 __all__ = ["Input", "PageInput", "ParsedPage", "parse_batches"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,18 +17,28 @@ from cc_pipeline.errors import DataFault
 Input = PageInput | ParsedPage
 Read = Callable[[Any], Input]
 
+#: What is read of a page that ended its parser before, in bytes, tags and open elements.
+_SHORT_BYTES, _SHORT_ELEMENTS, _SHORT_DEPTH = 64 * 1024, 20_000, 64
+
 _MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+class Broken(NamedTuple):
+    """An item that ended its worker: how the last one ended, and how many."""
+
+    cause: str
+    times: int
 
 
 def rows_of(
     items: Sequence[Any],
     options: ParseOptions,
     read: Read,
-    broken: Mapping[int, str],
+    broken: Mapping[int, Broken],
     at: Callable[[int], None] | None = None,
 ) -> dict[str, pa.RecordBatch]:
-    """The rows of some items. ``broken`` maps items (by place) that must not be parsed again to the reason. ``at`` is
-    called with each place before the item is touched."""
+    """The rows of some items. Of those in ``broken`` (by place), which ended a worker, only the beginning is read; of
+    those that ended another at that, nothing. ``at`` is called with each place before the item is touched."""
     pages: list[ParsedPage] = []
     inputs: list[Input] = []
     for place, item in enumerate(items):
@@ -39,18 +49,33 @@ def rows_of(
         if isinstance(page, ParsedPage):
             pages.append(page)
             continue
-        if place in broken:
+        ended = broken.get(place)
+        if ended is not None and ended.times > 1:
             # nothing of it is looked at again
-            pages.append(failed_page(replace(page, http_status=None), "ParseFailed", broken[place]))
+            pages.append(failed_page(replace(page, http_status=None), "ParseFailed", ended.cause))
             continue
         try:
-            pages.append(parse_page(page, options))
+            pages.append(parse_page(page, options) if ended is None else _beginning(page, options))
         except DataFault as fault:
             pages.append(failed_page(page, "ParseFailed", fault.reason))
     try:
         return to_record_batches(pages)
     except _MISFITS:
         return to_record_batches([_fit_for_tables(page, source) for page, source in zip(pages, inputs, strict=True)])
+
+
+def _beginning(page: PageInput, options: ParseOptions) -> ParsedPage:
+    """A page of which so little is read, by so few parsers, that none should break on it."""
+    limits = replace(
+        options.limits,
+        payload_bytes=min(_SHORT_BYTES, options.limits.payload_bytes),
+        elements=_SHORT_ELEMENTS,
+        depth=_SHORT_DEPTH,
+    )
+    short = replace(options, main_content="none", language=False, text_simhash=False, limits=limits)
+    found = parse_page(page, short)
+    flags = sorted({*(found.metadata.get("flags") or ()), "parser_ended"})
+    return replace(found, metadata={**found.metadata, "flags": flags})
 
 
 def _fit_for_tables(page: ParsedPage, source: Input) -> ParsedPage:

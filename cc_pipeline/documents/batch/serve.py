@@ -1,35 +1,48 @@
-"""The program of a worker process: ``python -m cc_pipeline.documents.batch.serve LINK POSITION LIMIT``.
+"""The program of a worker process: ``python -m cc_pipeline.documents.batch.serve LIMIT LINK POSITION SLOT...``.
 
-LINK and POSITION are inherited file descriptors: a socket to the parent and a file of eight bytes that both map;
-LIMIT is the bytes of data the process may hold. Ends when the parent does.
+LIMIT is the bytes of data the process may hold. The others are inherited file descriptors: LINK a socket to the
+parent, POSITION a file of eight bytes that both map, SLOTs the memory in which batches come and rows go (slots.py).
+Ends when the parent does, or when nothing has come for a minute.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import mmap
+import pickle
 import signal
 import struct
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from cc_pipeline.documents.batch.rows import pack, rows_of
+from cc_pipeline.documents.batch.slots import put, take
 
 #: How a position is written: the place of an item in its batch, -1 before the first.
 POSITION = struct.Struct("=q")
+#: Objects made before Python looks for cycles: a page makes thousands, and none of them in cycles.
+_GC_EVERY = 50_000
+#: Seconds without a batch after which the process ends.
+_IDLE_SECONDS = 60.0
 
 
-def serve(link: Connection, position: mmap.mmap) -> None:
-    """Parses batch after batch until the parent closes the link."""
+def serve(link: Connection, position: mmap.mmap, slots: Sequence[int]) -> None:
+    """Parses batch after batch until the parent closes the link. A message is a slot and the length of what is in it;
+    so is the answer, whose rows lie in the same slot."""
 
     def at(place: int) -> None:
         POSITION.pack_into(position, 0, place)
 
     with contextlib.suppress(EOFError, OSError):
         options, read = link.recv()
-        while True:
-            items, broken = link.recv()
-            link.send(pack(rows_of(items, options, read, broken, at)))
+        while link.poll(_IDLE_SECONDS):
+            number, length = link.recv()
+            at(-1)
+            items, broken = pickle.loads(take(slots[number], length))
+            rows = pickle.dumps(pack(rows_of(items, options, read, broken, at)), pickle.HIGHEST_PROTOCOL)
+            link.send((number, put(slots[number], rows)))
 
 
 def _bound_memory(limit: int) -> None:
@@ -43,5 +56,8 @@ def _bound_memory(limit: int) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    _bound_memory(int(sys.argv[3]))
-    serve(Connection(int(sys.argv[1])), mmap.mmap(int(sys.argv[2]), POSITION.size))
+    _bound_memory(int(sys.argv[1]))
+    gc.freeze()
+    gc.set_threshold(_GC_EVERY)
+    inherited = [int(number) for number in sys.argv[2:]]
+    serve(Connection(inherited[0]), mmap.mmap(inherited[1], POSITION.size), inherited[2:])

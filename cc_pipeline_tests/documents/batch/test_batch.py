@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from cc_pipeline.documents.batch import pool
+from cc_pipeline.documents.batch import pool, waiting
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.batch.rows import Input
 from cc_pipeline.documents.legacy2012.mapping import failed_page
@@ -87,6 +91,87 @@ def test_a_page_that_kills_or_hangs_its_process_is_a_row_and_the_others_go_on() 
     assert rows[1]["failure_detail"] == "parser process ended by SIGKILL"
     assert rows[3]["failure_detail"] == "no end after 1.5 s"
     assert found[1]["page_metadata"].num_rows == 1
+
+
+def slow_to_read(item: PageInput) -> Input:
+    """Ends the process for pages of which all is to be read, as those do that are too much for a parser."""
+    headers = _Large() if b"<title>Large" in item.payload else item.http_headers
+    return replace(item, http_headers=headers)
+
+
+class _Large(tuple[tuple[str, str], ...]):
+    def __iter__(self):  # type: ignore[no-untyped-def]  # an empty tuple's, or none
+        frame = sys._getframe()
+        while frame is not None and frame.f_code.co_name != "parse_page":
+            frame = frame.f_back  # type: ignore[assignment]  # ends with None
+        if frame is None or frame.f_locals["options"].main_content != "none":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return iter(())
+
+
+def test_of_a_page_that_ended_its_process_the_beginning_is_read() -> None:
+    large = b"<title>Large</title><a href=/x>y</a>" + b"<p>text</p>" * 20_000
+    (found,) = parse_batches([[page(large), page("<title>Other</title>")]], ParseOptions(), 1, slow_to_read)
+    first, second = found["page_metadata"].to_pylist()
+    assert (first["disposition"], first["flags"]) == ("SUCCESS", ["parser_ended", "payload_cut"])
+    assert [each["content"]["title"] for each in (first, second)] == ["Large", "Other"]
+    assert first["md5"] == hashlib.md5(large, usedforsecurity=False).hexdigest()
+    assert found["page_links"].num_rows == 1
+    assert second["flags"] is None
+
+
+def process_of(item: PageInput) -> Input:
+    return replace(item, server_ip=str(os.getpid()))
+
+
+def test_workers_serve_the_next_call_and_no_other_kind() -> None:
+    def processes(options: ParseOptions) -> set[str]:
+        found = parse_batches(_pages(6), options, 1, process_of)
+        return {row["server_ip"] for each in found for row in each["page_metadata"].to_pylist()}
+
+    first, second, other = processes(OPTIONS), processes(OPTIONS), processes(ParseOptions(main_content="none"))
+    assert len(first) == 1
+    assert first == second != other
+    assert not any(_runs(int(pid)) for pid in first)
+    waiting.end()
+    assert not any(_runs(int(pid)) for pid in other)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_waiting_worker_that_has_ended_is_no_harm() -> None:
+    (found,) = parse_batches([[page("a")]], OPTIONS, 1, process_of)
+    os.kill(int(found["page_metadata"].to_pylist()[0]["server_ip"]), signal.SIGKILL)
+    (again,) = parse_batches([[page("<title>b</title>")]], OPTIONS, 1, process_of)
+    assert again["page_metadata"].to_pylist()[0]["content"]["title"] == "b"
+
+
+def test_a_worker_has_its_next_batch_before_it_has_ended_one() -> None:
+    taken: list[int] = []
+
+    def source() -> Iterator[list[PageInput]]:
+        for number, each in enumerate(_pages(5, 1)):
+            taken.append(number)
+            yield each
+
+    worker_loads: list[int] = []
+    found = parse_batches(source(), OPTIONS, 1)
+    for _ in found:
+        worker_loads.append(len(taken))
+    assert worker_loads[0] >= 2
+    assert taken == list(range(5))
+
+
+def test_batches_larger_than_a_socket_s_buffer_come_and_go() -> None:
+    text = "<p>" + "words and more words " * 200_000
+    found = list(parse_batches([[page(text)], [page(text), page(text)], [page("x")]], OPTIONS, 1))
+    assert [each["page_text"].num_rows for each in found] == [1, 2, 1]
 
 
 def test_a_reader_may_hand_over_ready_rows() -> None:
