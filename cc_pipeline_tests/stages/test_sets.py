@@ -11,16 +11,19 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import carried, locate, parse
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.parse import out_of_date, parse_records
+from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -236,6 +239,45 @@ def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
             assert fetched.requests == 0
     assert parts == [1, 16, 128, 1]
     assert publish(home).rows["captures"] == truth_of(bucket, [first]).total()
+
+
+def test_a_set_that_is_as_it_was_has_its_notes_again(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
+    first = bucket[1].domains()[0]
+    for members in ([first], [first, *absent(300)], [first], [first, *absent(300)]):
+        register(home, tmp_path, members)
+        run(home)
+        own = home.parts([SET])[SET]
+        for table in ("lookups", "fetches"):
+            assert sorted(home.lake.read(table)["target"].to_pylist()) == own, (table, len(members))
+
+
+def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
+    many, few = bucket[1].domains()[:2]
+    pages = bucket[1].of(NEW, subset="warc", domain=few)
+    keys = Counter(surt_key(page.url) for page in pages)
+    page = next(page for page in pages if keys[surt_key(page.url)] == 1)
+    refused = page.warc_filename
+    with FaultServer(bucket[0]) as server:
+        strict = workspace_of(server.url, tmp_path / "home")
+        harvest(strict)
+        server.set_rules([Rule("500", key=refused, times=None)])
+        lenient = workspace_of(server.url, tmp_path / "home", max_unsettled=0.99)
+        register(lenient, tmp_path, [many])
+        run(lenient)
+        register(strict, tmp_path, [f"url:{page.url}", many, *absent(300)])
+        locate_captures(strict, NEW, [SET])
+        wanted = strict.lake.read("captures").to_pylist()
+        kept_away = sum(row["warc_filename"] == refused for row in wanted)
+        with pytest.raises(Incomplete, match=f"{kept_away} of {len(wanted)} captures .* of {SET} in {NEW};"):
+            fetch_captures(strict, NEW, [SET])
+        # the set was divided by this run: how it stood before is no longer counted
+        standing = strict.lake.read("fetches").to_pylist()
+        assert sorted(row["target"] for row in standing) == strict.parts([SET])[SET]
+        # one of its parts has nothing, and the set lacks a share that is allowed
+        assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
+        shown = run(lenient)[1].per_target[SET]
+        assert shown["not here"] == share(kept_away, len(wanted))
+        assert shown["unsettled"] == kept_away
 
 
 def test_what_is_published_names_the_set_and_never_a_part(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
