@@ -36,6 +36,8 @@ _SAMPLE = 3
 #: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
 #: so many keys are compared in memory.
 _MOST_COMPARED = 50_000
+#: Partitions that a verdict names.
+_NAMED = 5
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
@@ -123,14 +125,21 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
     if settled:
         message += f"; {settled:,} are missing or damaged in the source itself"
-    worst = (
-        lake.read("fetches").sort_by([("unsettled", "descending"), ("missing", "descending")]) if unsettled else rows
-    )
-    for row in worst.slice(0, 5).to_pylist():
-        if row["unsettled"]:
-            partition = f"{row['crawl']}|{whole_slug(row['target'])}"
-            message += f"\n{partition}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
+    for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
+        message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
     return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
+
+
+def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
+    """Partitions that lack captures, those that lack most first: how many, of how many, and the commonest reason."""
+    found: dict[str, tuple[int, int, str | None]] = {}
+    rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
+    for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
+        # of a set's parts the one that lacks most comes first
+        partition = f"{row['crawl']}|{whole_slug(row['target'])}"
+        lacking, planned, reason = found.get(partition, (0, 0, row["reason"]))
+        found[partition] = (lacking + row["unsettled"], planned + row["planned"], reason)
+    return sorted((one for one in found.items() if one[1][0]), key=lambda one: -one[1][0])
 
 
 def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:

@@ -94,7 +94,8 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
                 merged[name] = merge_due(lake, name, scratch, bounds)
             for name in uneven if alone else ():
                 merged[name] += even_out(lake, name, scratch, evenly, None if wait else _MOST_FOOTERS)
-        shutil.rmtree(scratch, ignore_errors=True)
+            if alone:  # else another thread of this process may be merging there
+                shutil.rmtree(scratch, ignore_errors=True)
     return merged
 
 

@@ -19,6 +19,7 @@ from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import carried, locate, parse
+from cc_pipeline.stages.checks import shortfall_verdict
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.left_out import what_is_not_there
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
@@ -278,6 +279,9 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
         assert sorted(row["target"] for row in standing) == strict.parts([SET])[SET]
         # one of its parts has nothing, and the set lacks a share that is allowed
         assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
+        assert sum(row["unsettled"] > 0 for row in standing) == 2
+        told = shortfall_verdict(strict.lake).message
+        assert told.count(f"{NEW}|{SET}: {kept_away} of {len(wanted)}, server_error") == told.count(SET) == 1
         shown = run(lenient)[1].per_target[SET]
         assert shown["not here"] == share(kept_away, len(wanted))
         assert shown["unsettled"] == kept_away
