@@ -12,7 +12,6 @@ homes that it grew itself from the same bucket: of 10,000 slices, a commit each,
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -94,8 +93,11 @@ def bench_same(bench: Bench) -> None:
 
 def bench_rows(bench: Bench) -> None:
     """Rows in the crawl: a new slice, a replaced one, publication, questions."""
-    young = {name: _measured(bench, name, YOUNG, "--bulk", "--replaced") for name in bench.codes}
-    grown = {name: _measured(bench, name, bench.sizes.rows, "--bulk", "--replaced", "--upkeep") for name in bench.codes}
+    young = {name: _measured(bench, name, YOUNG, "--bulk") for name in bench.codes}
+    grown = {name: _measured(bench, name, bench.sizes.rows, "--bulk", "--upkeep") for name in bench.codes}
+    for figures, size in ((young, YOUNG), (grown, bench.sizes.rows)):
+        for name in bench.codes:
+            figures[name] |= _measured(bench, name, size, "--bulk", step="replace")
     tell = _Telling(bench.report, "rows", young, grown, _shown(bench.sizes.rows))
     tell.ratio("pages", 1.2)
     tell.more("pages", 100)
@@ -111,7 +113,7 @@ def bench_slices(bench: Bench) -> None:
     """Slices in the crawl: a new slice, publication, questions."""
     sizes = {"ours": bench.sizes.slices, "before": bench.sizes.slices_before}
     bulk = {"ours": [] if bench.full else ["--bulk"], "before": []}
-    young = {name: _measured(bench, name, YOUNG, "--bulk", "--replaced") for name in bench.codes}
+    young = {name: _measured(bench, name, YOUNG, "--bulk") for name in bench.codes}
     grown = {name: _measured(bench, name, sizes[name], *bulk[name], "--upkeep") for name in bench.codes}
     tell = _Telling(bench.report, "slices", young, grown, f"{_shown(sizes['ours'])}; before: {_shown(sizes['before'])}")
     tell.ratio("pages", 1.3)
@@ -121,8 +123,6 @@ def bench_slices(bench: Bench) -> None:
 
 def bench_captures(bench: Bench) -> None:
     """Captures of one target, from a bucket in a folder: memory, and whether seconds grow as captures do."""
-    if _program("large_target") is None:
-        return
     found = {}
     for captures in bench.sizes.captures:
         bucket = bench.folder / f"captures-{captures}"
@@ -149,8 +149,6 @@ def bench_captures(bench: Bench) -> None:
 
 def bench_members(bench: Bench) -> None:
     """Members of a set: locating it, and one member more beside a domain alone."""
-    if _program("large_set") is None:
-        return
     found = {}
     for members in bench.sizes.members:
         folder = bench.folder / f"members-{members}"
@@ -210,8 +208,10 @@ class _Telling:
         ours, before = (
             median(self.grown[name][f"{step}_s"]) / median(self.young[name][f"{step}_s"]) for name in ("ours", "before")
         )
+        used = [median(home["ours"][f"{step}_cpu_s"]) for home in (self.grown, self.young)]
+        note = f"{self.at}; of the processor {used[0] / used[1]:.2f}"
         self.report.figure(
-            f"{self.what}_{step}_over_young", ours, before, goal, higher_is_better=False, goal_on="value", note=self.at
+            f"{self.what}_{step}_over_young", ours, before, goal, higher_is_better=False, goal_on="value", note=note
         )
 
     def more(self, step: str, goal: float) -> None:
@@ -263,13 +263,13 @@ def _home(bench: Bench, name: str, size: tuple[int, int], *how: str) -> Path:
     return home
 
 
-def _measured(bench: Bench, name: str, size: tuple[int, int], *how: str) -> Figures:
-    """Figures of three copies of one grown home, each asked once by a new process."""
+def _measured(bench: Bench, name: str, size: tuple[int, int], *how: str, step: str = "ask") -> Figures:
+    """Figures of three copies of one grown home, each used once by a new process."""
     home = _home(bench, name, size, *how)
     asked = [flag for flag in how if flag != "--bulk"]
     found: Figures = {}
     for _ in range(_REPEATS):
-        for figure, value in json.loads(_on_a_copy(bench, name, home, *asked)).items():
+        for figure, value in json.loads(_on_a_copy(bench, name, home, *asked, step=step)).items():
             found.setdefault(figure, []).append(value)
     return found
 
@@ -288,12 +288,12 @@ def _opened(bench: Bench, name: str, size: tuple[int, int]) -> int | None:
     return count
 
 
-def _on_a_copy(bench: Bench, name: str, home: Path, *how: str, before: Sequence[str] = ()) -> str:
+def _on_a_copy(bench: Bench, name: str, home: Path, *how: str, step: str = "ask", before: Sequence[str] = ()) -> str:
     asked = bench.folder / "asked"
     # files of a lake are never changed, so copies may share them
     subprocess.run(["cp", "-al", str(home), str(asked)], check=True)
     try:
-        return _run(bench.codes[name], "ask", bench.bucket, asked, *how, before=before)
+        return _run(bench.codes[name], step, bench.bucket, asked, *how, before=before)
     finally:
         shutil.rmtree(asked)
 
@@ -313,14 +313,6 @@ def _output(command: Sequence[str], code: Path, what: str) -> str:
     if done.returncode:
         raise SystemExit(f"{what} failed:\n{done.stderr[-2000:]}")
     return done.stdout
-
-
-def _program(name: str) -> str | None:
-    """The benchmark program of that name; ``None``, and a line that says so, where this version has none."""
-    if importlib.util.find_spec(f"benchmarks.{name}") is None:
-        print(f"# benchmarks/{name}.py is not here: its figures are missing", flush=True)
-        return None
-    return name
 
 
 def _code_of(commit: str, folder: Path) -> Path:

@@ -85,7 +85,9 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
         odd.append(flag.UNKNOWN_VERSION)
     if not data.startswith(b"WARC", start):
         odd.append(flag.VERSION_CASE)
-    end, block_start = header_end(data, start, start + MAX_HEADER)
+    # thousands of version lines one behind the other must not each cost a search for the header's end
+    bare = _VERSION.match(data, version.end(), version.end() + 64) is not None
+    end, block_start = (-1, -1) if bare else header_end(data, start, start + MAX_HEADER)
     if end < 0:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, "the record header has no end")
     if data.find(b"WARC/", version.end(), end) >= 0 and _NEXT_RECORD.search(data, version.end(), end):

@@ -186,8 +186,9 @@ def _deliver(
     from cc_pipeline.stages.slice import slices_of
 
     workspace = question.workspace
-    slices = slices_of(crawl, [target.slug for target in question.targets])
-    where = {"crawl": crawl, "target": [target.slug for target in question.targets]}
+    parts = workspace.parts([target.slug for target in question.targets])
+    slices = slices_of(crawl, [part for own in parts.values() for part in own])
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
     indexes = captures["located_by"].unique().to_pylist()
     order = Order(

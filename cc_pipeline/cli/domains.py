@@ -8,7 +8,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table
-from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target, slug_meant
 from cc_pipeline.settings import claim_home, load_settings
 from cc_pipeline.stages import watch_list
 
@@ -18,6 +19,8 @@ app = typer.Typer(
     help="The watch list (domains.txt in the home): the targets that the schedule keeps up to date.",
 )
 
+#: Characters of a definition in the list; a set's may have thousands.
+_MOST_SHOWN = 120
 _Texts = Annotated[list[str], typer.Argument(help="Domains or other targets.", show_default=False)]
 
 
@@ -30,9 +33,11 @@ def add(targets: _Texts, home: options.Home = None) -> None:
       cc-pipeline domains add example.com münchen.de
 
       cc-pipeline domains add host:www.example.org suffix:gov.uk "set:press = bbc.co.uk, nytimes.com"
+
+      cc-pipeline domains add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
     """
     settings = load_settings(home=home)
-    parsed = [parse_target(text) for text in targets]
+    parsed = [parse_target(text, settings.watch_list_path.parent) for text in targets]
     claim_home(settings)
     added = watch_list.add(settings.watch_list_path, parsed)
     for target in parsed:
@@ -42,11 +47,11 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 
 @app.command()
 def remove(targets: _Texts, home: options.Home = None) -> None:
-    """Remove targets from the watch list; pages already extracted stay."""
+    """Remove targets from the watch list (of a set its name: set:press); pages already extracted stay."""
     settings = load_settings(home=home)
-    gone = watch_list.remove(settings.watch_list_path, [parse_target(text) for text in targets])
-    for target in gone:
-        console.print(f"removed: {target.definition}", highlight=False, markup=False)
+    gone = watch_list.remove(settings.watch_list_path, [slug_meant(text) for text in targets])
+    for definition in gone:
+        console.print(f"removed: {definition}", highlight=False, markup=False)
     if len(gone) < len(targets):
         console.print("the others were not on the list; see: cc-pipeline domains list")
 
@@ -61,6 +66,11 @@ def list_(home: options.Home = None) -> None:
         return
     show_table(
         str(settings.watch_list_path),
-        ["target", "kind", "partition key"],
-        [(t.definition, t.kind, t.slug) for t in found],
+        ["target", "kind", "members", "partition key"],
+        [(_shown(t), t.kind, len(t.members) or None, t.slug) for t in found],
     )
+
+
+def _shown(target: Target) -> str:
+    text = target.definition
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"

@@ -301,7 +301,8 @@ def _known(question: Question, crawl: str) -> FetchPrice | None:
     from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
-    slugs = [target.slug for target in question.targets]
+    parts = question.workspace.parts([target.slug for target in question.targets])
+    slugs = [part for own in parts.values() for part in own]
     if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
         return None
     columns = list(dict.fromkeys((*CAPTURE, *PLACE)))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+_NO_LIMIT = 1 << 62
 Source = Annotated[
     str | None,
     typer.Option("--source", help="Root of a Common Crawl bucket: a folder, https:// or s3://.", show_default=False),
@@ -37,6 +38,14 @@ AllowGaps = Annotated[
         "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
     ),
 ]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Fetch whatever it costs: above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS too.")
+]
+
+
+def at_any_price(yes: bool) -> int | None:
+    """The limit of a fetch (bytes or requests) that the flag means; ``None`` leaves it to the environment."""
+    return _NO_LIMIT if yes else None
 
 
 def most_gaps(allow_gaps: bool) -> float | None:

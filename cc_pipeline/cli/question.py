@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.options import most_gaps
@@ -61,7 +62,7 @@ def open_question(
         concurrency=concurrency,
         max_index_gaps=most_gaps(allow_gaps),
     )
-    parsed = {target.slug: target for target in map(parse_target, targets)}
+    parsed = {target.slug: target for target in (parse_target(text, Path.cwd()) for text in targets)}
     claim_home(settings)
     with open_workspace(settings) as workspace:
         yield Question(workspace, tuple(resolve_crawls(workspace, crawls)), tuple(parsed.values()))

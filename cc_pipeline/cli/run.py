@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _SHOWN_PAIRS = 40
 #: Pairs or files that one note names.
 _NAMED = 5
+#: Characters of a target's definition in a table or note.
+_LONGEST_NAME = 120
 
 
 def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
@@ -48,18 +50,43 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
         ).fetchall()
         counts = _captures(connection)
         lacking = _lacking(connection, crawls, targets)
+        absent = _absent(connection, crawls, targets)
     show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
     show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
     pairs = [(crawl, target, counts.get((crawl, target.slug), 0)) for crawl in crawls for target in targets]
     if len(pairs) <= _SHOWN_PAIRS:
-        asked = [(crawl, target.definition, count) for crawl, target, count in pairs]
+        asked = [(crawl, _named_shortly(target), count) for crawl, target, count in pairs]
         show_table("what was asked for", ["crawl", "target", "captures"], asked)
-    empty = [f"{target.definition} in {crawl}" for crawl, target, count in pairs if not count]
+    empty = [f"{_named_shortly(target)} in {crawl}" for crawl, target, count in pairs if not count]
     if empty:
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         subsets = ", ".join(settings.subsets)
         _note(f"no captures (subset {subsets}) of {'; '.join(empty[:_NAMED])}{more}")
+    for crawl, slug, count, total, named in absent:
+        more = f" and {count - _NAMED:,} more: see the view set_members" if count > _NAMED else ""
+        _note(
+            f"{count:,} of {total:,} members of {slug} have no captures in {crawl}: {', '.join(named[:_NAMED])}{more}"
+        )
     _say_shortfall(lacking)
+
+
+def _named_shortly(target: Target) -> str:
+    text = target.definition
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}… ({len(target.members):,} members)"
+
+
+def _absent(
+    connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], targets: Sequence[Target]
+) -> list[tuple[str, str, int, int, list[str]]]:
+    """Sets that have captures, of which some members have none: crawl, slug, these, all, and the first by name."""
+    sets = [target.slug for target in targets if target.members]
+    rows = connection.execute(
+        "SELECT crawl, target, count(*) FILTER (captures = 0), count(*), min(member, 5) FILTER (captures = 0) "
+        "FROM set_members WHERE list_contains(?, crawl) AND list_contains(?, target) GROUP BY ALL "
+        "HAVING count(*) FILTER (captures = 0) BETWEEN 1 AND count(*) - 1 ORDER BY ALL",
+        [list(crawls), sets],
+    ).fetchall()
+    return [(crawl, slug, int(count), int(total), list(named)) for crawl, slug, count, total, named in rows]
 
 
 def _lacking(
@@ -113,6 +140,7 @@ def run(
     subset: options.Subsets = None,
     via: options.Via = None,
     allow_gaps: options.AllowGaps = False,
+    yes: options.Yes = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
@@ -125,6 +153,8 @@ def run(
       cc-pipeline run -c newest -d example.com -d host:www.example.org --subset warc --subset robotstxt
 
       cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
+
+      cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
     """
     from cc_pipeline.stages.left_out import what_is_not_there
 
@@ -134,8 +164,10 @@ def run(
         subsets=tuple(subset) if subset else None,
         via=via,
         max_index_gaps=options.most_gaps(allow_gaps),
+        max_bytes=options.at_any_price(yes),
+        max_requests=options.at_any_price(yes),
     )
-    targets = [parse_target(text) for text in domain]
+    targets = [parse_target(text, Path.cwd()) for text in domain]
     notes: list[str] = []
     chosen, trouble = materialize(
         settings, crawl, targets, lambda workspace, crawls: notes.extend(what_is_not_there(workspace, crawls, targets))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, domain_prefixes, host_prefixes, prefix_range
-from cc_pipeline.commoncrawl.domains import Place, is_ip, plain_host
-from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, split_authority, surt_host, surt_key
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, domain_prefixes, host_prefixes, prefix_range, reverse_dots
+from cc_pipeline.commoncrawl.domains import Place, plain_host
+from cc_pipeline.commoncrawl.members import MemberIndex
+from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
+from cc_pipeline.commoncrawl.url_parts import host_of, port_of, reversed_url, spellings, starts_with
 
 _WWW_LABEL = re.compile(r"www[0-9]*")
 # A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
@@ -39,6 +40,24 @@ def exact_range(key: str) -> KeyRange:
     return KeyRange(start, start + b"\0")
 
 
+def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
+    value, place = target.value, target.place
+    if target.kind == "set":
+        return merge_ranges(key_range for member in target.members for key_range in member.ranges)
+    if target.kind == "url":
+        return (exact_range(surt_key(value)),)
+    if target.kind == "prefix":
+        parts = resolved_parts(value)
+        assert parts is not None, "it has a host"
+        return path_prefix_ranges(*parts)
+    if target.kind == "rev":
+        name, slash, _ = value.partition("/")
+        # A path behind it makes the host a whole one; the path is compared as written, which keys say nothing about.
+        return host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
+    assert place is not None, "all other kinds have a host"
+    return host_ranges(place) if target.kind == "host" else domain_ranges(place)
+
+
 def host_ranges(place: Place) -> tuple[KeyRange, ...]:
     """Keys of one host. Without a port: of every port."""
     return merge_ranges(_of_key(surt_host(place.host), place.port))
@@ -53,6 +72,10 @@ def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
     if place.is_ip:
         return host_ranges(place)
     key = reverse_labels(place.host)
+    if place.port is None and surt_host(place.host) == key:
+        # most domains: the same as below, without putting it together
+        plain = key.encode("ascii")
+        return (KeyRange(plain + b")", plain + b"-"), KeyRange(plain + b":", plain + b";"))
     first = "," if place.port and place.port not in _PORTS_LEFT_OUT else ")"
     below = KeyRange(f"{key}{first}".encode("ascii"), f"{key}-".encode("ascii"))
     return merge_ranges([below, *_of_key(key, place.port), *host_ranges(place)])
@@ -94,10 +117,12 @@ def _of_key(host_key: str, port: int | None) -> list[KeyRange]:
     return [at_default, at_port] if port in _PORTS_LEFT_OUT else [at_port]
 
 
+#: Members that a description of a set names.
+_DESCRIBED = 20
+
 #: Goes into ``Target.version``: raised when a kind comes to mean something else.
 RULES = 1
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _SENTENCES = {
     "domain": "{value} and all hosts under it",
     "host": "the host {value} alone",
@@ -109,43 +134,68 @@ _SENTENCES = {
 }
 
 
+def version_of(definition: str) -> str:
+    """Short hash of a definition and of the rules of this module."""
+    return hashlib.sha256(f"{RULES}\n{definition}".encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One thing to look up.
 
     ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set; ``value`` its definition without the kind,
-    in normal form; ``slug`` its partition key. ``ranges`` are the SURT keys it can have (sorted, disjoint); a capture
-    in them belongs to the target only if ``matches`` says so. ``members`` are the targets of a set, ``place`` the host
-    and port of the kinds that have one.
+    in normal form; ``slug`` its partition key. ``members`` are the targets of a set, ``place`` the host and port of
+    the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition).
     """
 
     kind: str
     value: str
     slug: str
-    ranges: tuple[KeyRange, ...]
     members: tuple[Target, ...] = ()
     place: Place | None = None
+    file: str = ""
+    _ranges: tuple[KeyRange, ...] | None = field(default=None, init=False, compare=False, repr=False)
+    _version: str = field(default="", init=False, compare=False, repr=False)
+    _index: MemberIndex | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def definition(self) -> str:
         """The text that ``parse_target`` makes this very target from; a line of the watch list."""
+        return f"set:{self.value} = @{self.file}" if self.file else self.written
+
+    @property
+    def written(self) -> str:
+        """The same with the members of a set written out, whether they stand in a file or not."""
         if self.kind == "domain":
             return self.value
         if self.kind == "set" and self.slug.startswith("set-"):
-            return f"set:{self.value} = " + ", ".join(member.definition for member in self.members)
+            return f"set:{self.value} = " + ", ".join([member.written for member in self.members])
         if self.kind == "set":
             return "rev:" + ", ".join(member.value for member in self.members)
         return f"{self.kind}:{self.value}"
 
     @property
     def version(self) -> str:
-        """Short hash of the definition and of the rules of this module; a set's slug stays when its members change."""
-        return hashlib.sha256(f"{RULES}\n{self.definition}".encode()).hexdigest()[:12]
+        """``version_of`` what is written out; a set's slug stays when its members change."""
+        if not self._version:
+            object.__setattr__(self, "_version", version_of(self.written))
+        return self._version
+
+    @property
+    def ranges(self) -> tuple[KeyRange, ...]:
+        """The SURT keys it can have (sorted, disjoint); a capture in them belongs to it only if ``matches`` says so."""
+        # worked out when first asked for: of a large set, most members are never looked up here
+        if self._ranges is None:
+            object.__setattr__(self, "_ranges", _ranges_of(self))
+        assert self._ranges is not None
+        return self._ranges
 
     def describe(self) -> str:
         """One sentence for a person."""
         if self.kind == "set":
-            return f"{len(self.members)} targets: " + "; ".join(member.describe() for member in self.members)
+            some = "; ".join(member.describe() for member in self.members[:_DESCRIBED])
+            more = len(self.members) - _DESCRIBED
+            return f"{len(self.members)} targets: {some}" + (f"; and {more:,} more" if more > 0 else "")
         sentence = _SENTENCES[self.kind].format(value=self.value)
         return f"the IP address {self.value}" if self.place and self.place.is_ip else sentence
 
@@ -155,11 +205,14 @@ class Target:
         ``host`` may be in the form of any year (raw international names, escapes, upper case, a closing dot).
         """
         if self.kind == "set":
-            return any(member.matches(url, host) for member in self.members)
+            if self._index is None:
+                object.__setattr__(self, "_index", MemberIndex(self.members))
+            assert self._index is not None
+            return bool(self._index.of(url, host))
         if self.kind == "url":
             return surt_key(url).encode("ascii") == self.ranges[0].start
         if self.kind == "prefix":
-            return _starts_with(url, self.value)
+            return starts_with(url, self.value)
         if self.kind == "rev":
             return reversed_url(url, host).startswith(self.value)
         assert self.place is not None, "all other kinds have a host"
@@ -180,7 +233,7 @@ class Target:
         if self.kind == "rev":
             prefixes: tuple[str, ...] = (self.value,)
         elif self.kind in ("url", "prefix"):
-            prefixes = _spellings(self.value, whole=self.kind == "url")
+            prefixes = spellings(self.value, whole=self.kind == "url")
         else:
             assert self.place is not None, "all other kinds have a host"
             alone = self.kind == "host" or self.place.is_ip
@@ -190,73 +243,3 @@ class Target:
     def btree_ranges(self) -> tuple[KeyRange, ...]:
         """The same as ``btree_prefixes`` as sorted ranges; a domain's two prefixes are one of them."""
         return merge_ranges(prefix_range(prefix) for prefix in self.btree_prefixes())
-
-
-def host_of(url: str) -> str:
-    """The host as written in ``url``, without port and login; empty where there is none."""
-    return split_authority(_authority(url))[0]
-
-
-def port_of(url: str) -> int | None:
-    """The port a fetch of ``url`` goes to; ``None`` where it cannot be told."""
-    written = split_authority(_authority(url))[1]
-    if not written:
-        return _DEFAULT_PORTS.get(url.partition(":")[0].lower())
-    return int(written) if written.isascii() and written.isdigit() and len(written) <= 5 else None
-
-
-def reversed_url(url: str, host: str | None = None) -> str:
-    """``com.nytimes.www/a?b``: reversed host, path and query as the 2012 index has them, without port and scheme."""
-    name = plain_host(host if host else host_of(url))
-    rest = url.partition("#")[0].partition("://")[2]
-    cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
-    tail = rest[cut:]
-    labels = name if ":" in name else ".".join(reversed(name.split(".")))
-    return labels + (tail if tail.startswith("/") else "/" + tail)
-
-
-def _authority(url: str) -> str:
-    rest = url.partition("://")[2]
-    for mark in "/?#":
-        rest = rest.partition(mark)[0]
-    return rest
-
-
-@lru_cache(maxsize=4096)
-def _prefix_parts(value: str) -> tuple[str, str, str | None] | None:
-    return resolved_parts(value)
-
-
-def _starts_with(url: str, prefix: str) -> bool:
-    found, wanted = resolved_parts(url), _prefix_parts(prefix)
-    if found is None or wanted is None or found[0] != wanted[0]:
-        return False
-    if wanted[2] is None:
-        return found[1].startswith(wanted[1])
-    return found[1] == wanted[1] and (found[2] or "").startswith(wanted[2])
-
-
-def _spellings(url: str, whole: bool) -> tuple[str, ...]:
-    """Ways in which pages of ``url`` may stand in a B-tree: key prefixes, complete up to the port if ``whole``."""
-    authority, _, tail = url.partition("://")[2].partition("/")
-    host, _ = split_authority(authority)
-    label, _, above = host.partition(".")
-    other = above if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
-    typed = "/" + tail
-    canonical = surt_key(url).partition(")")[2] if whole else typed
-    tails = [typed, typed.lower(), canonical]
-    if whole:
-        tails = [spelling for tail in tails for spelling in _with_and_without_slash(tail)]
-    found = []
-    for name in (host,) if is_ip(host) else (host, other):
-        head = host_prefixes(name)[0].removesuffix("/") if name else ""
-        found += [head + tail for tail in tails if head]
-    return tuple(dict.fromkeys(found))
-
-
-def _with_and_without_slash(tail: str) -> tuple[str, ...]:
-    path, mark, query = tail.partition("?")
-    bare = path.rstrip("/")
-    query = mark + query
-    ways = (path, bare + "/", *([bare] if bare else []))
-    return tuple(dict.fromkeys(f"{way}{query}:" for way in ways))

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key, reverse_dots, url_of_btree_key
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key, url_of_btree_key
 from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
-from cc_pipeline.commoncrawl.surt import resolved_parts, surt_key
-from cc_pipeline.commoncrawl.target import (
-    Target,
-    domain_ranges,
-    exact_range,
-    host_ranges,
-    merge_ranges,
-    path_prefix_ranges,
-    reversed_prefix_ranges,
-)
+from cc_pipeline.commoncrawl.surt import resolved_parts
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
 from cc_pipeline.errors import UserInputError
 
+#: How the slugs of named sets begin; those of other targets may begin so too.
+SET_SLUG = "set-"
 _SPEAKING = 80
 _AS_IT_IS = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
 _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
@@ -47,7 +43,7 @@ def hashed_slug(kind: str, value: str) -> str:
 
 def set_slug(name: str) -> str:
     """Slug of a named set."""
-    return f"set-{name}"
+    return SET_SLUG + name
 
 
 def _is_safe(value: str) -> bool:
@@ -64,19 +60,30 @@ _REVERSED = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?:\.|/[!-~]*)?")
 # In url: and prefix: members a comma belongs to the URL unless a space or another kind comes after it.
 _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev):)|,$")
 
+# What most lines of a long list are: a domain in normal form, which is its own slug.
+_PLAIN_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_FILE_SET = re.compile(r"([^=]*)=\s*@(.*)", re.DOTALL)
+#: Files of sets whose members are kept in memory.
+_FILES_KEPT = 4
 
-def parse_target(text: str) -> Target:
+
+def parse_target(text: str, folder: Path | None = None) -> Target:
     """The target ``text`` means; ``docs/targets.md`` tells the kinds. ``parse_target(t.definition) == t``.
 
+    ``folder`` is where the file of ``set:name = @file`` lies; without it no file is read, and such text is refused.
     Raises ``UserInputError`` saying what is wrong and what to write instead.
     """
     text = text.strip()
+    if len(text) <= _SPEAKING and _PLAIN_DOMAIN.fullmatch(text) and not is_icann_suffix(text):
+        return Target("domain", text, text, place=Place(text))
     if any(ord(character) < 32 or character == "\x7f" for character in text):
         raise UserInputError(f"{shown(text)} has a control character in it")
     match = _KIND.fullmatch(text)
     if match is None or is_ip(text) or _port_follows(match[1], match[2]):
         return _domain(text)
     kind, value = match[1].lower(), match[2].strip()
+    if kind == "set" and (listed := _FILE_SET.fullmatch(value)) is not None:
+        return _set_in_file(listed[1].strip(), listed[2].strip(), folder)
     reader = _READERS.get(kind)
     if reader is None:
         if kind in ("http", "https"):
@@ -87,28 +94,50 @@ def parse_target(text: str) -> Target:
     return reader(value)
 
 
-def parse_target_lines(text: str) -> tuple[Target, ...]:
+def parse_target_lines(text: str, folder: Path | None = None) -> tuple[Target, ...]:
     """The targets of a watch list, one a line; blank lines and ``#`` comments are skipped, repetitions dropped.
 
-    Raises ``UserInputError`` naming every wrong line.
+    ``folder`` as for ``parse_target``. Raises ``UserInputError`` naming every wrong line.
     """
     found: dict[str, Target] = {}
     wrong: list[str] = []
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
-        content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
-        if not content:
-            continue
+    for number, content in _lines(text):
         try:
-            target = parse_target(content)
+            target = parse_target(content, folder)
         except UserInputError as refused:
             wrong.append(f"line {number}: {refused}")
             continue
         other = found.setdefault(target.slug, target)
-        if other.version != target.version:
+        if other is not target and other.version != target.version:
             wrong.append(f"line {number}: the set {target.value!r} is already defined with other members")
     if wrong:
         raise UserInputError("; ".join(wrong))
     return tuple(found.values())
+
+
+def set_slug_in(line: str) -> str | None:
+    """The slug of the set that a line of a watch list defines; ``None`` for any other line. Reads no file."""
+    for _, content in _lines(line):
+        match = _KIND.fullmatch(content)
+        if match is not None and match[1].lower() == "set":
+            return set_slug(match[2].partition("=")[0].strip().lower())
+    return None
+
+
+def slug_meant(text: str) -> str:
+    """The slug of the target that ``text`` means; of a set its name is enough (``set:press``), and no file is read.
+
+    Raises ``UserInputError`` as ``parse_target`` does.
+    """
+    return set_slug_in(text) or parse_target(text).slug
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbers (from 1) and texts of the lines that say something."""
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        content = (re.split(r"(?:^|\s)#", line, maxsplit=1)[0] if "#" in line else line).strip()
+        if content:
+            yield number, content
 
 
 def _domain(text: str) -> Target:
@@ -124,7 +153,7 @@ def _domain(text: str) -> Target:
             f"{shown(text)} is a public suffix under which many organisations have their sites; write "
             f"suffix:{place.host} if all of them are meant, host:www.{place.host} for the one site"
         )
-    return Target("domain", str(place), place_slug("domain", place), domain_ranges(place), place=place)
+    return Target("domain", str(place), place_slug("domain", place), place=place)
 
 
 def _bare_name(text: str) -> str:
@@ -148,7 +177,7 @@ def _bare_name(text: str) -> str:
 
 def _host(value: str) -> Target:
     place = read_place(_bare_name(value))
-    return Target("host", str(place), place_slug("host", place), host_ranges(place), place=place)
+    return Target("host", str(place), place_slug("host", place), place=place)
 
 
 def _tld(value: str) -> Target:
@@ -156,26 +185,25 @@ def _tld(value: str) -> Target:
     if "." in name or ":" in name or name.isdigit():
         raise UserInputError(f"{shown(value)} is not a top-level domain; write suffix:{name} for all under a suffix")
     place = Place(name)
-    return Target("tld", name, place_slug("tld", place), domain_ranges(place), place=place)
+    return Target("tld", name, place_slug("tld", place), place=place)
 
 
 def _suffix(value: str) -> Target:
     place = Place(read_host(value.removeprefix("*").removeprefix(".")))
     if place.is_ip:
         raise UserInputError(f"{shown(value)} is an IP address, which has nothing under it; write host:{place}")
-    return Target("suffix", place.host, place_slug("suffix", place), domain_ranges(place), place=place)
+    return Target("suffix", place.host, place_slug("suffix", place), place=place)
 
 
 def _url(value: str) -> Target:
     url = _read_url(value)
-    return Target("url", url, hashed_slug("url", url), (exact_range(surt_key(url)),))
+    return Target("url", url, hashed_slug("url", url))
 
 
 def _prefix(value: str) -> Target:
     url = re.sub(r"(?:%[0-9A-Fa-f]?|\*|\s)+$", "", _read_url(value))  # an escape cut short says nothing
-    parts = resolved_parts(url)
-    assert parts is not None, "it has a host"
-    return Target("prefix", url, hashed_slug("prefix", url), path_prefix_ranges(*parts))
+    assert resolved_parts(url) is not None, "it has a host"
+    return Target("prefix", url, hashed_slug("prefix", url))
 
 
 def _read_url(value: str) -> str:
@@ -200,7 +228,7 @@ def _rev(value: str) -> Target:
     if len(members) == 1:
         return members[0]
     listed = ", ".join(member.value for member in members)
-    return _set_of(listed, hashed_slug("rev", listed), members)
+    return Target("set", listed, hashed_slug("rev", listed), members)
 
 
 def _one_rev(value: str) -> Target:
@@ -208,10 +236,8 @@ def _one_rev(value: str) -> Target:
     name = host.lower()
     if not _REVERSED.fullmatch(name + slash + path):
         raise UserInputError(f"{shown(value)} is not a reversed host; write it like rev:com.nytimes.blogs")
-    # A path behind it makes the host a whole one; the path is compared as written, which keys say nothing about.
-    ranges = host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
     text = name + slash + path
-    return Target("rev", text, value_slug("rev", text), ranges)
+    return Target("rev", text, value_slug("rev", text))
 
 
 def _set(value: str) -> Target:
@@ -221,12 +247,58 @@ def _set(value: str) -> Target:
         raise UserInputError(
             f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
         )
-    if not _SET_NAME.fullmatch(name.lower()):
-        raise UserInputError(f"{shown(name)} cannot name a set; use up to 60 letters, digits, - and _")
+    slug = _slug_named(name)
     members = _distinct(tuple(parse_target(part) for part in texts))
     if any(member.kind == "set" for member in members):
         raise UserInputError(f"{shown('set:' + name)} has a set or a list in it; write out its members")
-    return _set_of(name.lower(), set_slug(name.lower()), members)
+    return Target("set", name.lower(), slug, members)
+
+
+def _slug_named(name: str) -> str:
+    if not _SET_NAME.fullmatch(name.lower()):
+        raise UserInputError(f"{shown(name)} cannot name a set; use up to 60 letters, digits, - and _")
+    return set_slug(name.lower())
+
+
+def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
+    slug = _slug_named(name)
+    if not file or folder is None:
+        raise UserInputError(
+            f"{shown(f'set:{name} = @{file}')} names a file where none can be read; write it into the watch list "
+            "(domains.txt), or give it to a command that takes targets"
+        )
+    path = folder / file
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserInputError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
+    except OSError as error:
+        raise UserInputError(
+            f"the members of {shown('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
+        ) from None
+    return _set_of_text(name.lower(), slug, file, str(path), text)
+
+
+@lru_cache(maxsize=_FILES_KEPT)
+def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Target:
+    """Kept by what the file says: a sensor reads it every minute, and 100,000 lines are a second's work."""
+    members: dict[str, Target] = {}
+    wrong: list[str] = []
+    for number, content in _lines(text):
+        try:
+            target = parse_target(content)
+            if target.kind == "set":
+                raise UserInputError(f"{shown(content)} is a set or a list; a set may not hold one")
+        except UserInputError as refused:
+            wrong.append(f"line {number}: {refused}")
+        else:
+            members.setdefault(target.slug, target)
+    if wrong:
+        raise UserInputError(f"{path}, " + "; ".join(wrong))
+    if not members:
+        raise UserInputError(f"{path} names no member of {shown('set:' + name)}; write one a line")
+    return Target("set", name, slug, tuple(members.values()), file=file)
 
 
 def _member_texts(listed: str) -> list[str]:
@@ -239,11 +311,6 @@ def _member_texts(listed: str) -> list[str]:
 
 def _distinct(members: tuple[Target, ...]) -> tuple[Target, ...]:
     return tuple({member.slug: member for member in members}.values())
-
-
-def _set_of(name: str, slug: str, members: tuple[Target, ...]) -> Target:
-    ranges = merge_ranges(key_range for member in members for key_range in member.ranges)
-    return Target("set", name, slug, ranges, members)
 
 
 def _port_follows(name: str, rest: str) -> bool:

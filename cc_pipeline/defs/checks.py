@@ -18,6 +18,7 @@ from cc_pipeline.stages.checks import (
     shortfall_verdict,
     stored_verdict,
 )
+from cc_pipeline.stages.set_parts import part_slices
 from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 
@@ -37,13 +38,13 @@ def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.Asset
     )
 
 
-def _slices(context: dg.AssetCheckExecutionContext) -> list[Slice] | None:
-    """The partitions (crawl × domain) of the run; ``None`` for a run without any, which is about all of them."""
+def _slices(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[Slice] | None:
+    """The slices of the partitions (crawl × domain) of the run; ``None`` for a run without any, which is about all."""
     instance = context.instance
     if not any(range_of(context.run.tags)):
         return None
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
-    return [Slice(*pair) for pair in run_partitions(context.run.tags, crawls, domains)]
+    return part_slices(workspace, [Slice(*pair) for pair in run_partitions(context.run.tags, crawls, domains)])
 
 
 def _crawls(context: dg.AssetCheckExecutionContext) -> list[str] | None:
@@ -82,13 +83,13 @@ def ledger_balances(
     context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.AssetCheckResult:
     """Counts captures and records of every partition of the run."""
-    return _result("ledger_balances", "records", [ledger_verdict(workspace, _slices(context))])
+    return _result("ledger_balances", "records", [ledger_verdict(workspace, _slices(context, workspace))])
 
 
 @dg.asset_check(asset="records", description="The files of stored records are there, as long as their rows need them.")
 def stored_files(context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Looks at each stored file once; in a run over everything, at one listing of each crawl's."""
-    return _result("stored_files", "records", [stored_verdict(workspace, _slices(context))])
+    return _result("stored_files", "records", [stored_verdict(workspace, _slices(context, workspace))])
 
 
 @dg.asset_check(asset="records", description="Every planned capture is here, or missing by name and for good.")
@@ -102,7 +103,7 @@ def locators_agree(
     context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.AssetCheckResult:
     """Looks a few located partitions up again through another index."""
-    return _result("locators_agree", "captures", [locators_verdict(workspace, _slices(context))])
+    return _result("locators_agree", "captures", [locators_verdict(workspace, _slices(context, workspace))])
 
 
 @dg.asset_check(asset="captures", description="No partition lacks captures because index files could not be read.")

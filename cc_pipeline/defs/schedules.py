@@ -71,6 +71,8 @@ def backfill_missing(
         return dg.SkipReason(f"run {running[0].run_id} has not ended yet")
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
     watched = watch_list_file.read(workspace.settings.watch_list_path)
+    # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
+    workspace.register_targets(watched)
     waiting, due = waiting_and_due(workspace.lake.read("fetches"), datetime.now(UTC))
     failures = recent_failures(instance, "extract_domain", crawls, domains, _REMEMBERED)
     # what the source did not give has a rhythm of its own, however often its runs failed

@@ -98,6 +98,7 @@ def _partition_metadata(
     if partitions <= _PREVIEWED_PARTITIONS:
         schema = workspace.lake.specs[table].schema
         names = [name for name in columns or schema.names if name in schema.names]
-        rows = first_rows(workspace.lake, table, {"crawl": crawl, "target": slug}, names, PREVIEW_ROWS)
+        slices = workspace.parts([slug])[slug]
+        rows = first_rows(workspace.lake, table, {"crawl": crawl, "target": slices}, names, PREVIEW_ROWS)
         metadata["preview"] = preview(rows, names)
     return metadata

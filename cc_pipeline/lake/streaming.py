@@ -7,7 +7,7 @@ batch by batch decodes page by page.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from urllib.parse import unquote
 
@@ -83,17 +83,20 @@ def count_rows(
     return found
 
 
-def stream_slice(lake: Lake, table: str, crawl: str, target: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """``columns`` of the rows of (``crawl``, ``target``) as the table is now, in no order.
+def stream_slices(
+    lake: Lake, table: str, crawl: str, targets: Collection[str], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """``columns`` of the rows of ``targets`` in ``crawl`` as the table is now, in no order; rows may hold whole pages.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
     files = lake.file_system()
-    for address in files_of_crawl(lake.pin(table), crawl):
+    wanted = pa.array(sorted(targets), pa.string())
+    for address in files_of_crawl(lake.pin(table), crawl) if targets else ():
         try:
             with files.open_input_file(address.removeprefix("s3://")) as source:
-                yield from _file_rows(source, target, schema)
+                yield from _file_rows(source, wanted, schema)
         except (OSError, pa.ArrowException) as error:
             raise EnvironmentFault(
                 f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
@@ -185,24 +188,24 @@ def _crawl_of(address: str) -> str | None:
     return unquote(folder.removeprefix("crawl=")) if folder.startswith("crawl=") else None
 
 
-def _file_rows(source: pa.NativeFile, target: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _file_rows(source: pa.NativeFile, targets: pa.Array, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
     place = reader.schema_arrow.get_field_index("target")
     groups = [
         number
         for number in range(reader.num_row_groups)
-        if _may_have(reader.metadata.row_group(number).column(place), target)
+        if _may_have(reader.metadata.row_group(number).column(place), targets[0].as_py(), targets[-1].as_py())
     ]
     # a column that was added later is in no file of before
-    names = ["target", *(name for name in schema.names if name in reader.schema_arrow.names)]
+    names = list(dict.fromkeys(["target", *(name for name in schema.names if name in reader.schema_arrow.names)]))
     for batch in reader.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
-        own = batch.filter(pc.equal(batch.column("target"), target))
+        own = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
         if own.num_rows:
             yield from with_columns(pa.Table.from_batches([own]), schema).to_batches()
 
 
-def _may_have(column: pq.ColumnChunkMetaData, target: str) -> bool:
+def _may_have(column: pq.ColumnChunkMetaData, first: str, last: str) -> bool:
     statistics = column.statistics
     if column.path_in_schema != "target" or statistics is None or not statistics.has_min_max:
         return True
-    return bool(statistics.min <= target <= statistics.max)
+    return bool(statistics.min <= last and first <= statistics.max)

@@ -243,16 +243,32 @@ def _split(offsets: Sequence[int], lengths: Sequence[int], bounds: Coalescing) -
 
 
 def check_budget(
-    price: FetchPrice, *, max_bytes: int | None, max_requests: int | None, what: str = "this extraction"
+    price: FetchPrice,
+    *,
+    max_bytes: int | None,
+    max_requests: int | None,
+    what: str = "this extraction",
+    rate: float | None = None,
 ) -> None:
-    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit)."""
-    if max_bytes is not None and price.bytes > max_bytes:
-        raise UserInputError(
-            f"{what} would read {price.bytes:,} bytes ({price.captures:,} captures), more than the {max_bytes:,} "
-            f"allowed. To allow it, set CC_PIPELINE_MAX_BYTES={price.bytes}"
+    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit).
+
+    ``rate`` is how many requests the source is sent in a second, for the hours it would take (``None``: any number).
+    """
+    over = [
+        (name, unit, size, most)
+        for name, unit, size, most in (
+            ("MAX_BYTES", "bytes", price.bytes, max_bytes),
+            ("MAX_REQUESTS", "requests", price.requests, max_requests),
         )
-    if max_requests is not None and price.requests > max_requests:
-        raise UserInputError(
-            f"{what} would send {price.requests:,} requests ({price.captures:,} captures), more than the "
-            f"{max_requests:,} allowed. To allow it, set CC_PIPELINE_MAX_REQUESTS={price.requests}"
-        )
+        if most is not None and size > most
+    ]
+    if not over:
+        return
+    hours = "" if rate is None else f", {price.requests / rate / 3600:,.1f} hours at {rate:g} requests/s"
+    limits = " and ".join(f"{most:,} {unit}" for _, unit, _, most in over)
+    settings = " ".join(f"CC_PIPELINE_{name}={size}" for name, _, size, _ in over)
+    raise UserInputError(
+        f"{what} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} captures{hours}), "
+        f"more than the {limits} allowed. What was located stays. To allow it, set {settings}, or run the command "
+        "with --yes"
+    )

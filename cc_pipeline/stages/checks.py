@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.catalog.checks import (
     CheckResult,
@@ -95,7 +97,10 @@ def stored_verdict(workspace: Workspace, slices: Collection[Slice] | None = None
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
-def _stored_of(lost: Mapping[Slice, int]) -> CheckResult:
+def _stored_of(slices: Mapping[Slice, int]) -> CheckResult:
+    lost: Counter[Slice] = Counter()
+    for one, count in slices.items():
+        lost[Slice(one.crawl, whole_slug(one.target))] += count
     if not lost:
         return CheckResult("stored_files", "ok", "the bytes of the stored records are there", {"lost records": 0})
     shown = ", ".join(f"{count:,} of {slice_.crawl}|{slice_.target}" for slice_, count in sorted(lost.items())[:5])
@@ -123,7 +128,8 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     )
     for row in worst.slice(0, 5).to_pylist():
         if row["unsettled"]:
-            message += f"\n{row['crawl']}|{row['target']}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
+            partition = f"{row['crawl']}|{whole_slug(row['target'])}"
+            message += f"\n{partition}: {row['unsettled']:,} of {row['planned']:,}, {row['reason']}"
     return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
 
 
@@ -145,7 +151,7 @@ def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = No
         if other is not None:
             held = workspace.lake.read("captures", {"crawl": crawl, "target": target})
             mine = LookupResult({target: held}, 0, 0, 0.0)
-            compared.append((f"{crawl}|{target}", agree(mine, other)))
+            compared.append((f"{crawl}|{whole_slug(target)}", agree(mine, other)))
     wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
     if wrong:
         return CheckResult("locators_agree", "error", "; ".join(wrong))
@@ -159,7 +165,7 @@ def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = No
 
 def index_complete_verdict(workspace: Workspace) -> CheckResult:
     """Whether any located partition lacks captures because files of its index could not be read."""
-    partial = incomplete_slices(workspace)
+    partial = {Slice(one.crawl, whole_slug(one.target)): row for one, row in incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no partition was located over unread index files")
     named = [f"{slice_.crawl}|{slice_.target}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
@@ -185,7 +191,8 @@ def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) 
     counts: dict[tuple[str, str], int] = {}
     for where in _wheres(slices):
         for (crawl, target), count in count_rows(workspace.lake, table, where or {}).items():
-            counts[crawl, target] = count
+            place = (crawl, whole_slug(target))
+            counts[place] = counts.get(place, 0) + count
     return counts
 
 

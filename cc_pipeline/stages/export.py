@@ -16,9 +16,11 @@ from typing import Any, Literal, get_args
 from cc_pipeline import progress
 from cc_pipeline.archive.sequencefile import Compression
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.export_rows import metadata_records, record_order, text_records
+from cc_pipeline.stages.set_parts import part_slices
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
@@ -265,6 +267,12 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
 
 
 def _pages_digest(workspace: Workspace, slice_: Slice) -> str:
+    """What the pages were made from; of a divided set of all its parts."""
+    made = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
+    return made[0] if len(made) == 1 else input_digest({"parts": made})
+
+
+def _made_from(workspace: Workspace, slice_: Slice) -> str:
     for stage in (PARSE, READ_FILES):
         name = stage.digest_name(slice_)
         metadata, text = (workspace.lake.digest(table, name) for table in ("page_metadata", "page_text"))
@@ -272,9 +280,10 @@ def _pages_digest(workspace: Workspace, slice_: Slice) -> str:
             return metadata
         if metadata != text:
             raise EnvironmentFault(
-                f"pages of {slice_.target} in {slice_.crawl} are from two runs, one of them interrupted",
+                f"pages of {whole_slug(slice_.target)} in {slice_.crawl} are from two runs, one of them interrupted",
                 "Materialize them again.",
             )
     raise EnvironmentFault(
-        f"{slice_.target} in {slice_.crawl} has not been parsed", "Materialize page_metadata and page_text first."
+        f"{whole_slug(slice_.target)} in {slice_.crawl} has not been parsed",
+        "Materialize page_metadata and page_text first.",
     )

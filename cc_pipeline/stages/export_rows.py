@@ -15,7 +15,7 @@ from cc_pipeline.documents.legacy2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import KEY_NAMES
-from cc_pipeline.lake.streaming import stream_slice
+from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 
@@ -102,7 +102,8 @@ def _in_order(
 def _rows(
     workspace: Workspace, table: str, slice_: Slice, columns: Sequence[str]
 ) -> Iterator[tuple[RecordKey, dict[str, Any]]]:
-    for batch in stream_slice(workspace.lake, table, slice_.crawl, slice_.target, [*_KEYS, *columns]):
+    parts = workspace.parts([slice_.target])[slice_.target]
+    for batch in stream_slices(workspace.lake, table, slice_.crawl, parts, [*_KEYS, *columns]):
         for row in batch.to_pylist():
             yield (row.pop("warc_filename"), row.pop("warc_record_offset"), row.pop("url")), row
 

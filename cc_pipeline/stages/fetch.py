@@ -26,7 +26,9 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.gate import refuse_dear
 from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
+from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, refuse, shortfalls, unsettled_rows
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
@@ -35,6 +37,7 @@ from cc_pipeline.stages.workspace import Workspace
 VERSION = "1"
 
 
+@over_parts(FETCH, "fetches")
 def fetch_captures(
     workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
 ) -> StageReport:
@@ -52,6 +55,8 @@ def fetch_captures(
     behind = set(stale)
     healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
     stale += healed
+    if not replay:
+        refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, slugs))
     unfinished = left_behind(workspace.storage, crawl)
     result: RecordsResult | None = None
     found: dict[Slice, Shortfall] = {}

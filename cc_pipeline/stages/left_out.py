@@ -20,6 +20,8 @@ from cc_pipeline.stages.workspace import Workspace
 #: (crawl, target) pairs that one command counts, and sentences about one crawl.
 _MOST_PAIRS: Final = 100
 _SAID: Final = 5
+#: Members of a set up to which what was not asked for is counted; such a set is never divided.
+_MOST_MEMBERS: Final = 64
 #: Bytes that counting may read of an index: this is a courtesy, not what was asked for.
 _MOST_BYTES: Final = 256 << 20
 #: Enough to tell whether a capture belongs to a target; the index's own key is always read.
@@ -28,12 +30,14 @@ _COLUMNS: Final = ("url",)
 
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, other subsets."""
-    slugs = [target.slug for target in targets[:_MOST_PAIRS]]
+    # another look-up of thousands of members is no courtesy any more
+    few = [target for target in targets if len(target.members) <= _MOST_MEMBERS]
+    slugs = [target.slug for target in few[:_MOST_PAIRS]]
     found = {}
     for crawl in crawls[:_MOST_PAIRS]:
         held = workspace.lake.read("captures", {"crawl": crawl, "target": slugs}, ["target"])
         found[crawl] = _counts(held["target"])
-    return [*gap_notes(workspace, crawls, targets), *left_out(workspace, targets, found)]
+    return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, found) if few else ())]
 
 
 def left_out(workspace: Workspace, targets: Sequence[Target], found: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -6,25 +6,29 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.filters import Filters
-from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
-from cc_pipeline.keys import CAPTURE_ORDER, PLACE
+from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.plan import FetchPrice, check_budget, price_of
+from cc_pipeline.records.plan import FetchPrice, price_of
+from cc_pipeline.stages.carried import in_commits, in_passes, what_is_known
+from cc_pipeline.stages.fetch import fetched_otherwise
+from cc_pipeline.stages.gate import places_of_targets, refuse_dear
 from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
+from cc_pipeline.stages.set_parts import is_divided, retire_others
 from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
+from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -81,37 +85,59 @@ VERSION = "1"
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Finds the captures of ``slugs`` in ``crawl``; targets whose inputs are unchanged stay.
 
-    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and for a fetch that would cost
-    more than the settings allow; ``IndexIncomplete`` when files of the index were not read and no other index has the
-    crawl; ``EnvironmentFault`` when the index cannot be read.
+    Of a set whose members changed, those that are new are looked up, and a part of it without a change stays.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, once the captures are
+    committed, for a fetch that would cost more than the settings allow; ``IndexIncomplete`` when files of the index
+    were not read and no other index has the crawl; ``EnvironmentFault`` when the index cannot be read.
     """
     started = time.monotonic()
-    targets = workspace.targets(slugs)
-    wanted = _digests(workspace, crawl, targets)
+    parts = workspace.parts(slugs)
+    wanted = _digests(workspace, crawl, _versions(workspace, parts))
     stale = _stale(workspace, wanted)
-    requests = size = 0
-    notes: tuple[str, ...] = ()
+    requests = size = done = written = 0
+    notes: dict[str, None] = {}
+    for some in in_passes(workspace, stale):
+        progress.report("locate", done, len(stale), crawl)
+        known = what_is_known(workspace, some, lambda version: _digests(workspace, crawl, version))
+        found = captures_of(workspace, crawl, [one.asked for one in known.values() if one.asked is not None])
+        requests, size, notes = requests + found.requests, size + found.bytes, notes | dict.fromkeys(found.notes)
+        made_from = {s: wanted[s] if found.gaps is None else _with_gaps(wanted[s]) for s in some}
+        captures = {slice_: one.with_new(found.captures) for slice_, one in known.items()}
+        for together in in_commits(made_from):
+            mine = {slice_: captures[slice_] for slice_ in together}
+            commit_lookups(workspace, together, found, {s: known[s].counted(table) for s, table in mine.items()}, mine)
+            written += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, mine)})
+        done += len(some)
     if stale:
-        progress.report("locate", 0, len(stale), crawl)
-        found = captures_of(workspace, crawl, [targets[slice_.target] for slice_ in stale])
-        requests, size, notes = found.requests, found.bytes, found.notes
-        for slice_ in stale:
-            _gate(workspace, slice_, found.captures[slice_.target])
-        made_from = {s: wanted[s] if found.gaps is None else _with_gaps(wanted[s]) for s in stale}
-        commit_lookups(workspace, made_from, found)
-        LOCATE.commit(workspace.lake, made_from, {"captures": partial(_rows, found.captures)})
-        progress.report("locate", len(stale), len(stale), crawl)
-    figures = _figures(workspace, slices_of(crawl, slugs))
-    return LOCATE.report(figures, stale, started, bytes=size, requests=requests, notes=notes)
+        progress.report("locate", done, len(stale), crawl)
+    retire_others(workspace, LOCATE, crawl, parts, "lookups")
+    every = [part for own in parts.values() for part in own]
+    refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, every))
+    figures = _figures(workspace, crawl, parts)
+    return StageReport(
+        LOCATE.label,
+        rows=sum(int(own["rows:captures"]) for own in figures.values()),
+        written=written,
+        bytes=size,
+        requests=requests,
+        seconds=time.monotonic() - started,
+        fresh_slices=len(stale),
+        reused_slices=len(wanted) - len(stale),
+        notes=tuple(notes),
+        per_target=figures,
+    )
 
 
 def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
     """Slugs of ``targets`` that have to be located (again) in ``crawl``: they never were, or the members of a set or
     the index have changed since."""
-    wanted = _digests(workspace, crawl, {target.slug: target for target in targets})
+    parts = workspace.parts([target.slug for target in targets])
+    single = {target.slug: target.version for target in targets if not is_divided(parts, target.slug)}
+    divided = {slug: own for slug, own in parts.items() if slug not in single}
+    wanted = _digests(workspace, crawl, single | _versions(workspace, divided))
     here = LOCATE.made_from(workspace.lake, wanted.keys())
     # what lacks index files stays until they can be read: asking again would find the same holes
-    return {s.target for s, digest in wanted.items() if here[s] not in (digest, _with_gaps(digest))}
+    return {whole_slug(s.target) for s, digest in wanted.items() if here[s] not in (digest, _with_gaps(digest))}
 
 
 def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
@@ -132,7 +158,15 @@ def _with_gaps(digest: str) -> str:
     return input_digest({"gaps": digest})
 
 
-def _digests(workspace: Workspace, crawl: str, targets: Mapping[str, Target]) -> dict[Slice, str]:
+def _versions(workspace: Workspace, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The version of each slice's definition; keys that nobody defined are defined on the way."""
+    single = [slug for slug in parts if not is_divided(parts, slug)]
+    known = definitions(workspace.lake, [part for slug, own in parts.items() if slug not in single for part in own])
+    versions = {slug: target.version for slug, target in workspace.targets(single).items()}
+    return versions | {slug: version_of(text) for slug, text in known.items()}
+
+
+def _digests(workspace: Workspace, crawl: str, versions: Mapping[str, str]) -> dict[Slice, str]:
     settings = workspace.settings
     shared = {
         "version": VERSION,
@@ -141,19 +175,19 @@ def _digests(workspace: Workspace, crawl: str, targets: Mapping[str, Target]) ->
         "subsets": sorted(settings.subsets),
         "via": settings.via,
     }
-    return {Slice(crawl, slug): LOCATE.digest(**shared, target=target.version) for slug, target in targets.items()}
+    return {Slice(crawl, slug): LOCATE.digest(**shared, target=version) for slug, version in versions.items()}
 
 
-def _rows(found: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+def _rows(found: Mapping[Slice, pa.Table]) -> Iterator[pa.RecordBatch]:
     """Rows of the table ``captures`` in its order; no second table of them is made."""
     column = CAPTURES_SCHEMA.get_field_index("target")
     waiting: list[pa.Table] = []
-    for slug in sorted(found):
-        captures = found[slug]
+    for slice_ in sorted(found):
+        captures = found[slice_]
         order = pc.sort_indices(captures, [(name, "ascending") for name in CAPTURE_ORDER[1:]])
         for start in range(0, captures.num_rows, _ROWS_AT_ONCE):
             part = captures.take(order.slice(start, _ROWS_AT_ONCE))
-            named = part.add_column(column, CAPTURES_SCHEMA.field(column), pa.repeat(slug, part.num_rows))
+            named = part.add_column(column, CAPTURES_SCHEMA.field(column), pa.repeat(slice_.target, part.num_rows))
             waiting.append(named.select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA))
             if sum(one.num_rows for one in waiting) >= _ROWS_AT_ONCE:
                 yield from pa.concat_tables(waiting).combine_chunks().to_batches()
@@ -162,60 +196,21 @@ def _rows(found: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from pa.concat_tables(waiting).combine_chunks().to_batches()
 
 
-def _gate(workspace: Workspace, slice_: Slice, captures: pa.Table) -> None:
-    settings = workspace.settings
-    check_budget(
-        price_of(captures),
-        max_bytes=settings.max_bytes,
-        max_requests=settings.max_requests,
-        what=f"{slice_.target} in {slice_.crawl}",
-    )
-
-
-def _figures(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, Figures]:
+def _figures(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
     """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
-    if not slices:
-        return {}
-    crawl = slices[0].crawl
-    targets = [slice_.target for slice_ in slices]
-    places = _places(workspace, crawl, targets)
-    rows = lookups_of(workspace, slices)
-    return {
-        slice_: _priced(places.get(slice_.target))
-        | ({"index complete": index_complete(rows[slice_])} if slice_ in rows else {})
-        for slice_ in dict.fromkeys(slices)
-    }
-
-
-def _places(workspace: Workspace, crawl: str, targets: Sequence[str]) -> dict[str, pa.Table]:
-    """The places of each target's captures, some twenty bytes each: names of files are there once."""
-    names = pa.dictionary(pa.int32(), pa.string())
-    parts = []
-    for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, ["target", *PLACE]):
-        own = pa.Table.from_batches([batch])
-        for column in ("target", PLACE[0]):
-            index = own.schema.get_field_index(column)
-            own = own.set_column(index, column, own.column(column).cast(names))
-        parts.append(own)
-    if not parts:
-        return {}
-    rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    found = rows.column("target").combine_chunks()
-    order = np.argsort(found.indices.to_numpy(), kind="stable")
-    rows = rows.take(pa.array(order))
-    ends = np.cumsum(np.bincount(found.indices.to_numpy(), minlength=len(found.dictionary)))
-    starts = [0, *ends[:-1].tolist()]
-    return {
-        target: rows.slice(start, end - start)
-        for target, start, end in zip(found.dictionary.to_pylist(), starts, ends.tolist(), strict=True)
-    }
-
-
-def _priced(captures: pa.Table | None) -> Figures:
-    price = FetchPrice(0, 0, 0, 0, 0) if captures is None else price_of(captures)
-    return {
-        "rows:captures": 0 if captures is None else captures.num_rows,
-        "record bytes": price.record_bytes,
-        "fetch bytes": price.bytes,
-        "fetch requests": price.requests,
-    }
+    every = [part for own in parts.values() for part in own]
+    places = places_of_targets(workspace, crawl, every)
+    rows = lookups_of(workspace, slices_of(crawl, every))
+    figures: dict[str, Figures] = {}
+    for slug, own in parts.items():
+        told = [index_complete(rows[Slice(crawl, part)]) for part in own if Slice(crawl, part) in rows]
+        price = price_of(places[slug]) if slug in places else FetchPrice(0, 0, 0, 0, 0)
+        figures[slug] = {
+            "rows:captures": places[slug].num_rows if slug in places else 0,
+            "record bytes": price.record_bytes,
+            "fetch bytes": price.bytes,
+            "fetch requests": price.requests,
+        }
+        if told:
+            figures[slug]["index complete"] = max(told, key=len)
+    return figures

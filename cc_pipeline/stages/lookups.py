@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
@@ -31,8 +32,17 @@ def catalog_gaps(workspace: Workspace, crawls: Sequence[str]) -> list[IndexGaps]
     return [gaps for gaps in found if gaps is not None]
 
 
-def commit_lookups(workspace: Workspace, made_from: Mapping[Slice, str], found: LookupResult) -> None:
-    """Writes down how these slices were looked up, before their captures are committed with the same digests."""
+def commit_lookups(
+    workspace: Workspace,
+    made_from: Mapping[Slice, str],
+    found: LookupResult,
+    members: Mapping[Slice, Mapping[str, int] | None],
+    captures: Mapping[Slice, pa.Table],
+) -> None:
+    """Writes down how these slices were looked up, before their captures are committed with the same digests.
+
+    ``members`` are those of sets, by definition, with the captures of each.
+    """
     now = datetime.now(UTC)
     gaps = found.gaps
     row = {
@@ -44,11 +54,26 @@ def commit_lookups(workspace: Workspace, made_from: Mapping[Slice, str], found: 
         "unread": [] if gaps is None else [path for path, _ in gaps.files],
         "looked_up_at": now,
     }
-    rows = {
-        slice_: {**row, "captures": found.captures[slice_.target].num_rows, "made_from": digest}
-        for slice_, digest in made_from.items()
-    }
+    rows = {}
+    for slice_, digest in made_from.items():
+        rows[slice_] = {**row, "captures": captures[slice_].num_rows, "made_from": digest}
+        counted = members[slice_]
+        if counted is not None:
+            rows[slice_]["members"] = [{"member": name, "captures": count} for name, count in counted.items()]
     note_slices(workspace.lake, "lookups", rows, but="looked_up_at")
+
+
+def members_located(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, tuple[str, list[str]]]:
+    """Of slices of sets that were located whole: what their captures were made from, and the members' definitions."""
+    if not slices:
+        return {}
+    where = {"crawl": list({one.crawl for one in slices}), "target": [one.target for one in slices]}
+    rows = workspace.lake.read("lookups", where, ["crawl", "target", "complete", "made_from", "members"])
+    rows = rows.filter(pc.and_(rows["complete"], pc.is_valid(rows["members"])))
+    return {
+        slice_: (row["made_from"], [one["member"] for one in row["members"]])
+        for slice_, row in _counting(workspace, rows).items()
+    }
 
 
 def lookups_of(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, Mapping[str, Any]]:
@@ -75,14 +100,16 @@ def index_complete(row: Mapping[str, Any]) -> str:
 def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """A sentence for each of ``crawls`` whose index has holes: what that means for ``targets``, located before."""
     notes = []
+    parts = workspace.parts([target.slug for target in targets])
     for gaps in catalog_gaps(workspace, crawls):
-        slices = slices_of(gaps.crawl, [target.slug for target in targets])
+        slices = slices_of(gaps.crawl, [part for own in parts.values() for part in own])
         rows = lookups_of(workspace, slices)
-        unsure = sum(1 for slice_ in slices if slice_ not in rows or not rows[slice_]["complete"])
+        lacking = [slice_ for slice_ in slices if slice_ not in rows or not rows[slice_]["complete"]]
+        unsure = len({whole_slug(slice_.target) for slice_ in lacking})
         means = "another index was asked, which is whole"
         if unsure:
             means = (
-                f"captures in them are missing from {unsure:,} of {len(slices):,} targets; "
+                f"captures in them are missing from {unsure:,} of {len(parts):,} targets; "
                 "run the command again to ask for them again"
             )
         notes.append(f"{gaps.what} could not be read: {means} ({gaps.named})")

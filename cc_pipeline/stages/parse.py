@@ -14,12 +14,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
@@ -34,6 +37,8 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
+from cc_pipeline.stages.pages_before import PagesBefore
+from cc_pipeline.stages.set_parts import over_parts
 from cc_pipeline.stages.slice import (
     FETCH,
     PAGE_TABLES,
@@ -53,6 +58,7 @@ _BATCH_BYTES = 16 << 20
 _PARSERS = "cc_pipeline.documents.batch.worker"
 
 
+@over_parts(PARSE)
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
 
@@ -76,28 +82,32 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
     if not targets:
         return set()
     behind = located_otherwise(workspace, crawl, targets)
-    behind |= fetched_otherwise(workspace, crawl, [target.slug for target in targets if target.slug not in behind])
-    wanted = _digests(workspace, slices_of(crawl, [t.slug for t in targets if t.slug not in behind]))
-    return behind | {slice_.target for slice_ in PARSE.stale(workspace.lake, wanted)}
+    parts = workspace.parts([target.slug for target in targets if target.slug not in behind])
+    located = [part for own in parts.values() for part in own]
+    behind |= {whole_slug(part) for part in fetched_otherwise(workspace, crawl, located)}
+    wanted = _digests(workspace, slices_of(crawl, [part for part in located if whole_slug(part) not in behind]))
+    return behind | {whole_slug(slice_.target) for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
 def parse_options(workspace: Workspace) -> ParseOptions:
     """How this workspace's settings want pages parsed."""
-    return ParseOptions(main_content="quality" if workspace.settings.extractor == "quality" else "fast")
+    settings = workspace.settings
+    return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> None:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
+        before = PagesBefore(workspace, made_from, parse_options(workspace))
         for batch in stream_rows(workspace.lake, "records", where):
-            rows.add(batch)
-        _spill(workspace, rows, workspace.storage, folder)
+            rows.add(before.take(batch))
+        _spill(workspace, rows, before, workspace.storage, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
-        PARSE.commit(workspace.lake, made_from, spilled)
+        PARSE.commit(workspace.lake, made_from, spilled, before.beside())
 
 
-def _spill(workspace: Workspace, rows: OrderedRows, storage: RecordStorage, folder: Path) -> None:
+def _spill(workspace: Workspace, rows: OrderedRows, before: PagesBefore, storage: RecordStorage, folder: Path) -> None:
     """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
     schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
     done, total = 0, rows.rows
@@ -113,6 +123,9 @@ def _spill(workspace: Workspace, rows: OrderedRows, storage: RecordStorage, fold
                     writers[table].write_batch(batch)
             done += batches["page_metadata"].num_rows
             progress.report("parse", done, total)
+        for table, writer in writers.items():
+            for batch in before.rows(table):
+                writer.write_batch(batch)
 
 
 def _tasks(rows: OrderedRows, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
@@ -155,7 +168,11 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
             )
     return {
         slice_: PARSE.digest(
-            parser=PARSER_VERSION, main_content=options.main_content, fetched=digest, outcomes=outcomes[slice_]
+            parser=PARSER_VERSION,
+            # a word more only where Markdown is asked for: without it the digest stays what it was
+            main_content=f"{options.main_content} markdown" if options.markdown else options.main_content,
+            fetched=digest,
+            outcomes=outcomes[slice_],
         )
         for slice_, digest in fetched.items()
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.stages.fetch import fetch_captures
@@ -39,28 +40,30 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     until then are kept.
     """
     trouble: Incomplete | None = None
-    before = _counts(workspace, crawl, slugs)
+    parts = workspace.parts(slugs)
+    before = _counts(workspace, crawl, parts)
     lost = [slug for slug in slugs if before[slug]["quarantined"] or before[slug]["missing"]]
     if lost:
         # before the fetch, which may change their records
-        PARSE.forget(workspace.lake, slices_of(crawl, lost))
+        PARSE.forget(workspace.lake, slices_of(crawl, [part for slug in lost for part in parts[slug]]))
         try:
             fetch_captures(workspace, crawl, lost, replay=True)
         except Incomplete as error:
             trouble = error
-    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+    return Replay(before, _counts(workspace, crawl, parts), tuple(lost), trouble)
 
 
-def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+def _counts(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]) -> Counts:
     lake = workspace.lake
-    for slice_, digest in FETCH.made_from(lake, slices_of(crawl, slugs)).items():
+    every = [part for own in parts.values() for part in own]
+    for slice_, digest in FETCH.made_from(lake, slices_of(crawl, every)).items():
         if digest is None:
             raise EnvironmentFault(
-                f"{slice_.target} in {crawl} has not been fetched yet",
+                f"{whole_slug(slice_.target)} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
             )
-    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in slugs}
-    rows = lake.read("records", {"crawl": crawl, "target": list(slugs)}, ["target", "outcome"])
+    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in parts}
+    rows = lake.read("records", {"crawl": crawl, "target": every}, ["target", "outcome"])
     for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
-        counts[row["target"]][row["outcome"]] = row["count_all"]
+        counts[whole_slug(row["target"])][row["outcome"]] += row["count_all"]
     return counts

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.stages.slice import Figures, Slice
@@ -215,8 +216,9 @@ def waiting_and_due(fetches: pa.Table, now: datetime) -> tuple[set[tuple[str, st
     for row in fetches.filter(pc.greater(fetches["unsettled"], 0)).to_pylist():
         if row["unsettled"] > row["given_up"]:
             asks = due_at(row["rounds"], row["silent_runs"], row["asked_at"]) <= now
-            (due if asks else waiting).add((row["crawl"], row["target"]))
-    return waiting, due
+            (due if asks else waiting).add((row["crawl"], whole_slug(row["target"])))
+    # a set is asked for again when any of its parts is to be
+    return waiting - due, due
 
 
 def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:

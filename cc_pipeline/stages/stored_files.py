@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
@@ -107,7 +108,9 @@ def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
     for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):
         near = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
         found |= {
-            row["target"] for row in near.to_pylist() if (row["warc_filename"], row["warc_record_offset"]) in places
+            whole_slug(row["target"])
+            for row in near.to_pylist()
+            if (row["warc_filename"], row["warc_record_offset"]) in places
         }
     return sorted(found)
 
@@ -127,7 +130,7 @@ def _lost_in(lake: Lake, pinned: PinnedTable, storage: RecordStorage, crawl: str
     for batch in stream_crawl(lake, pinned, crawl, ["target", *STORED]):
         here = sizes.take(pc.index_in(batch.column("stored_file"), value_set=names))
         beyond = pc.greater(pc.add(batch.column("stored_offset"), batch.column("stored_length")), here)
-        targets.update(batch.column("target").filter(pc.fill_null(beyond, False)).to_pylist())
+        targets.update(map(whole_slug, batch.column("target").filter(pc.fill_null(beyond, False)).to_pylist()))
     return Lost(crawl, dict(sorted(targets.items())), tuple(sorted(cut)))
 
 

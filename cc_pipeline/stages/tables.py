@@ -50,6 +50,7 @@ TARGETS_SCHEMA = pa.schema(
         pa.field("definition", pa.string(), nullable=False),
         pa.field("version", pa.string(), nullable=False),
         pa.field("ranges", pa.list_(pa.struct([pa.field("start", pa.binary()), pa.field("end", pa.binary())]))),
+        pa.field("parts", pa.int32()),
     ]
 )
 
@@ -69,6 +70,7 @@ LOOKUPS_SCHEMA = pa.schema(
         pa.field("captures", pa.int64(), nullable=False),
         pa.field("looked_up_at", TIMESTAMP, nullable=False),
         pa.field("made_from", pa.string(), nullable=False),
+        pa.field("members", pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())]))),
     ]
 )
 
@@ -137,6 +139,8 @@ COLUMN_NOTES: dict[str, str] = {
     "stored_length": "Bytes of the kept gzip member",
     "attempts": "Requests it took",
     "ranges": "SURT keys that a capture of the target can have, of this definition and of those before it",
+    "parts": "Of a set of many members, into how many parts its slices are divided; each part has a row of its own",
+    "members": "Of a set, its members and how many captures each has",
     "url_surtkey_min": "Lowest key of the row group; null means unknown, and unknown is never pruned",
     "url_surtkey_max": "Highest key of the row group; null means unknown",
     "url_surtkey_source": "Where the bounds came from: statistics, deprecated_statistics or repaired",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.snapshot import Ask, ViewSpec, quoted
 
@@ -83,9 +84,9 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ),
         ViewSpec(
             "targets",
-            "SELECT * FROM lake.targets",
+            f"SELECT * FROM lake.targets WHERE NOT {_is_part('slug')}",
             "Targets looked up: slug, definition, version.",
-            all_but=("targets", "SELECT 0"),
+            all_but=("targets", f"SELECT count(*) FROM lake.targets WHERE {_is_part('slug')}"),
         ),
         ViewSpec(
             "index_files",
@@ -107,16 +108,22 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ),
         ViewSpec(
             "lookups",
-            "SELECT * EXCLUDE (made_from) FROM lake.lookups",
+            _of_sets("lookups", _LOOKUPS),
             "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
-            all_but=("lookups", "SELECT 0"),
+            all_but=("lookups", _folded("lookups")),
+        ),
+        ViewSpec(
+            "set_members",
+            f"SELECT crawl, {_WHOLE} AS target, one.member, one.captures FROM "
+            "(SELECT crawl, target, unnest(members) AS one FROM lake.lookups)",
+            "Members of located sets and how many captures each has: with 0 nothing was found.",
         ),
         _held_back(held_back),
         *repeats,
         ViewSpec("captures", _captures, _COMMENTS["captures"], all_but=("captures", _not_shown("captures"))),
         ViewSpec(
             "capture_targets",
-            f"SELECT DISTINCT {_KEY}, subset, url, target FROM lake.captures",
+            f"SELECT DISTINCT {_KEY}, subset, url, {_WHOLE} AS target FROM lake.captures",
             "Why a capture is here: one row per capture and target.",
         ),
         *(
@@ -138,9 +145,9 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ),
         ViewSpec(
             "fetches",
-            "SELECT * FROM lake.fetches",
+            _of_sets("fetches", _FETCHES),
             "How each fetched partition stands: one row per target.",
-            all_but=("fetches", "SELECT 0"),
+            all_but=("fetches", _folded("fetches")),
         ),
         ViewSpec(
             "source_files",
@@ -154,6 +161,51 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
             "What in files read whole could not be read.",
             all_but=("source_faults", "SELECT 0"),
         ),
+    )
+
+
+#: The target that a slice belongs to: of a part of a set the set.
+_WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
+#: What is so of a set, from the rows of its parts; what is not named here is added up.
+_LOOKUPS = {
+    "located_by": "max(located_by)",
+    "subsets": "any_value(subsets)",
+    "complete": "bool_and(complete)",
+    "index_files": "max(index_files)",
+    "unread_files": "max(unread_files)",
+    "unread": "list_distinct(flatten(list(unread)))",
+    "captures": "sum(captures)::BIGINT",
+    "looked_up_at": "max(looked_up_at)",
+}
+_FETCHES = {
+    **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
+    **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
+    "reason": "arg_max(reason, unsettled)",
+    "example": "arg_max(example, unsettled)",
+    "rounds": "min(rounds)",
+    "silent_runs": "max(silent_runs)",
+    "asked_at": "max(asked_at)",
+    "made_from": "min(made_from)",
+}
+
+
+def _is_part(column: str) -> str:
+    return f"contains({column}, '{SEPARATOR}')"
+
+
+def _folded(table: str) -> str:
+    """The query for how many rows of a table its view leaves out because it shows those of a set's parts as one."""
+    return f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE})) FROM lake.{table} WHERE {_is_part('target')}"
+
+
+def _of_sets(table: str, columns: Mapping[str, str]) -> str:
+    """A table with a row for each slice, those of a set's parts as one."""
+    parts = _is_part("target")
+    given = ", ".join(("crawl", "target", *columns))
+    summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return (
+        f"SELECT {given} FROM lake.{table} WHERE NOT {parts} UNION ALL "
+        f"SELECT crawl, {_WHOLE} AS target, {summed} FROM lake.{table} WHERE {parts} GROUP BY ALL"
     )
 
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target_lines
+from cc_pipeline.commoncrawl.target_text import parse_target_lines, set_slug_in
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
 
 
 def read(path: Path) -> tuple[Target, ...]:
-    """The targets of the list; none when there is no file. Raises ``UserInputError`` naming every wrong line."""
+    """The targets of the list; none when there is no file. Files of sets lie beside the list. Raises
+    ``UserInputError`` naming every wrong line, of the list or of a set's file."""
     return _parsed(path, _text(path))
 
 
 def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
     """Appends targets that are not there yet and gives those; comments and order of the file stay.
 
-    A set whose members changed takes the place of the one of that name. Raises as :func:`read` does.
+    A set whose members changed, or that is to stand in a file, takes the place of the one of that name. Raises as
+    :func:`read` does.
     """
     text = _text(path)
-    known = {target.slug: target.version for target in _parsed(path, text)}
-    new = [t for t in {t.slug: t for t in targets}.values() if known.get(t.slug) != t.version]
+    known = {target.slug: target for target in _parsed(path, text)}
+    new = [t for t in {t.slug: t for t in targets}.values() if not _is_there(t, known.get(t.slug))]
     if new:
         before = _without(text, {target.slug for target in new})[0] or _HEAD
         if not before.endswith("\n"):
@@ -34,25 +37,36 @@ def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
     return tuple(new)
 
 
-def remove(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
-    """Takes targets off the list (by slug) and gives those that were on it. Raises as :func:`read` does."""
+def remove(path: Path, slugs: Collection[str]) -> tuple[str, ...]:
+    """Takes targets off the list (by slug) and gives the definitions of those that were on it; the file of a set
+    stays. Raises as :func:`read` does."""
     text = _text(path)
-    _parsed(path, text)
-    kept, gone = _without(text, {target.slug for target in targets})
+    known = {target.slug: target for target in _parsed(path, text)}
+    kept, gone = _without(text, slugs)
     if gone:
         _write(path, kept)
-    return gone
+    return tuple(known[slug].definition for slug in gone)
 
 
-def _without(text: str, slugs: Collection[str]) -> tuple[str, tuple[Target, ...]]:
+def _is_there(target: Target, known: Target | None) -> bool:
+    return known is not None and (known.version, known.file) == (target.version, target.file)
+
+
+def _without(text: str, slugs: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """The text without the lines of ``slugs``, and those that had one."""
     kept: list[str] = []
-    gone: list[Target] = []
+    gone: list[str] = []
     for line in text.splitlines(keepends=True):
-        found = [target for target in parse_target_lines(line) if target.slug in slugs]
+        of_set = set_slug_in(line)
+        found = [slug for slug in ([of_set] if of_set else _slugs(line)) if slug in slugs]
         gone.extend(found)
         if not found:
             kept.append(line)
-    return "".join(kept), tuple(gone)
+    return "".join(kept), tuple(dict.fromkeys(gone))
+
+
+def _slugs(line: str) -> list[str]:
+    return [target.slug for target in parse_target_lines(line)]
 
 
 def _text(path: Path) -> str:
@@ -69,9 +83,16 @@ def _text(path: Path) -> str:
 
 def _parsed(path: Path, text: str) -> tuple[Target, ...]:
     try:
-        return parse_target_lines(text)
+        # files of sets may change while the list stays: those are kept by what they say
+        return parse_target_lines(text, path.parent) if "@" in text else _of_text(text)
     except UserInputError as error:
         raise UserInputError(f"{path}, {error}. Correct or delete the wrong lines; nothing was changed") from None
+
+
+@lru_cache(maxsize=2)
+def _of_text(text: str) -> tuple[Target, ...]:
+    """Kept by what the list says: a sensor reads it every minute."""
+    return parse_target_lines(text)
 
 
 def _write(path: Path, text: str) -> None:

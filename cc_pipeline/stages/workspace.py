@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 from cc_pipeline.addresses import Access, scheme_of
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.target import Target, merge_ranges
-from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import disk_trouble
 from cc_pipeline.lake.claim import claim_lake, note_layout
-from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.transport.client import Transport
@@ -139,40 +134,17 @@ class Workspace:
 
     def register_targets(self, targets: Sequence[Target]) -> None:
         """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""
-        if not targets:
-            return
-        asked = {target.slug: target for target in targets}
-        known = {row["slug"]: row for row in self.lake.read("targets", {"slug": list(asked)}).to_pylist()}
-        new = [target for target in asked.values() if not _is_known(target, known.get(target.slug))]
-        if not new:
-            return
-        rows = [
-            {
-                "slug": target.slug,
-                "kind": target.kind,
-                "definition": target.definition,
-                "version": target.version,
-                "ranges": _ranges_with_before(target, known.get(target.slug)),
-            }
-            for target in new
-        ]
-        schema = self.lake.specs["targets"].schema
-        digest = input_digest({"targets": [row["version"] for row in rows]})
-        self.lake.commit(
-            "targets", pa.Table.from_pylist(rows, schema=schema), [{"slug": t.slug} for t in new], {"targets": digest}
-        )
+        if targets:
+            definitions.register(self.lake, targets)
 
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
-        """The targets behind partition keys.
+        """The targets behind partition keys; see :func:`cc_pipeline.stages.targets.read`."""
+        return definitions.read(self.lake, slugs)
 
-        A key that has no definition yet (a person made it in the UI) is defined as the target that its text means.
-        Raises ``UserInputError`` for text that is not a target, or whose target has another key.
-        """
-        rows = self.lake.read("targets", {"slug": list(slugs)}).to_pylist() if slugs else []
-        known = {row["slug"]: row["definition"] for row in rows}
-        found = {slug: _target_of(slug, known.get(slug)) for slug in slugs}
-        self.register_targets([target for slug, target in found.items() if slug not in known])
-        return found
+    def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
+        """The slugs under which each of ``slugs`` has its slices; a large set has many
+        (:func:`cc_pipeline.stages.targets.parts_of`)."""
+        return definitions.parts_of(self.lake, slugs)
 
 
 @contextmanager
@@ -214,30 +186,3 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
     if settings.lake_endpoint:
         options |= {"AWS_ENDPOINT_URL": settings.lake_endpoint, "AWS_ALLOW_HTTP": "true"}
     return options
-
-
-def _is_known(target: Target, row: Mapping[str, Any] | None) -> bool:
-    return row is not None and row["version"] == target.version and row["ranges"] is not None
-
-
-def _ranges_with_before(target: Target, row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
-    """The target's key ranges, and those of its definition before: rows of that one may still be in the tables."""
-    before: Iterable[KeyRange] = ()
-    if row is not None:
-        noted = row["ranges"]
-        before = (
-            parse_target(row["definition"]).ranges
-            if noted is None
-            else [KeyRange(one["start"], one["end"]) for one in noted]
-        )
-    return [{"start": one.start, "end": one.end} for one in merge_ranges([*target.ranges, *before])]
-
-
-def _target_of(slug: str, definition: str | None) -> Target:
-    target = parse_target(definition if definition is not None else slug)
-    if target.slug != slug:
-        raise UserInputError(
-            f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}; add it with: cc-pipeline domains add {target.definition}"
-        )
-    return target

@@ -183,3 +183,11 @@ def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypa
     result = fetch(str(tmp_path), lake, captures, "c2")
     assert result.outcomes == {"fetched": 60}
     assert 10 < result.adopted < 60
+
+
+def test_a_file_has_so_many_records_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = make_bucket(tmp_path, 25)
+    monkeypatch.setattr("cc_pipeline.records.segments.MOST_RECORDS", 10)
+    result = fetch(str(tmp_path), tmp_path / "lake", captures, "c1")
+    assert Counter(result.table["stored_file"].to_pylist()).total() == 25
+    assert sorted(Counter(result.table["stored_file"].to_pylist()).values()) == [5, 10, 10]

@@ -10,6 +10,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.workspace import Workspace
@@ -86,13 +87,19 @@ def test_a_key_that_cannot_be_one_is_refused_with_a_reason(shared: Workspace, ke
     assert {name: shared.lake.pin(name).version for name in shared.lake.specs} == before
 
 
-def test_a_plan_above_the_budget_is_refused_before_anything_is_committed(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_plan_above_the_budget_is_refused_and_what_was_located_stays(bucket: Bucket, tmp_path: Path) -> None:
     harvest(workspace_of(bucket[0], tmp_path))
     for limit in ({"max_bytes": 1_000}, {"max_requests": 0}):
-        tight = workspace_of(bucket[0], tmp_path, **limit)
-        with pytest.raises(UserInputError, match=rf"example\.com in {NEW}.*CC_PIPELINE_MAX_"):
-            extract(tight, "example.com")
-        assert tight.lake.read("captures").num_rows == 0
+        tight = workspace_of(bucket[0], tmp_path, rate=2.0, **limit)
+        for stage in (locate_captures, fetch_captures, locate_captures):
+            with pytest.raises(UserInputError, match=rf"example\.com in {NEW}.*hours at 2 .*CC_PIPELINE_MAX_.*--yes"):
+                stage(tight, NEW, ["example.com"])
+        assert tight.lake.read("records").num_rows == 0
+    located, fetched, _ = extract(workspace_of(bucket[0], tmp_path), "example.com")
+    assert located.fresh_slices == located.requests == 0
+    assert fetched.written == located.rows == truth_of(bucket, "example.com").total()
+    # what was fetched is not refused because a limit was lowered
+    assert extract(workspace_of(bucket[0], tmp_path, max_bytes=1), "example.com")[1].written == 0
 
 
 def test_a_crawl_of_2012_is_found_through_its_btree(bucket: Bucket, shared: Workspace) -> None:

@@ -16,6 +16,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages import held
 from cc_pipeline.stages.overlap import overlapping, sharing
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
@@ -114,14 +115,14 @@ def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
     harvest(made)
     extract(made, "example-foo.com", "set:mine = example.com")
     read: list[Mapping[str, Any]] = []
-    plain = Lake.read
+    plain = held.stream_rows
 
-    def noted(self: Lake, table: str, where: Any = None, columns: Any = None) -> Any:
+    def noted(lake: Lake, table: str, where: Any, columns: Any = None) -> Any:
         if table == "records":
-            read.append(where or {})
-        return plain(self, table, where, columns)
+            read.append(where)
+        return plain(lake, table, where, columns)
 
-    monkeypatch.setattr(Lake, "read", noted)
+    monkeypatch.setattr(held, "stream_rows", noted)
     _, fetched, _ = extract(made, "host:www.example.com")
     asked = {target for where in read for target in where["target"]}
     assert "set-mine" in asked

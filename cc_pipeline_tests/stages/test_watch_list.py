@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.commoncrawl import target_text
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stages import watch_list
@@ -23,7 +24,7 @@ def targets(*texts: str) -> list:
 
 def test_a_list_nobody_wrote_is_empty(path: Path) -> None:
     assert watch_list.read(path) == ()
-    assert watch_list.remove(path, targets("example.com")) == ()
+    assert watch_list.remove(path, ["example.com"]) == ()
     assert not path.exists()
 
 
@@ -37,8 +38,8 @@ def test_what_is_added_is_there_once_and_comments_stay(path: Path) -> None:
 
 def test_removing_takes_the_line_and_leaves_the_rest(path: Path) -> None:
     path.write_text("# mine\nexample.org\nmünchen.de\nexample.com # why\n", "utf-8")
-    gone = watch_list.remove(path, targets("xn--mnchen-3ya.de", "example.com", "never.example"))
-    assert [target.slug for target in gone] == ["xn--mnchen-3ya.de", "example.com"]
+    gone = watch_list.remove(path, ["xn--mnchen-3ya.de", "example.com", "never.example"])
+    assert gone == ("xn--mnchen-3ya.de", "example.com")
     assert path.read_text("utf-8") == "# mine\nexample.org\n"
 
 
@@ -53,12 +54,18 @@ def test_a_file_saved_by_a_windows_editor_is_read(path: Path) -> None:
     assert [target.slug for target in watch_list.read(path)] == ["example.com", "xn--tda.example.org"]
 
 
-@pytest.mark.parametrize("change", [watch_list.add, watch_list.remove])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: watch_list.add(path, targets("example.com", "example.net")),
+        lambda path: watch_list.remove(path, ["example.com"]),
+    ],
+)
 def test_every_bad_line_is_named_and_the_file_left_alone(path: Path, change) -> None:
     text = "example.com\nbad..domain\n# fine\nexample.org\nco.uk\n"
     path.write_text(text, "utf-8")
     with pytest.raises(UserInputError) as refused:
-        change(path, targets("example.com", "example.net"))
+        change(path)
     message = str(refused.value)
     assert str(path) in message
     assert "line 2: 'bad..domain'" in message
@@ -93,3 +100,59 @@ def test_a_full_disk_leaves_the_list_as_it_was(tmp_path: Path) -> None:
         filler.unlink()
         watch_list.add(path, targets("example.org"))
         assert len(watch_list.read(path)) == 2
+
+
+def test_a_set_in_a_file_is_one_line_and_changes_with_the_file(path: Path) -> None:
+    members = path.with_name("press.txt")
+    members.write_text("# the press\n\nBBC.co.uk  # theirs\nhost:www.nytimes.com\nbbc.co.uk\n", "utf-8")
+    listed = parse_target("set:press = @press.txt", path.parent)
+    assert watch_list.add(path, [parse_target("example.com"), listed])
+    assert path.read_text("utf-8").endswith("example.com\nset:press = @press.txt\n")
+    _, found = watch_list.read(path)
+    assert [member.definition for member in found.members] == ["bbc.co.uk", "host:www.nytimes.com"]
+    # it is the set that the same members written out make
+    written = parse_target("set:press = bbc.co.uk, host:www.nytimes.com")
+    assert (found.slug, found.version, found.ranges) == (written.slug, written.version, written.ranges)
+    assert watch_list.add(path, [listed]) == ()
+    members.write_text("bbc.co.uk\nexample.org\n", "utf-8")
+    _, grown = watch_list.read(path)
+    assert grown.version != found.version
+    assert watch_list.remove(path, [listed.slug]) == ("set:press = @press.txt",)
+    assert [target.slug for target in watch_list.read(path)] == ["example.com"]
+    assert members.exists()
+
+
+def test_wrong_lines_of_a_sets_file_are_named_with_file_and_line(path: Path) -> None:
+    members = path.with_name("press.txt")
+    members.write_text("bbc.co.uk\nbad..domain\nset:other = a.com\nrev:com.a, com.b\n# fine\nco.uk\n", "utf-8")
+    path.write_text("example.com\nset:press = @press.txt\nset:gone = @no-such.txt\nset:empty = @empty.txt\n", "utf-8")
+    path.with_name("empty.txt").write_text("# nobody\n", "utf-8")
+    with pytest.raises(UserInputError) as refused:
+        watch_list.read(path)
+    message = str(refused.value)
+    assert f"line 2: {members}, line 2: 'bad..domain'" in message
+    for part in ("line 3: 'set:other = a.com' is a set", "line 4: 'rev:com.a, com.b' is a set", "line 6: 'co.uk'"):
+        assert part in message
+    assert "line 3: the members of 'set:gone' are to stand in" in message
+    assert "line 4: " in message
+    assert "empty.txt names no member of 'set:empty'" in message
+    members.write_bytes(b"bbc.co.uk\nm\xfcnchen.de\n")
+    with pytest.raises(UserInputError, match=r"press\.txt, line 2 is not UTF-8"):
+        watch_list.read(path)
+
+
+def test_a_list_that_stays_is_parsed_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = path.with_name("press.txt")
+    members.write_text("".join(f"site-{number}.example\n" for number in range(500)), "utf-8")
+    path.write_text("example.com\nset:press = @press.txt\n", "utf-8")
+    first = watch_list.read(path)
+    asked: list[str] = []
+    plain = target_text.is_icann_suffix
+    monkeypatch.setattr(target_text, "is_icann_suffix", lambda host: asked.append(host) or plain(host))
+    assert watch_list.read(path) == first
+    assert asked == ["example.com"]
+
+
+def test_text_without_a_folder_reads_no_file() -> None:
+    with pytest.raises(UserInputError, match="write it into the watch list"):
+        parse_target("set:press = @press.txt")

@@ -112,6 +112,7 @@ _TITLE = (
 _DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
 _DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
 _SITE = ("og:site_name", "application-name")
+_TITLE_CHARS = 1_000
 _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
 
 

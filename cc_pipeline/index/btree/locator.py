@@ -25,6 +25,7 @@ from cc_pipeline.index.btree.format import HEADER, Pointer, unpack_pointer
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
 from cc_pipeline.index.locator import LookupPrice, LookupResult
+from cc_pipeline.index.takers import Takers
 
 #: Bytes a list of files may have when unpacked; 90,000 names of a crawl are about 13 MB.
 _MOST_BYTES = 512 << 20
@@ -90,8 +91,8 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
 
 #: Ranges looked up side by side.
 _SIDE_BY_SIDE = 8
-#: Targets whose items are held in memory together.
-_TOGETHER = 32
+#: Neighbouring ranges that one of them reads, one after the other.
+_NEIGHBOURS = 64
 #: Rows turned into a table at a time.
 _ROWS = 50_000
 
@@ -131,7 +132,7 @@ class BTreeLocator:
         self._check(crawl)
         if not set(subsets) & set(self.subsets):
             return LookupPrice(0, 0, 0, 0, self._notes(subsets))
-        blocks = sum(self.tree.blocks_of(keys) for keys in self._ranges(targets))
+        blocks = sum(self.tree.blocks_of(keys) for keys in Takers(targets, _ranges_of).ranges)
         size = HEADER.size + blocks * self.tree.layout.block_size
         return LookupPrice(1, 0, blocks + 3, size, self._notes(subsets))
 
@@ -141,22 +142,17 @@ class BTreeLocator:
         self._check(crawl)
         source = self.tree.source
         reads, size, drifts = source.reads, source.bytes_read, len(self.tree.drifts)
-        captures = {target.slug: CAPTURE_SCHEMA.empty_table() for target in targets}
+        takers = Takers(targets, _ranges_of)
         if set(subsets) & set(self.subsets):
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-                for first in range(0, len(targets), _TOGETHER):
-                    some = targets[first : first + _TOGETHER]
-                    scans = [[pool.submit(self._scan, keys) for keys in _ranges_of(target)] for target in some]
-                    for target, found in zip(some, scans, strict=True):
-                        items = (item for scan in found for item in scan.result())
-                        captures[target.slug] = self._table(target, items, subsets)
+                self._take(takers, self._items(pool, takers.ranges), subsets)
         notes = self._notes(subsets)
         if len(self.tree.drifts) > drifts:
             notes += (
                 f"the index led to a wrong block {len(self.tree.drifts) - drifts} times; the right one was found",
             )
         seconds = time.monotonic() - started
-        return LookupResult(captures, source.reads - reads, source.bytes_read - size, seconds, notes)
+        return LookupResult(takers.captures(), source.reads - reads, source.bytes_read - size, seconds, notes)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -166,36 +162,46 @@ class BTreeLocator:
         missing = [subset for subset in subsets if subset not in self.subsets]
         return (f"the B-tree does not cover {', '.join(missing)}",) if missing else ()
 
-    def _ranges(self, targets: Iterable[Target]) -> tuple[KeyRange, ...]:
-        return merge_ranges(keys for target in targets for keys in _ranges_of(target))
+    def _items(self, pool: ThreadPoolExecutor, ranges: Sequence[KeyRange]) -> Iterator[Item]:
+        """Items of all ranges in the order of the index, so that neighbours find their blocks read; a few ranges at
+        a time, each a stretch of neighbours to one thread."""
+        step = max(1, min(_NEIGHBOURS, -(-len(ranges) // _SIDE_BY_SIDE)))
+        stretches = [ranges[first : first + step] for first in range(0, len(ranges), step)]
+        for first in range(0, len(stretches), _SIDE_BY_SIDE):
+            scans = [pool.submit(self._scan, some) for some in stretches[first : first + _SIDE_BY_SIDE]]
+            for scan in scans:
+                yield from scan.result()
 
-    def _scan(self, keys: KeyRange) -> list[Item]:
-        return list(self.tree.scan(keys))
+    def _scan(self, ranges: Sequence[KeyRange]) -> list[Item]:
+        return [item for keys in ranges for item in self.tree.scan(keys)]
 
-    def _table(self, target: Target, items: Iterable[Item], subsets: Sequence[str]) -> pa.Table:
-        parts: list[pa.Table] = []
+    def _take(self, takers: Takers, items: Iterable[Item], subsets: Sequence[str]) -> None:
         rows: list[Mapping[str, Any]] = []
-        for row in self._rows(target, items, subsets):
+        taken: list[list[int]] = []
+        for row, several in self._rows(takers, items, subsets):
             rows.append(row)
+            taken.append(several)
             if len(rows) == _ROWS:
-                parts.append(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA))
-                rows = []
-        parts.append(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA))
-        return pa.concat_tables(parts)
+                takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
+                rows, taken = [], []
+        takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
 
-    def _rows(self, target: Target, items: Iterable[Item], subsets: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    def _rows(
+        self, takers: Takers, items: Iterable[Item], subsets: Sequence[str]
+    ) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
         for item in items:
             url = url_of_btree_key(item.key)
             columns = host_columns(url)
             host = str(columns["url_host_name"] or "")
-            if not target.matches(url, host):
+            several = takers.of(item.key, url, host)
+            if not several:
                 continue
             pointer = unpack_pointer(item.value)
             file = self._names.key_of(pointer)
             subset = subset_of(file)
             if subset not in subsets:
                 continue
-            yield columns | {
+            row = columns | {
                 "crawl": self.crawl,
                 "subset": subset,
                 "url_surtkey": surt_key(url),
@@ -210,6 +216,7 @@ class BTreeLocator:
                 "index_file": self.tree.source.key,
                 "index_position": item.block,
             }
+            yield row, several
 
 
 def _ranges_of(target: Target) -> tuple[KeyRange, ...]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import range_set
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, KEY_COLUMN
 
 _COLUMNS: Final = ", ".join(ANSWER_SCHEMA.names)
@@ -73,7 +74,7 @@ class Part:
         stretches = self._stretches(ranges)
         if not stretches:
             return [unknown]
-        few = wanted.crawls is not None and len(wanted.crawls) <= FEW_CRAWLS
+        few = wanted.crawls is not None and len(wanted.crawls) <= FEW_CRAWLS and len(ranges) <= _MOST_STRETCHES
         conditions, values = self._conditions(wanted, hides=few)
         places = []
         for first, end, start, stop in stretches:
@@ -202,9 +203,14 @@ class Part:
         ranges of a domain costs half of two, and the few rows between them are taken out afterwards.
         """
         blocks: dict[int, tuple[bytes, bytes | None]] = {}
-        for key_range in ranges:
-            for block in self._candidates(key_range):
-                blocks[block] = _covering(blocks.get(block), key_range)
+        if len(ranges) > _MOST_STRETCHES:
+            asked = range_set(ranges)
+            near = ((block, asked.near(lowest, highest)) for block, lowest, highest in self._blocks)
+            blocks = {block: (found[0].start, found[-1].end) for block, found in near if found}
+        else:
+            for key_range in ranges:
+                for block in self._candidates(key_range):
+                    blocks[block] = _covering(blocks.get(block), key_range)
         stretches: list[tuple[int, int, bytes, bytes | None]] = []
         for block, keys in sorted(blocks.items()):
             first, end = block * self._block_rows, min(self._known, (block + 1) * self._block_rows)
@@ -250,6 +256,10 @@ def _inside(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Table:
     if len(ranges) == 1 or not len(rows):
         return rows
     low, high = rows[_LOW], rows[_HIGH]
+    if len(ranges) > _MOST_STRETCHES:
+        asked = range_set(ranges)
+        bounds = zip(low.to_pylist(), high.to_pylist(), strict=True)
+        return rows.filter(pa.array([asked.meets(*one) for one in bounds], pa.bool_()))
     keep = None
     for key_range in ranges:
         mask = pc.greater_equal(high, pa.scalar(key_range.start, pa.binary()))

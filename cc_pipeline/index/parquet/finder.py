@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import range_set
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
@@ -77,13 +78,14 @@ class Footers:
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
     ) -> list[RowGroupPlace]:
         found = []
+        asked = range_set(ranges)
         for path in self.paths:
             named = place(path)
             if named[0] == crawl and named[1] in subsets:
                 for group in self.file(path)[1]:
                     bounds = group.statistics[KEY]
                     low, high = _as_bytes(bounds.minimum), _as_bytes(bounds.maximum)
-                    if any(each.may_overlap(low, high) for each in ranges):
+                    if asked.meets(low, high):
                         found.append(self.row_group(path, group.row_group, columns))
         return found
 
@@ -182,7 +184,7 @@ class CatalogFinder:
     ) -> list[RowGroupPlace]:
         """Raises ``EnvironmentFault`` where the catalog holds nothing of a subset, ``DataFault`` for bad places."""
         self._check(crawl, subsets)
-        groups = self._catalog.row_groups_for(crawl, list(subsets), list(ranges))
+        groups = self._catalog.row_groups_for(crawl, list(subsets), ranges)
         if not groups.num_rows:
             return []
         chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}

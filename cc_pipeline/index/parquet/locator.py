@@ -9,20 +9,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
-from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.kept import index_pieces
 from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, unread_notes, wanted_columns
-from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
+from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
+from cc_pipeline.index.takers import Takers
 from cc_pipeline.keys import TIMESTAMP
 
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
@@ -175,7 +174,7 @@ class ParquetLocator:
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
-        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
+        places = self._finder.find(crawl, subsets, Takers(targets).ranges, self.columns)
         requests = size = likely = 0
         for place in places:
             names = wanted_columns(self.columns, place.file)
@@ -191,29 +190,20 @@ class ParquetLocator:
         started = time.monotonic()
         cost = Cost()
         said = (self._finder.cost.requests, self._finder.cost.bytes)
-        places = self._finder.find(crawl, subsets, _all_ranges(targets), self.columns)
-        parts: dict[str, list[pa.Table]] = {target.slug: [] for target in targets}
-        asked = _all_ranges(targets)
+        takers = Takers(targets)
+        # a row group without key bounds may hold any key, but none that nobody asks for
+        places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
         for batch in self._batches(places):
-            wanted = [Wanted(place, asked, wanted_columns(self.columns, place.file)) for place in batch]
+            wanted = [Wanted(place, takers.ranges, wanted_columns(self.columns, place.file)) for place in batch]
             for found in _pieces(self._read(wanted, cost)):
                 table, hosts = capture_rows(found, self.name)
-                urls = table["url"].to_pylist()
-                for target in targets:
-                    inside = rows_in_ranges(found.columns[KEY], target.ranges).tolist()
-                    mine = [row for row in inside if target.matches(urls[row] or "", hosts[row])]
-                    if len(mine) == table.num_rows:
-                        parts[target.slug].append(table)
-                    elif mine:
-                        parts[target.slug].append(table.take(pa.array(np.asarray(mine, dtype=np.int64))))
-        captures = {
-            slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table() for slug, tables in parts.items()
-        }
+                rows = zip(found.columns[KEY].to_pylist(), table["url"].to_pylist(), hosts, strict=True)
+                takers.give(table, [takers.of(key, url or "", host) for key, url, host in rows])
         after = (self._finder.cost.requests, self._finder.cost.bytes)
         requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns), *self._indexes.notes())
-        return LookupResult(captures, requests, size, time.monotonic() - started, notes)
+        return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
 
     def _read(self, wanted: Sequence[Wanted], cost: Cost) -> list[Found]:
         """The matching rows. A kept page index that leads into a fault is put aside, and the file itself is asked."""
@@ -268,7 +258,3 @@ def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
         pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
     indexes = [piece for column in columns for piece in index_pieces(path, column, place.rows)]
     return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))
-
-
-def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
-    return merge_ranges(each for target in targets for each in target.ranges)

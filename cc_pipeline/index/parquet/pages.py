@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.key_ranges import range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
 from cc_pipeline.index.parquet.places import ColumnPlace
@@ -52,7 +53,7 @@ class PageBounds:
         """Whether a key of ``ranges`` can be in ``page``; pages of nulls only hold none."""
         if self.empty[page]:
             return False
-        return any(keys.may_overlap(self.low[page], self.high[page]) for keys in ranges)
+        return range_set(ranges).meets(self.low[page], self.high[page])
 
     def allow(self, page: int, smallest: bytes, largest: bytes) -> bool:
         """Whether a page with keys from ``smallest`` to ``largest`` keeps its bounds."""

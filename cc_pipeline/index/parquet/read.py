@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.target import merge_ranges
+from cc_pipeline.commoncrawl.key_ranges import RangeSet, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
@@ -36,10 +36,10 @@ _FEW = 24
 
 def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np.int64]:
     """Positions, ascending, of the binary ``keys`` that lie in one of ``ranges``; nulls lie in none."""
-    merged = merge_ranges(ranges)
+    merged = _near(keys, range_set(ranges))
     if not len(keys) or not merged:
         return np.empty(0, dtype=np.int64)
-    if keys.null_count == 0 and _sorted(keys):
+    if len(merged) <= len(keys) // _FEW and keys.null_count == 0 and _sorted(keys):
         spans = [(_lower(keys, each.start), _lower(keys, each.end)) for each in merged]
         return np.concatenate([np.arange(first, end, dtype=np.int64) for first, end in spans])
     if len(merged) <= _FEW:
@@ -57,6 +57,14 @@ def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np
             if place >= 0 and (end is None or key < end):
                 found.append(position)
     return np.asarray(found, dtype=np.int64)
+
+
+def _near(keys: pa.Array, ranges: RangeSet) -> Sequence[KeyRange]:
+    """Those of many ranges that can hold one of ``keys``."""
+    if len(ranges) <= _FEW:
+        return ranges
+    bounds = pc.min_max(keys)
+    return ranges.near(bounds["min"].as_py(), bounds["max"].as_py())
 
 
 def _sorted(keys: pa.Array) -> bool:
@@ -87,7 +95,7 @@ class Wanted:
     """A row group, the key ranges asked of it, and the columns to return (the key column is always read)."""
 
     place: RowGroupPlace
-    ranges: tuple[KeyRange, ...]
+    ranges: Sequence[KeyRange]
     columns: tuple[str, ...]
 
 

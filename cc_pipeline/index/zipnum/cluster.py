@@ -7,7 +7,8 @@ The file has about a hundred megabytes for a crawl, so it is searched by range r
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
@@ -17,6 +18,8 @@ from cc_pipeline.index.btree.source import RangeReader
 #: Bytes of one probe while searching, and of the first stretch read once the place is found.
 PROBE = 4096
 STRETCH = 64 << 10
+#: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
+_CLOSE = 1
 #: No line is longer: keys of the index have a few kilobytes at most.
 _LONGEST_LINE = 1 << 20
 #: Each further stretch is twice as long as the last one, up to this many bytes.
@@ -48,24 +51,34 @@ class Cluster:
         self._chunks: dict[tuple[int, int], bytes] = {}
         self._lock = threading.RLock()
 
-    def members(self, keys: KeyRange) -> Iterator[Member]:
-        """Every member that may hold a line with a key in ``keys``, in order. Raises ``DataFault``."""
-        last: Member | None = None
-        for member in self._from(self._before(keys.start)):
-            if last is not None and member.first_key < last.first_key:
-                raise DataFault(
-                    DataKind.MALFORMED,
-                    self.key,
-                    None,
-                    f"line of {member.first_key!r} follows that of {last.first_key!r}",
-                )
-            if keys.end is not None and member.first_key >= keys.end:
-                break
-            if last is not None and (last.first_key >= keys.start or member.first_key >= keys.start):
-                yield last
-            last = member
-        if last is not None:
-            yield last
+    def members(self, ranges: Iterable[KeyRange]) -> Iterator[Member]:
+        """Every member that may hold a line with a key in ``ranges`` (sorted, disjoint), each once, in order.
+
+        Ranges that lie near each other are found in lines that were read for the one before. Raises ``DataFault``.
+        """
+        chunks: Iterator[list[Member]] = iter(())
+        window: list[Member] = []
+        given: Member | None = None
+        shared = 0
+        for keys in ranges:
+            shared += 1
+            if not _has(window, keys.start):
+                # where ranges shared the last lines, the next one is probably not far
+                more = next(chunks, None) if shared > _CLOSE else None
+                window = [] if more is None else [window[-1], *more]
+                shared = 0
+                if not _has(window, keys.start):
+                    chunks = self._stretches(self._before(keys.start))
+                    window = next(chunks, [])
+            while (keys.end is None or not window or window[-1].first_key < keys.end) and (
+                more := next(chunks, None)
+            ) is not None:
+                window = [*window[_before(window, keys.start) :], *more]
+            last = len(window) if keys.end is None else bisect_left(window, keys.end, key=_first_key)
+            for member in window[_before(window, keys.start) : last]:
+                if member != given:
+                    yield member
+                given = member
 
     def _before(self, start: bytes) -> int:
         """Where a line begins that is not behind the last one with a key below ``start``, within a stretch of it."""
@@ -98,20 +111,30 @@ class Cluster:
                 raise DataFault(DataKind.MALFORMED, self.key, offset, "no line ends here")
             length *= 4
 
-    def _from(self, offset: int) -> Iterator[Member]:
+    def _stretches(self, offset: int) -> Iterator[list[Member]]:
+        """The members from ``offset`` on, as they are read; their keys never fall."""
         total, stretch = self._total(), STRETCH
-        rest = b""
+        rest = last = b""
         while offset < total:
             data = rest + self._read(offset, min(stretch, total - offset))
             offset += len(data) - len(rest)
             stretch = min(2 * stretch, _MOST_STRETCH)
             *lines, rest = data.split(b"\n")
             start = offset - len(data)
+            found = []
             for line in lines:
-                yield self._member(line, start)
+                member = self._member(line, start)
+                if member.first_key < last:
+                    raise DataFault(
+                        DataKind.MALFORMED, self.key, start, f"line of {member.first_key!r} follows that of {last!r}"
+                    )
+                found.append(member)
+                last = member.first_key
                 start += len(line) + 1
             if len(rest) > _LONGEST_LINE:
                 raise DataFault(DataKind.MALFORMED, self.key, start, "no line ends here")
+            if found:
+                yield found
         if rest:
             raise DataFault(DataKind.TRUNCATED, self.key, total - len(rest), "the file ends inside a line")
 
@@ -151,6 +174,20 @@ class Cluster:
             if length <= STRETCH:
                 self._chunks[offset, length] = data
         return data
+
+
+def _first_key(member: Member) -> bytes:
+    return member.first_key
+
+
+def _has(window: Sequence[Member], start: bytes) -> bool:
+    """Whether the last member with a key below ``start`` is among these, and another behind it."""
+    return bool(window) and window[0].first_key < start <= window[-1].first_key
+
+
+def _before(window: Sequence[Member], start: bytes) -> int:
+    """The place of the last member with a key below ``start``, else of the first one."""
+    return max(0, bisect_left(window, start, key=_first_key) - 1)
 
 
 def _key(line: bytes) -> bytes:

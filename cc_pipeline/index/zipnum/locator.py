@@ -12,17 +12,17 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.paths import cluster_key
-from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, Piece, fetch_pieces
-from cc_pipeline.index.parquet.read import rows_in_ranges
+from cc_pipeline.index.takers import Takers
 from cc_pipeline.index.zipnum.cluster import Cluster, Member
 
 _TEXTS = {
@@ -139,7 +139,7 @@ class ZipNumLocator:
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """Prices the members that a look-up would read. It reads only probes of ``cluster.idx``, and keeps them."""
         self._check(crawl)
-        members = self._members(_all_ranges(targets))
+        members = list(self.cluster.members(Takers(targets).ranges))
         size = sum(member.length for member in members)
         return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
 
@@ -148,39 +148,28 @@ class ZipNumLocator:
         started = time.monotonic()
         self._check(crawl)
         cost = Cost(-self.cluster.reads, -self.cluster.bytes_read)
-        parts: dict[str, list[pa.Table]] = {target.slug: [CAPTURE_SCHEMA.empty_table()] for target in targets}
-        asked = _all_ranges(targets)
-        for batch in _batches(self._members(asked)):
-            lines = list(self._lines(batch, asked, cost))
-            keys = pa.array([_key(line) for line, _ in lines], pa.binary())
-            rows: dict[int, Mapping[str, Any]] = {}
-            for target in targets:
-                mine = []
-                for place in rows_in_ranges(keys, target.ranges).tolist():
-                    row = rows[place] = rows.get(place) or self._row(*lines[place])
-                    if row["subset"] in subsets and target.matches(row["url"], row["url_host_name"]):
-                        mine.append(row)
-                if mine:
-                    parts[target.slug].append(pa.Table.from_pylist(mine, schema=CAPTURE_SCHEMA))
-        captures = {slug: pa.concat_tables(tables) for slug, tables in parts.items()}
+        takers = Takers(targets)
+        for batch in _batches(self.cluster.members(takers.ranges)):
+            rows: list[Mapping[str, Any]] = []
+            taken: list[list[int]] = []
+            for line, member in self._lines(batch, takers.ranges, cost):
+                row = self._row(line, member)
+                if row["subset"] in subsets:
+                    rows.append(row)
+                    taken.append(takers.of(_key(line), row["url"], row["url_host_name"]))
+            takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
         requests, size = cost.requests + self.cluster.reads, cost.bytes + self.cluster.bytes_read
-        return LookupResult(captures, requests, size, time.monotonic() - started)
+        return LookupResult(takers.captures(), requests, size, time.monotonic() - started)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
             raise UserInputError(f"this ZipNum index is of {self.crawl}, not of {crawl}")
 
-    def _members(self, ranges: Iterable[KeyRange]) -> list[Member]:
-        """Members of all ranges, each once, in index order."""
-        return list(dict.fromkeys(member for keys in ranges for member in self.cluster.members(keys)))
-
     def _key(self, member: Member) -> str:
         return f"{self._folder}/{member.shard}"
 
-    def _lines(
-        self, members: Sequence[Member], ranges: Sequence[KeyRange], cost: Cost
-    ) -> Iterator[tuple[bytes, Member]]:
-        """The members' lines with a key in ``ranges`` (sorted, disjoint), in order."""
+    def _lines(self, members: Sequence[Member], ranges: RangeSet, cost: Cost) -> Iterator[tuple[bytes, Member]]:
+        """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         found = fetch_pieces(self._reader, pieces.values(), {}, cost)
         for member, piece in pieces.items():
@@ -193,7 +182,7 @@ class ZipNumLocator:
                 )
             if any(_key(lines[place]) > _key(lines[place + 1]) for place in range(len(lines) - 1)):
                 raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "a member's lines are not sorted")
-            for keys in ranges:
+            for keys in ranges.near(member.first_key, _key(lines[-1])):
                 first = bisect_left(lines, keys.start, key=_key)
                 end = len(lines) if keys.end is None else bisect_left(lines, keys.end, key=_key)
                 yield from ((line, member) for line in lines[first:end])
@@ -228,7 +217,7 @@ def _inflate(data: bytes, piece: Piece) -> bytes:
     return lines
 
 
-def _batches(members: Sequence[Member]) -> Iterator[list[Member]]:
+def _batches(members: Iterable[Member]) -> Iterator[list[Member]]:
     batch: list[Member] = []
     held = 0
     for member in members:
@@ -239,7 +228,3 @@ def _batches(members: Sequence[Member]) -> Iterator[list[Member]]:
         held += member.length
     if batch:
         yield batch
-
-
-def _all_ranges(targets: Sequence[Target]) -> tuple[KeyRange, ...]:
-    return merge_ranges(keys for target in targets for keys in target.ranges)

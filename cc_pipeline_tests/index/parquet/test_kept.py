@@ -154,7 +154,8 @@ def test_a_page_index_that_lies_is_put_aside_and_no_row_is_lost(root: Path, stor
     with FaultServer(root) as server:
         harvest(server.url, store)
         plain, _ = ask(server, None, "h0123.com")
-        (entry, footer) = next(store.read(CRAWL).footers())
+        footers = store.read(CRAWL)
+        entry, footer = footers.entries[PATHS[0]], footers.footer(PATHS[0])
         sound = _pieces(store, PATHS[0])
         row = next(number for number in range(12_300, 12_400) if number % 50 == 0)
         low, above = f"com,h0123)/p{row:05d}".encode(), f"com,h0123)/p{row + 1:05d}".encode()

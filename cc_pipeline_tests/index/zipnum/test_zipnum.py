@@ -62,7 +62,7 @@ def test_members_are_those_a_list_gives(keys: list[bytes], prefixes: list[bytes]
             wanted = prefix_range(prefix)
             first = max((n for n, key in enumerate(keys) if key < wanted.start), default=0)
             expected = [n for n in range(first, len(keys)) if wanted.end is None or keys[n] < wanted.end]
-            found = [member.offset // 100 for member in cluster.members(wanted)]
+            found = [member.offset // 100 for member in cluster.members([wanted])]
             # a member before the first key of the range may hold its begin; equal keys may be passed over one by one
             assert set(expected) <= set(found) or not expected
             assert all(n <= first or keys[n] >= wanted.start or n in expected for n in found)
@@ -73,13 +73,13 @@ def test_a_large_cluster_is_searched_in_few_small_reads() -> None:
     keys = [b"com,example%07d)/" % number for number in range(100_000)]
     memory = Memory(_cluster(keys))
     cluster = Cluster(memory, "cluster.idx")
-    (member, *others) = cluster.members(KeyRange(b"com,example0070000)/", b"com,example0070000)/\0"))
+    (member, *others) = cluster.members([KeyRange(b"com,example0070000)/", b"com,example0070000)/\0")])
     assert member.offset == 100 * 69_999
     assert [other.offset for other in others] == [100 * 70_000]
     assert cluster.bytes_read < len(memory.content) / 20
     assert memory.reads <= 12
     cold = memory.reads
-    list(cluster.members(KeyRange(b"com,example0070000)/", b"com,example0070000)/\0")))
+    list(cluster.members([KeyRange(b"com,example0070000)/", b"com,example0070000)/\0")]))
     assert memory.reads == cold
 
 
@@ -96,7 +96,7 @@ def test_a_large_cluster_is_searched_in_few_small_reads() -> None:
 )
 def test_a_damaged_cluster_is_an_error(content: bytes, reason: str) -> None:
     with pytest.raises(DataFault, match=reason):
-        list(Cluster(Memory(content), "cluster.idx").members(KeyRange(b"", None)))
+        list(Cluster(Memory(content), "cluster.idx").members([KeyRange(b"", None)]))
 
 
 def _line(key: str, **said: Any) -> bytes:
@@ -208,11 +208,11 @@ def test_a_real_piece_of_a_cluster_idx() -> None:
     whole = snippet[: snippet.rindex(b"\n") + 1]
     lines = [line.split(b"\t") for line in whole.splitlines()]
     cluster = Cluster(Memory(whole), "cluster.idx")
-    members = list(cluster.members(KeyRange(b"", None)))
+    members = list(cluster.members([KeyRange(b"", None)]))
     assert [member.offset for member in members] == [int(line[2]) for line in lines]
     middle = lines[len(lines) // 2]
     key = middle[0].split(b" ")[0]
-    assert int(middle[2]) in [member.offset for member in cluster.members(KeyRange(key, key + b"\0"))]
+    assert int(middle[2]) in [member.offset for member in cluster.members([KeyRange(key, key + b"\0")])]
 
 
 @needs_corpus

@@ -1,0 +1,132 @@
+"""What the look-up before already found of a set: where only members came or went, no other is looked up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.members import MemberIndex
+from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from
+from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.stages.lookups import members_located
+from cc_pipeline.stages.slice import Slice
+from cc_pipeline.stages.targets import definitions
+from cc_pipeline.stages.workspace import Workspace
+
+#: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
+_MEMBERS_AT_ONCE: Final = 16_384
+_SLICES_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A slice to be located: its target, what has to be ``asked`` for (``None``: nothing), and the rows of ``kept``
+    members that the table has already."""
+
+    target: Target
+    asked: Target | None
+    kept: MemberIndex | None = None
+    rows: pa.Table | None = None
+
+    def with_new(self, found: Mapping[str, pa.Table]) -> pa.Table:
+        """The captures of the target, from those of what was asked for. None is there twice."""
+        new = found[self.asked.slug] if self.asked is not None else None
+        if self.kept is None or self.rows is None:
+            assert new is not None, "all was asked for"
+            return new
+        if new is None:
+            return self.rows
+        return pa.concat_tables([self.rows, new.filter(_mask(self.kept, new, wanted=False))])
+
+    def counted(self, captures: pa.Table) -> dict[str, int] | None:
+        """How many of ``captures`` each member of a set has; ``None`` for other targets."""
+        if self.target.kind != "set":
+            return None
+        index = MemberIndex(self.target.members)
+        counts = [0] * len(self.target.members)
+        for url, host in _urls(captures):
+            for number in index.of(url or "", host):
+                counts[number] += 1
+        return {member.written: count for member, count in zip(self.target.members, counts, strict=True)}
+
+
+def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
+    """The targets of ``slices`` of one crawl, so many at a time as one look-up asks for."""
+    divided = [slice_.target for slice_ in slices if SEPARATOR in slice_.target]
+    single = workspace.targets([slice_.target for slice_ in slices if SEPARATOR not in slice_.target])
+    texts = definitions(workspace.lake, divided)
+    some: dict[Slice, Target] = {}
+    size = 0
+    for slice_ in slices:
+        slug = slice_.target
+        target = single[slug] if slug in single else part_from(slug, texts[slug])
+        some[slice_] = target
+        size += max(1, len(target.members))
+        if size >= _MEMBERS_AT_ONCE:
+            yield some
+            some, size = {}, 0
+    if some:
+        yield some
+
+
+def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
+    """The same, so many slices at a time as one commit writes."""
+    pairs = list(made_from.items())
+    for first in range(0, len(pairs), _SLICES_AT_ONCE):
+        yield dict(pairs[first : first + _SLICES_AT_ONCE])
+
+
+def what_is_known(
+    workspace: Workspace, targets: Mapping[Slice, Target], digests: Callable[[Mapping[str, str]], Mapping[Slice, str]]
+) -> dict[Slice, Known]:
+    """What has to be asked for ``targets`` of one crawl. ``digests`` gives what slices are made from, by the versions
+    of their definitions: only what was located in the index as it is now is carried over."""
+    located = members_located(workspace, [slice_ for slice_, target in targets.items() if target.kind == "set"])
+    before = {slice_: _version(targets[slice_], members) for slice_, (_, members) in located.items()}
+    same = digests({slice_.target: version for slice_, version in before.items()}) if before else {}
+    carried = {slice_: set(members) for slice_, (digest, members) in located.items() if same[slice_] == digest}
+    rows = _rows(workspace, [*carried])
+    return {
+        slice_: _known(target, carried[slice_], rows[slice_]) if slice_ in carried else Known(target, target)
+        for slice_, target in targets.items()
+    }
+
+
+def _known(target: Target, located: set[str], rows: pa.Table) -> Known:
+    new = tuple(member for member in target.members if member.written not in located)
+    kept = MemberIndex([member for member in target.members if member.written in located])
+    return Known(target, replace(target, members=new) if new else None, kept, rows.filter(_mask(kept, rows)))
+
+
+def _version(target: Target, members: Sequence[str]) -> str:
+    """The version that a set with these members had."""
+    head, _, _ = target.written.partition(" = ")
+    return version_of(
+        f"{head} = {', '.join(members)}" if target.slug.startswith("set-") else f"rev:{', '.join(members)}"
+    )
+
+
+def _rows(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, pa.Table]:
+    if not slices:
+        return {}
+    where = {"crawl": slices[0].crawl, "target": [slice_.target for slice_ in slices]}
+    rows = workspace.lake.read("captures", where).sort_by("target")
+    found = {slice_: rows.slice(0, 0).drop_columns("target") for slice_ in slices}
+    start = 0
+    for own in rows["target"].value_counts().to_pylist():
+        slice_ = Slice(slices[0].crawl, own["values"])
+        found[slice_] = rows.slice(start, own["counts"]).drop_columns("target")
+        start += own["counts"]
+    return found
+
+
+def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:
+    """For each capture whether any member of ``index`` takes it (or, unless ``wanted``, none)."""
+    return pa.array([bool(index.of(url or "", host)) == wanted for url, host in _urls(captures)], pa.bool_())
+
+
+def _urls(captures: pa.Table) -> Iterator[tuple[str | None, str | None]]:
+    return zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
