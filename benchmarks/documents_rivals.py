@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from publicsuffixlist import PublicSuffixList
+from resiliparse.extract.html2text import extract_plain_text
 
 from cc_pipeline.documents.page import PageInput
 
@@ -61,6 +62,11 @@ def _json(text: str) -> object:
 def feedparser_feed(data: bytes) -> object:
     """A feed by feedparser."""
     return importlib.import_module("feedparser").parse(data)
+
+
+def resiliparse_main(markup: str) -> str:
+    """Main content by resiliparse alone."""
+    return extract_plain_text(markup, main_content=True, alt_texts=False, comments=False, post_meta=False)
 
 
 def charset_rivals() -> dict[str, Callable[[bytes], str | None]]:

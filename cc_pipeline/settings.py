@@ -24,7 +24,7 @@ from cc_pipeline.home import FIRST_LAYOUT, HomeNote, keep_private, read_note, re
 DEFAULT_SOURCE = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO = "https://index.commoncrawl.org/collinfo.json"
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
-EXTRACTORS = ("fast", "quality")
+EXTRACTORS = ("fast", "auto", "quality")
 PUBLISH = ("views", "copy")
 PREFIX = "CC_PIPELINE_"
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
@@ -59,6 +59,7 @@ class Settings:
     subsets: tuple[str, ...] = ("warc",)
     via: str = "auto"
     extractor: str = "fast"
+    markdown: bool = False
     digest_policy: str = "record"
     publish: str = "views"
     crawls: tuple[str, ...] = ("newest",)
@@ -155,6 +156,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "subsets": _words(env, "SUBSETS"),
         "via": _text(env, "VIA"),
         "extractor": _text(env, "EXTRACTOR"),
+        "markdown": _yes(env, "MARKDOWN"),
         "digest_policy": _text(env, "DIGEST_POLICY"),
         "publish": _text(env, "PUBLISH"),
         "crawls": _words(env, "CRAWLS"),

@@ -16,6 +16,8 @@ class Limits:
     ``options`` of select lists, ``meta_tags``, ``links`` a page, ``attributes`` a tag, ``attribute_chars`` a value,
     ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` is the number of open elements summed over
     all tags beyond which main content is not looked for, since extractors look at each element's ancestors.
+    ``sitemap_links`` a sitemap; ``pdf_pages`` and about ``pdf_seconds`` a PDF file, ``pdf_stream_bytes`` of
+    drawing commands a part of its pages.
     ``seconds`` a page may take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
     """
 
@@ -30,18 +32,24 @@ class Limits:
     attribute_chars: int = 16 * 1024
     text_chars: int = 4 * 1024 * 1024
     feed_items: int = 10_000
+    sitemap_links: int = 50_000
+    pdf_pages: int = 1_000
+    pdf_seconds: float = 1.5
+    pdf_stream_bytes: int = 512 * 1024
     seconds: float = 30.0
     memory_bytes: int = 3 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ParseOptions:
-    """``main_content`` chooses the extractor (``quality`` is slower and better), ``none`` switches it off.
+    """``main_content`` chooses the extractor (``quality`` is slower and better, ``auto`` is that where ``fast`` is in
+    doubt), ``none`` switches it off; ``markdown`` asks for it as Markdown too.
 
     ``metadata_json`` fills the column of that name; ``compat="2012"`` writes it with the 2012 writer's bugs.
     """
 
-    main_content: Literal["fast", "quality", "none"] = "fast"
+    main_content: Literal["fast", "auto", "quality", "none"] = "fast"
+    markdown: bool = False
     language: bool = True
     text_simhash: bool = True
     links: bool = True
@@ -73,6 +81,13 @@ FLAGS: tuple[str, ...] = (
     "lists_cut",  # a feed or one of its items lists more of a kind than the limit
     "feed_malformed",  # read as a feed although it is not well-formed
     "feed_unreadable",  # labelled as a feed but no feed could be read
+    "json_invalid",  # labelled as JSON and read as plain text
+    "xml_malformed",  # XML that is not well-formed; what could be read of it
+    "xml_unreadable",  # labelled as XML, and none
+    "pdf_truncated",  # a PDF file that is cut, or lacks its end
+    "pdf_locked",  # a PDF file that needs a password
+    "pdf_unreadable",  # a PDF file that PDFium cannot open
+    "pdf_page_unreadable",  # a page of a PDF file that PDFium cannot read
     "unknown_keys",  # a 2012 document with keys nobody has described
 )
 

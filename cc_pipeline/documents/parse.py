@@ -11,15 +11,21 @@ from cc_pipeline.documents.body import is_binary, uncoded
 from cc_pipeline.documents.charset import CODECS, Decoded, decode
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
+from cc_pipeline.documents.html.content import extracted
 from cc_pipeline.documents.html.facts import meta_description, open_graph
-from cc_pipeline.documents.html.text import detect_languages, extractor_name, full_text, main_content
+from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
 from cc_pipeline.documents.html.xhtml import as_html
 from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
+from cc_pipeline.documents.other.found import Found
+from cc_pipeline.documents.other.pdf import is_pdf, read_pdf
+from cc_pipeline.documents.other.reading import read_other
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.signals.fingerprint import fingerprint
+from cc_pipeline.documents.signals.quality import quality
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()
@@ -80,6 +86,9 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
             row["text_simhash"] = text_simhash(decoded.text)
         if not is_robots_txt(page):
             text, links, items = _parse_kind(kind, page, decoded, row, options, flags)
+    elif is_pdf(payload):
+        found = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
+        text = _other(page, found, options, flags)
     row["flags"] = sorted(flags) or None
     return ParsedPage(page_keys(page), row, text, links, items)
 
@@ -98,10 +107,25 @@ def _parse_kind(
             row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
             text = _text_row(page, rows.text, options)
             text |= {name: rows.content[name] for name in ("title", "description", "published")}
+            text["text_type"] = "feed"
             return text, rows.links, rows.items
         if kind == "feed":
             flags.add("feed_unreadable")
-    return None, (), ()
+    other = read_other(kind, decoded.text, page, options)
+    return (_other(page, other, options, flags), other.links, ()) if other else (None, (), ())
+
+
+def _other(page: PageInput, found: Found, options: ParseOptions, flags: set[str]) -> dict[str, Any] | None:
+    """The row of a text that is neither a page's nor a feed's, ``None`` where there is none."""
+    flags |= found.flags
+    if not found.text and found.title is None and found.author is None:
+        return None
+    row = _text_row(page, found.text, options)
+    row |= {"text_type": found.kind, "title": found.title, "author": found.author}
+    if options.main_content != "none" and found.main_content:
+        row |= {"main_content": found.main_content, "main_content_extractor": found.extractor}
+        row |= main_text_signals(found.main_content)
+    return row
 
 
 def _html(
@@ -134,13 +158,22 @@ def _html(
     if document.work > limits.extractor_work:
         document.flags.add("main_content_left_out")
     elif options.main_content != "none":
-        text["main_content"] = main_content(markup, options.main_content)
-        text["main_content_extractor"] = extractor_name(options.main_content)
+        main = extracted(markup, options.main_content, url=page.url, markdown=options.markdown)
+        text["main_content"], text["main_content_extractor"] = main.text, main.extractor
+        text["main_content_markdown"] = main.markdown
+        text |= main_text_signals(main.text)
+    text["text_type"] = "html"
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None
     text["json_ld"], text["json_ld_types"] = about.json_ld.documents or None, about.json_ld.types or None
     flags |= document.flags
     return text, tuple(document.links)
+
+
+def main_text_signals(main_text: str | None) -> dict[str, Any]:
+    """Fingerprints and quality figures of a page's main text."""
+    figures = quality(main_text)
+    return fingerprint(main_text)._asdict() | {"quality": figures and figures._asdict()}
 
 
 def _text_row(page: PageInput, text: str, options: ParseOptions) -> dict[str, Any]:

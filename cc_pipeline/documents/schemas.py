@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from cc_pipeline.documents.signals.quality import Quality
 from cc_pipeline.keys import KEY_FIELDS, TIMESTAMP
 
 #: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
@@ -162,6 +163,13 @@ HEADING = _struct(level=pa.int8(), text=pa.string())
 #: ``syntax`` is ``json-ld``, ``microdata`` or ``rdfa``; ``value`` is JSON, whose schema is the page's.
 STRUCTURED = _struct(syntax=pa.string(), types=_STRINGS, value=pa.string())
 
+_QUALITY_COUNTS = frozenset(
+    {"lines", "words", "characters", "stop_words", "sentences", "javascript_lines", "curly_brackets", "lorem_ipsum"}
+)
+
+#: The figures of documents/signals/quality.py.
+QUALITY = _struct(**{name: pa.int32() if name in _QUALITY_COUNTS else pa.float32() for name in Quality._fields})
+
 _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("attempt_time", TIMESTAMP),
     pa.field("disposition", pa.string(), nullable=False),
@@ -210,7 +218,7 @@ _METADATA_FIELDS: tuple[pa.Field, ...] = (
     pa.field("tdm_reservation", pa.bool_()),
     pa.field("tdm_policy", pa.string()),
     pa.field("alternates", pa.list_(ALTERNATE)),
-    pa.field("feeds", pa.list_(FEED_FOUND)),
+    pa.field("feed_links", pa.list_(FEED_FOUND)),
     pa.field("refresh", REFRESH),
     pa.field("headings", pa.list_(HEADING)),
     pa.field("structured", pa.list_(STRUCTURED)),
@@ -233,6 +241,13 @@ _TEXT_FIELDS: tuple[pa.Field, ...] = (
     # one compact JSON document per script; its schema is the page's, so it stays text
     pa.field("json_ld", _STRINGS),
     pa.field("json_ld_types", _STRINGS),
+    pa.field("main_content_markdown", pa.string()),
+    # who read it: html, feed, text, json, xml, sitemap, pdf
+    pa.field("text_type", pa.string()),
+    # of the main content: documents/signals/
+    pa.field("content_simhash", pa.int64()),
+    pa.field("content_minhash", pa.list_(pa.int32())),
+    pa.field("quality", QUALITY),
 )
 
 _LINK_FIELDS: tuple[pa.Field, ...] = (

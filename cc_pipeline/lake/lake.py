@@ -14,7 +14,14 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
@@ -29,6 +36,8 @@ from cc_pipeline.lake.predicates import matching, of_slices
 _COMMIT_TRIES = 20
 #: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
 _GROWS_OLD = 24
+#: The log's old entries are looked for by merges, which are rare: it means to list a folder of all commits of a month.
+_AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 COMPRESSION: Final = "ZSTD"
@@ -147,6 +156,7 @@ class Lake:
                     predicate=predicate,
                     target_file_size=FILE_BYTES,
                     commit_properties=properties,
+                    post_commithook_properties=_AFTER_COMMIT,
                     writer_properties=WRITER,
                 )
                 return

@@ -32,6 +32,8 @@ SMALL_BYTES: Final = FILE_BYTES // 2
 FEW_FILES: Final = 32
 #: How many files of a crawl, other than small ones, may hold the same slice by their bounds.
 FEW_DEEP: Final = 8
+#: Small files that are merged in one go: opening one takes milliseconds, and someone may wait for the end.
+AT_ONCE: Final = 1_000
 #: Bytes above which a file of many slices is too large. A writer goes over ``FILE_BYTES`` by a row group.
 TOO_LARGE: Final = 2 * FILE_BYTES
 
@@ -119,7 +121,7 @@ def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
 
 
 def _smallest(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:
-    ordered = sorted(files, key=lambda one: one.size)
+    ordered = sorted(files, key=lambda one: one.size)[:AT_ONCE]
     sums = accumulate(file.size for file in ordered)
     return [file for file, size in zip(ordered, sums, strict=True) if most_bytes is None or size <= most_bytes]
 

@@ -85,6 +85,8 @@ def _fetch(
     distrusted: Collection[Place],
 ) -> tuple[RecordsResult, dict[Slice, Shortfall]]:
     commit = uuid.uuid4().hex
+    # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
+    pa.default_memory_pool().release_unused()
     targets = [slice_.target for slice_ in wanted]
     # nothing that is counted on from here to the commit may be swept meanwhile
     with lease(workspace.storage, crawl, commit) as held_here, workspace.scratch_folder("fetch") as scratch:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
@@ -89,7 +91,8 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
 
 def parse_options(workspace: Workspace) -> ParseOptions:
     """How this workspace's settings want pages parsed."""
-    return ParseOptions(main_content="quality" if workspace.settings.extractor == "quality" else "fast")
+    settings = workspace.settings
+    return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> None:
@@ -165,7 +168,11 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
             )
     return {
         slice_: PARSE.digest(
-            parser=PARSER_VERSION, main_content=options.main_content, fetched=digest, outcomes=outcomes[slice_]
+            parser=PARSER_VERSION,
+            # a word more only where Markdown is asked for: without it the digest stays what it was
+            main_content=f"{options.main_content} markdown" if options.markdown else options.main_content,
+            fetched=digest,
+            outcomes=outcomes[slice_],
         )
         for slice_, digest in fetched.items()
     }

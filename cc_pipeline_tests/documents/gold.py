@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from cc_pipeline_tests.corpus import CORPUS
@@ -33,7 +33,12 @@ def gold_articles() -> list[tuple[str, str, str]]:
 def f1(extract: Callable[[str], str | None]) -> tuple[float, float, float]:
     """F1, precision and recall over all articles: the mean of each page's precision and recall, as the benchmark
     the articles come from computes them."""
-    scores = [_precision_recall(extract(page) or "", truth) for _, page, truth in gold_articles()]
+    return mean_f1([(extract(page) or "", truth) for _, page, truth in gold_articles()])
+
+
+def mean_f1(pairs: Iterable[tuple[str, str]]) -> tuple[float, float, float]:
+    """The same of pairs of an extracted and a gold text."""
+    scores = [_precision_recall(found, truth) for found, truth in pairs]
     precisions = [precision for precision, _ in scores if precision is not None]
     recalls = [recall for _, recall in scores if recall is not None]
     precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)

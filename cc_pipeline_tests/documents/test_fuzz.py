@@ -20,10 +20,12 @@ from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
+from cc_pipeline_tests import fuzzing
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS
 from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.documents.test_parse_page import HTML
+from cc_pipeline_tests.fuzzing import bounded, fuzz
 
 SECONDS = float(os.environ.get("CC_PIPELINE_FUZZ_SECONDS", "3"))
 OPTIONS = ParseOptions(metadata_json=True, limits=Limits(links=200, feed_items=200))
@@ -133,6 +135,47 @@ def test_token_soup(parts: list[bytes], mime: str | None) -> None:
 def test_odd_headers_urls_and_statuses(headers: list[tuple[str, str]], url: str, status: int | None) -> None:
     parsed = parse_page(page("<a href=x>y</a>", url=url, headers=headers, http_status=status), OPTIONS)
     assert to_record_batches([parsed])["page_metadata"].num_rows == 1
+
+
+#: What pages are made of that costs a parser something, with a number where one of many is another.
+PIECES = (
+    *TOKENS,
+    *(
+        b"<%s>" % name
+        for name in b"b i div p li ul td tr span h1 ruby rt option optgroup button object marquee".split()
+    ),
+    *(b"</%s>" % name for name in b"b a div table td svg br option select li".split()),
+    *(b"<nobr>", b"<center>", b"<pre>", b"<a href=x%d>", b"<font color=%d>", b"<a a%d=1>", b" a%d=1", b"<body a%d=1>"),
+    *(
+        b"<meta name=a%d content=b>",
+        b'<img srcset="a 1x, ',
+        b"<img src=%d.png>",
+        b"<link rel=canonical href=%d>",
+        b"x ",
+    ),
+    *(b'<script type="application/ld+json">', b'{"@type":"a%d"},', b'\\"', b",", b"[", b"//", b"/*", b"&amp", b"&#9;"),
+    *(b"data:;base64,", b"../", b"=", b"</scrip", "\u65e5\u672c ".encode(), b"\x1b$B", b"w%d "),
+)
+
+
+@st.composite
+def swollen_pages(draw: st.DrawFn) -> bytes:
+    """One or two runs of a few pieces over and over: kilobytes, or more where seconds of fuzzing were asked for."""
+    most = 400_000 if fuzzing.SECONDS else 4_000
+    parts = []
+    for _ in range(draw(st.integers(1, 2))):
+        parts.append(b"".join(draw(st.lists(st.sampled_from(PIECES), max_size=2))).replace(b"%d", b"0"))
+        piece = b"".join(draw(st.lists(st.sampled_from(PIECES), min_size=1, max_size=4)))
+        times = draw(st.sampled_from((100, most // 8, most))) // len(piece) + 1
+        parts.append(b"".join(piece.replace(b"%d", b"%d" % number) for number in range(times)))
+    return b"".join(parts)
+
+
+@fuzz(40, payload=swollen_pages(), mime=st.sampled_from((*TYPES[:4], "application/xhtml+xml", None)))
+def test_swollen_pages(payload: bytes, mime: str | None) -> None:
+    """Time and memory are the oracle: no page may cost more than two seconds, or 300 MB over its size."""
+    with bounded(2.0, 300.0):
+        to_record_batches([parse_page(page(payload, mime=mime))])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake import lake as lakes
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int, input_digest
 from cc_pipeline.lake.lake import Lake, TableSpec
 
@@ -143,3 +144,25 @@ def test_digests_are_order_free_and_fit_an_int64() -> None:
     digest = input_digest({"x": "y"})
     assert digest_from_int(digest_to_int(digest)) == digest
     assert digest_to_int("f" * 15) < 2**63
+
+
+def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    real = lakes.DeltaTable
+
+    class Counted(real):  # type: ignore[misc, valid-type]
+        def __init__(self, *given: object, **named: object) -> None:
+            opened.append("")
+            super().__init__(*given, **named)
+
+    commit(lake, "A", "x", [0])
+    monkeypatch.setattr(lakes, "DeltaTable", Counted)
+    monkeypatch.setattr(lakes, "_GROWS_OLD", 3)
+    other = Lake(lake.root, [SPEC])
+    for number in range(9):
+        commit(lake, "A", f"t{number}", [number])
+        assert len(content(other)) == number + 2
+    # a handle for each four commits and each of the two
+    assert len(opened) <= 6

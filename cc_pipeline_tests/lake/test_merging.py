@@ -221,6 +221,11 @@ def test_small_files_are_merged_by_crawl_when_there_are_many() -> None:
     assert due([*few, *many, *large]) == [many]
 
 
+def test_the_files_of_a_home_that_was_never_merged_are_merged_by_and_by() -> None:
+    many = [stored(f"{n:05}", f"{n:05}", 10_000) for n in range(3_000)]
+    assert [len(merge) for merge in due(many)] == [layout.AT_ONCE]
+
+
 def test_a_run_of_large_files_is_never_merged_again_and_deep_ones_are() -> None:
     base = [stored(f"{n:03}", f"{n + 1:03}", 16 * MB) for n in range(100)]
     assert due(base) == []

@@ -56,7 +56,7 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
         tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=_parser())
         for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             if extensive:
-                _bound_texts(tree)
+                bound_texts(tree)
             found = _find_date()(
                 tree, extensive_search=extensive, original_date=True, url=url, min_date=_FIRST, max_date=latest
             )
@@ -69,7 +69,7 @@ def _parser() -> html.HTMLParser:
     return html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
 
 
-def _bound_texts(tree: html.HtmlElement) -> None:
+def bound_texts(tree: html.HtmlElement) -> None:
     """Takes out the short texts with digits that are too many."""
     count = 0
     for element in tree.iter():

@@ -86,7 +86,7 @@ class Marks:
                 self._refresh(node, attributes)
             if "itemprop" in attributes or "itemscope" in attributes:
                 items.add(node, tag, attributes)
-            if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES):
+            if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES) and not _is_page_meta(node, tag, attributes):
                 subjects.add(node, tag, attributes)
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
         stated = subjects.items()
@@ -126,3 +126,11 @@ class Marks:
         # browsers that run scripts do not see it there
         if parent is None or parent.tag != "noscript":
             self.refresh = attributes.get("content")
+
+
+def _is_page_meta(node: LexborNode, tag: str, attributes: dict[str, str | None]) -> bool:
+    """Whether it is a tag of the head about the page: OpenGraph and the like, which are read with all other tags."""
+    if tag != "meta" or "about" in attributes or "typeof" in attributes:
+        return False
+    parent = node.parent
+    return parent is not None and parent.tag == "head"

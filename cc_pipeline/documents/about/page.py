@@ -19,7 +19,7 @@ from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.html.facts import JsonLd, PageFacts, json_ld, page_facts, types_of
 from cc_pipeline.documents.html.tree import HtmlDocument
-from cc_pipeline.documents.html.urls import Resolved, domain_of, host_of, resolver
+from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, host_of
 from cc_pipeline.documents.page import Limits, PageInput
 
 _STRUCTURED_CHARS = 512 * 1024
@@ -32,7 +32,7 @@ _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 def header_columns(page: PageInput) -> dict[str, Any]:
     """What the headers alone say of a capture of any kind: robots, canonical URL, other languages."""
-    return _said(page, HtmlDocument(), resolver(page.url), None)
+    return _said(page, HtmlDocument(), browser_resolver(page.url), None)
 
 
 class About:
@@ -42,7 +42,7 @@ class About:
         self._page = page
         self._limits = limits
         self._marks = Marks(limits)
-        self._resolve: Callable[[str], Resolved] = resolver(page.url)
+        self._resolve: Callable[[str], Resolved] = browser_resolver(page.url)
         self._structured: list[Structured] = []
         self._nodes = Nodes(())
         self._graph_types: Set[str] = frozenset()
@@ -134,7 +134,7 @@ class About:
 def _said(
     page: PageInput, document: HtmlDocument, resolve: Callable[[str], Resolved], refresh_content: str | None
 ) -> dict[str, Any]:
-    own = resolver(page.url)
+    own = browser_resolver(page.url)
     asked = robots(document.meta_tags, page.http_headers)
     related = relations(document.links, page.http_headers, own)
     return {

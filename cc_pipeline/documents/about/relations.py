@@ -45,7 +45,7 @@ class Relations(NamedTuple):
     canonical_url: str | None
     canonical_from: str | None
     alternates: list[dict[str, str | None]] | None
-    feeds: list[dict[str, str | None]] | None
+    feed_links: list[dict[str, str | None]] | None
 
 
 def header_links(headers: Headers) -> list[HeaderLink]:

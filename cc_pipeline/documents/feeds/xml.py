@@ -39,8 +39,9 @@ _PREFIXES = {
 Element: TypeAlias = etree._Element
 
 
-def parse_xml(text: str) -> tuple[Element | None, bool]:
-    """The root of a document, and whether it was well-formed. Of a malformed feed it gives what can be read.
+def parse_xml(text: str, *, feed: bool = True) -> tuple[Element | None, bool]:
+    """The root of a document, and whether it was well-formed. Of a malformed feed it gives what can be read; of another
+    malformed document (``feed`` is false) what stands before the fault and, where its elements allow it, behind.
 
     The document type is taken out before parsing, so that the parser knows no entities at all. References are put
     in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,
@@ -62,7 +63,7 @@ def parse_xml(text: str) -> tuple[Element | None, bool]:
     root = _read(text.encode("utf-8"), recover=False)
     if root is not None:
         return root, True
-    better = repaired(text)
+    better = repaired(text) if feed else text
     return (_read(better.encode("utf-8"), recover=True) if better is not None else None), False
 
 

@@ -76,7 +76,7 @@ def test_feeds() -> None:
         '<link rel="alternate" type="application/json" href="/wp"><link rel=alternate type=text/rss+xml href=/rss>'
     )
     found = row(head, (("Link", '</h>; rel="alternate"; type="application/atom+xml"; title="H"'),))
-    assert [(each["type"], each["url"], each["title"], each["source"]) for each in found["feeds"]] == [
+    assert [(each["type"], each["url"], each["title"], each["source"]) for each in found["feed_links"]] == [
         ("rss", f"{HOST}/rss", "News", "link"),
         (None, f"{HOST}/feed", None, "link"),
         ("atom", f"{HOST}/atom", None, "link"),

@@ -1,0 +1,84 @@
+"""What a document of another type gives, and who reads which."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cc_pipeline.documents.feeds.xml import parse_xml
+from cc_pipeline.documents.headers import header, split_content_type
+from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.other.found import Found
+from cc_pipeline.documents.other.sitemap import entries, is_sitemap
+from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
+
+#: Programs are no texts, although the 2012 filter let some through.
+_PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
+_JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
+
+
+def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> Found | None:
+    """What a document gives that is of kind ``text``, or of kind ``xml`` or ``feed`` and no feed; ``None`` for
+    programs."""
+    if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
+        return read_xml(text, page.url, options.limits, links=options.links)
+    return read_text(text, split_content_type(header(page.http_headers, "content-type"))[0], options.limits)
+
+
+def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
+    """Plain text as it stands, or of JSON every string value, a line each.
+
+    JSON is what is labelled so; what is labelled so and is none is read as plain text, with the flag ``json_invalid``.
+    ``None`` for programs.
+    """
+    if mime and _PROGRAM.match(mime):
+        return None
+    flags: set[str] = set()
+    if mime and _JSON_MIME.match(mime):
+        try:
+            value = json.loads(text.lstrip("\ufeff"), strict=False)
+        except (ValueError, RecursionError):
+            flags.add("json_invalid")
+        else:
+            lines = "\n".join(_strings(value))
+            return Found("json", collapsed(_cut(lines, limits, flags)), flags=flags)
+    kept = _cut(text.lstrip("\ufeff"), limits, flags).strip()
+    return Found("text", collapsed(kept), kept or None, "as it is", flags=flags)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings of a JSON value in document order, without the names of members. It knows no depth."""
+    waiting = [iter((value,))]
+    while waiting:
+        for each in waiting[-1]:
+            if isinstance(each, str):
+                yield each
+            elif isinstance(each, (dict, list)):
+                waiting.append(iter(each.values() if isinstance(each, dict) else each))
+                break
+        else:
+            waiting.pop()
+
+
+def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Found:
+    """All character data of an XML document; of a sitemap also its entries as links. ``url`` is the document's."""
+    flags: set[str] = set()
+    root, well_formed = parse_xml(text, feed=False)
+    if root is None:
+        return Found("xml", "", flags=flags | {"xml_unreadable"})
+    if not well_formed:
+        flags.add("xml_malformed")
+    found = collapsed(_cut(" ".join(root.itertext()), limits, flags))
+    if not is_sitemap(root):
+        return Found("xml", found, flags=flags)
+    rows = entries(root, url, limits, flags) if links else ()
+    return Found("sitemap", found, links=rows, flags=flags)
+
+
+def _cut(text: str, limits: Limits, flags: set[str]) -> str:
+    if len(text) <= limits.text_chars:
+        return text
+    flags.add("text_cut")
+    return text[: limits.text_chars]

@@ -1,0 +1,115 @@
+"""What ``_signals.c`` computes, in Python, for builds without a compiler and for who wants to read the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+VALUES = 64
+SHINGLE = 5
+TOP = (2, 3, 4)
+TWICE = (5, 6, 7, 8, 9, 10)
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_ALONE = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF)),
+    *((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
+)
+
+
+def _mixed(value: int) -> int:
+    """The end of splitmix64."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def _numbers() -> Iterable[tuple[int, int]]:
+    state = 0
+    for _ in range(VALUES):
+        state += 2 * _GOLDEN
+        yield _mixed((state - _GOLDEN) & _MASK) | 1, _mixed(state & _MASK)
+
+
+_NUMBERS = tuple(_numbers())
+
+
+def _word_hash(word: str) -> int:
+    """FNV-1a over code points, mixed."""
+    found = 0xCBF29CE484222325
+    for character in word:
+        found = ((found ^ ord(character)) * 0x100000001B3) & _MASK
+    return _mixed(found)
+
+
+def _run_hash(words: Iterable[int]) -> int:
+    found = 0
+    for word in words:
+        found = _mixed((found + _GOLDEN + word) & _MASK)
+    return found
+
+
+def _alone(character: str) -> bool:
+    return any(first <= ord(character) <= last for first, last in _ALONE)
+
+
+def words_of(text: str) -> list[str]:
+    """Runs of letters and digits; in scripts without spaces each character."""
+    found = []
+    for alphanumeric, characters in groupby(text, str.isalnum):
+        if alphanumeric:
+            for alone, run in groupby(characters, _alone):
+                word = "".join(run)
+                found += list(word) if alone else [word]
+    return found
+
+
+def minhash(text: str) -> list[int] | None:
+    """The least value of every function over all shingles, as signed 32 bits; ``None`` for a text without words."""
+    words = [_word_hash(word) for word in words_of(text)]
+    if not words:
+        return None
+    size = min(SHINGLE, len(words))
+    shingles = {_run_hash(words[at : at + size]) for at in range(len(words) - size + 1)}
+    least = [min(((run * factor + term) & _MASK) >> 32 for run in shingles) for factor, term in _NUMBERS]
+    return [value - (1 << 32) if value >> 31 else value for value in least]
+
+
+def repetition(text: str) -> tuple[int, ...]:
+    """Words between white space, their characters, how many have a letter; then characters of the most frequent run of
+    2, 3, 4 words in all its places (0 where none repeats), and those in runs of 5 to 10 words that occurred before."""
+    words = text.split()
+    letters = sum(any(map(str.isalpha, word)) for word in words)
+    return (
+        len(words),
+        sum(map(len, words)),
+        letters,
+        *(_top(words, size) for size in TOP),
+        *(_twice(words, size) for size in TWICE),
+    )
+
+
+def _top(words: list[str], size: int) -> int:
+    times: dict[tuple[str, ...], int] = {}
+    for at in range(len(words) - size + 1):
+        run = tuple(words[at : at + size])
+        times[run] = times.get(run, 0) + 1
+    best = max(times.values(), default=0)
+    if best <= 1:
+        return 0
+    return best * max(sum(map(len, run)) for run, count in times.items() if count == best)
+
+
+def _twice(words: list[str], size: int) -> int:
+    seen: set[tuple[str, ...]] = set()
+    at = characters = 0
+    while at + size <= len(words):
+        run = tuple(words[at : at + size])
+        if run in seen:
+            characters += sum(map(len, run))
+            at += size
+        else:
+            seen.add(run)
+            at += 1
+    return characters

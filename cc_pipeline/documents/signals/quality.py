@@ -1,0 +1,109 @@
+"""Figures of a main text that dataset builders filter by: the published rules of Gopher and C4, each as a figure.
+
+Gopher: Rae and others 2021, "Scaling Language Models", appendix A. C4: Raffel and others 2020, "Exploring the Limits
+of Transfer Learning", section 2.2. Their thresholds are in docs/documents.md; nothing is decided here. Lines are
+those of ``main_content`` with anything on them, words are what white space parts, shares are of 0 to 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from cc_pipeline.documents.signals import plain
+
+#: The eight words of Gopher's rule.
+_STOP_WORDS = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
+_SYMBOL = re.compile(r"#|\u2026|\.\.\.")
+_BULLETS = ("\u2022", "\u2023", "\u25b6", "\u25c0", "\u25e6", "\u25aa", "\u25ab", "\u2013", "-", "*", "\u00b7")
+_ELLIPSES = ("...", "\u2026")
+#: C4's end marks, and those of other scripts.
+_END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
+_SENTENCE = re.compile(r"[.!?][\"'\u2019\u201d)\]]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964\u061f\u06d4]")
+_SHORT_LINE = 5
+
+
+class Quality(NamedTuple):
+    """The fields of the column ``quality``; what each means is in docs/tables.md."""
+
+    lines: int
+    words: int
+    characters: int
+    mean_word_length: float
+    symbols_per_word: float
+    bullet_lines: float
+    ellipsis_lines: float
+    alphabetic_words: float
+    stop_words: int
+    duplicate_lines: float
+    duplicate_line_characters: float
+    top_2gram: float
+    top_3gram: float
+    top_4gram: float
+    duplicate_5grams: float
+    duplicate_6grams: float
+    duplicate_7grams: float
+    duplicate_8grams: float
+    duplicate_9grams: float
+    duplicate_10grams: float
+    sentences: int
+    punctuated_lines: float
+    short_lines: float
+    javascript_lines: int
+    curly_brackets: int
+    lorem_ipsum: int
+
+
+def _compiled() -> Callable[[str], tuple[int, ...]] | None:
+    try:
+        module = importlib.import_module("cc_pipeline.documents.signals._signals")
+    except ImportError:
+        return None
+    return cast("Callable[[str], tuple[int, ...]]", module.repetition)
+
+
+_repetition = _compiled() or plain.repetition
+
+
+def quality(text: str | None) -> Quality | None:
+    """The figures of a main text, ``None`` where it has no word."""
+    if not text:
+        return None
+    words, characters, alphabetic, *repeated = _repetition(text)
+    shares = [min(1.0, each / (characters or 1)) for each in repeated]
+    if not words:
+        return None
+    lines = [line for each in text.split("\n") if (line := each.strip())]
+    lowered = text.lower()
+    once = set(lines)
+    twice = sum(map(len, lines)) - sum(map(len, once))
+    return Quality(
+        len(lines),
+        words,
+        len(text),
+        characters / words,
+        len(_SYMBOL.findall(text)) / words,
+        sum(line.startswith(_BULLETS) for line in lines) / len(lines),
+        sum(line.endswith(_ELLIPSES) for line in lines) / len(lines),
+        alphabetic / words,
+        len(_STOP_WORDS.intersection(lowered.split())),
+        (len(lines) - len(once)) / len(lines),
+        twice / sum(map(len, lines)),
+        shares[0],
+        shares[1],
+        shares[2],
+        shares[3],
+        shares[4],
+        shares[5],
+        shares[6],
+        shares[7],
+        shares[8],
+        len(_SENTENCE.findall(text)),
+        sum(line.endswith(_END_MARKS) for line in lines) / len(lines),
+        sum(len(line.split(None, _SHORT_LINE)) < _SHORT_LINE for line in lines) / len(lines),
+        sum("javascript" in line for line in lowered.split("\n")) if "javascript" in lowered else 0,
+        text.count("{") + text.count("}"),
+        lowered.count("lorem ipsum"),
+    )
