@@ -50,10 +50,12 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page) | header_columns(page)
+    row = exchange_row(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
+    if row.get("parsed_as") != "html":  # a page's own columns have these too
+        row.update(header_columns(page))
     if options.metadata_json:
         row["metadata_json"] = metadata_json(row, parsed.links, compat=options.compat)
     return parsed

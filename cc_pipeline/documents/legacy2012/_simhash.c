@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum { RUN = 4, RUN_BYTES = 8, BITS = 64, OCTETS = 8, OCTET_MAX = 255, BLOCK = 1024 };
-enum { FIRST_SLOTS_LOG2 = 11, MOST_FIRST_SLOTS_LOG2 = 17 };
+enum { FIRST_SLOTS_LOG2 = 11, MOST_FIRST_SLOTS_LOG2 = 18 };
 
 static const uint64_t POLYNOMIAL = 0xD74307D3FD3382DBULL;
 static const uint64_t LOWEST_BITS = 0x0101010101010101ULL;
@@ -180,21 +180,25 @@ static int add_units(Tally *tally, const Block *block) {
     return 0;
 }
 
-/* Runs of a block in which no unit is above 255. Nearly all have been seen before, and most of them lie where
- * the table is asked first. */
+/* Runs of a block in which no unit is above 255. Nearly all have been seen before, and most of them lie where the
+ * table is asked first: all are asked for without a branch, which would be guessed wrong too often, then the others
+ * are added. */
 static int add_octets(Tally *tally, Block *block) {
     for (int at = 0; at < block->count; at++) block->octets[at] = (uint8_t)block->units[at];
     int zeros = memchr(block->octets, 0, (size_t)block->count) != NULL;
     if (zeros) return add_units(tally, block);
     const uint32_t *slots = tally->narrow.slots;
     int log2 = tally->narrow.log2;
+    uint32_t others[BLOCK + 1];
+    int count = 0;
     for (int at = 0; at + RUN <= block->count; at++) {
         const uint8_t *octets = block->octets + at;
         uint32_t run = octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 | (uint32_t)octets[3] << 24;
-        if (slots[slot_of(run, log2)] == run) continue;
-        if (add_narrow(tally, run) < 0) return -1;
-        slots = tally->narrow.slots;
-        log2 = tally->narrow.log2;
+        others[count] = run;
+        count += slots[slot_of(run, log2)] != run;
+    }
+    for (int at = 0; at < count; at++) {
+        if (add_narrow(tally, others[at]) < 0) return -1;
     }
     return 0;
 }

@@ -125,37 +125,36 @@ static inline Slot *slot_of(Slot *table, int shift, size_t mask, uint64_t hash, 
     return &table[at];
 }
 
-static inline uint64_t run_of(const Word *words, size_t size, uint64_t *length) {
-    uint64_t hash = 0, sum = 0;
-    for (size_t at = 0; at < size; at++) {
-        hash = mixed(hash + GOLDEN + words[at].hash);
-        sum += words[at].length;
+/* Makes runs of words one word longer: run `at` becomes words `at` to `at + size - 1`. */
+static void lengthen(Word *runs, const Words *all, size_t size) {
+    for (size_t at = 0; at + size <= all->count; at++) {
+        const Word *next = &all->words[at + size - 1];
+        runs[at].hash = mixed(runs[at].hash + GOLDEN + next->hash);
+        runs[at].length += next->length;
     }
-    *length = sum;
-    return hash;
 }
 
 /* Characters of the run of words that occurs most, times its occurrences; of several the longest; 0 where none repeats. */
-static uint64_t top(const Words *all, size_t size, Slot *table, int shift, size_t mask, uint32_t stamp) {
-    uint64_t length, best = 0, longest = 0;
-    for (size_t at = 0; at + size <= all->count; at++) {
-        Slot *slot = slot_of(table, shift, mask, run_of(all->words + at, size, &length), stamp);
+static uint64_t top(const Word *runs, size_t count, Slot *table, int shift, size_t mask, uint32_t stamp) {
+    uint64_t best = 0, longest = 0;
+    for (size_t at = 0; at < count; at++) {
+        Slot *slot = slot_of(table, shift, mask, runs[at].hash, stamp);
         slot->times++;
-        if (slot->times > best || (slot->times == best && length > longest)) {
+        if (slot->times > best || (slot->times == best && runs[at].length > longest)) {
             best = slot->times;
-            longest = length;
+            longest = runs[at].length;
         }
     }
     return best > 1 ? best * longest : 0;
 }
 
 /* Characters in runs of words that occurred before; behind such a run the search goes on after its last word. */
-static uint64_t twice(const Words *all, size_t size, Slot *table, int shift, size_t mask, uint32_t stamp) {
-    uint64_t length, sum = 0;
-    for (size_t at = 0; at + size <= all->count;) {
-        Slot *slot = slot_of(table, shift, mask, run_of(all->words + at, size, &length), stamp);
+static uint64_t twice(const Word *runs, size_t count, size_t size, Slot *table, int shift, size_t mask, uint32_t stamp) {
+    uint64_t sum = 0;
+    for (size_t at = 0; at < count;) {
+        Slot *slot = slot_of(table, shift, mask, runs[at].hash, stamp);
         if (slot->times++) {
-            sum += length;
+            sum += runs[at].length;
             at += size;
         } else at++;
     }
@@ -193,7 +192,12 @@ static PyObject *repetition(PyObject *self, PyObject *text) {
     while (((size_t)1 << bits) < all.count * 2) bits++;
     size_t room = (size_t)1 << bits;
     Slot *table = PyMem_Calloc(room, sizeof(Slot));
-    if (table == NULL) goto no_memory;
+    Word *runs = PyMem_Calloc(all.count + 1, sizeof(Word));
+    if (table == NULL || runs == NULL) {
+        PyMem_Free(table);
+        PyMem_Free(runs);
+        goto no_memory;
+    }
     PyObject *result = PyTuple_New(3 + TOP_TO - TOP_FROM + 1 + TWICE_TO - TWICE_FROM + 1);
     if (result != NULL) {
         Py_ssize_t place = 0;
@@ -201,15 +205,18 @@ static PyObject *repetition(PyObject *self, PyObject *text) {
         PyTuple_SET_ITEM(result, place++, PyLong_FromUnsignedLongLong(all.count));
         PyTuple_SET_ITEM(result, place++, PyLong_FromUnsignedLongLong(characters));
         PyTuple_SET_ITEM(result, place++, PyLong_FromUnsignedLongLong(alphabetic));
-        for (size_t run = TOP_FROM; run <= TOP_TO; run++)
-            PyTuple_SET_ITEM(result, place++,
-                             PyLong_FromUnsignedLongLong(top(&all, run, table, 64 - bits, room - 1, stamp++)));
-        for (size_t run = TWICE_FROM; run <= TWICE_TO; run++)
-            PyTuple_SET_ITEM(result, place++,
-                             PyLong_FromUnsignedLongLong(twice(&all, run, table, 64 - bits, room - 1, stamp++)));
+        for (size_t run = 1; run <= TWICE_TO; run++) {
+            lengthen(runs, &all, run);
+            if (run < TOP_FROM) continue;
+            size_t count = all.count < run ? 0 : all.count - run + 1;
+            uint64_t found = run <= TOP_TO ? top(runs, count, table, 64 - bits, room - 1, stamp++)
+                                           : twice(runs, count, run, table, 64 - bits, room - 1, stamp++);
+            PyTuple_SET_ITEM(result, place++, PyLong_FromUnsignedLongLong(found));
+        }
         if (PyErr_Occurred()) Py_CLEAR(result);
     }
     PyMem_Free(table);
+    PyMem_Free(runs);
     PyMem_Free(all.words);
     return result;
 no_memory:
@@ -217,9 +224,35 @@ no_memory:
     return PyErr_NoMemory();
 }
 
+static inline int in_set(Py_UCS4 c, const Py_UCS4 *set) {
+    while (*set && *set != c) set++;
+    return *set != 0;
+}
+
+static PyObject *sentences(PyObject *self, PyObject *text) {
+    (void)self;
+    static const Py_UCS4 closing[] = {'"', '\'', 0x2019, 0x201D, ')', ']', 0};
+    static const Py_UCS4 ending[] = {0x3002, 0xFF01, 0xFF1F, 0x0964, 0x061F, 0x06D4, 0};
+    if (!is_text(text)) return NULL;
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text), count = 0;
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    for (Py_ssize_t at = 0; at < length; at++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, at);
+        if (c == '.' || c == '!' || c == '?') {
+            while (at + 1 < length && in_set(PyUnicode_READ(kind, data, at + 1), closing)) at++;
+            count += at + 1 == length || Py_UNICODE_ISSPACE(PyUnicode_READ(kind, data, at + 1));
+        } else if (c >= 0x061F) {
+            count += in_set(c, ending);
+        }
+    }
+    return PyLong_FromSsize_t(count);
+}
+
 static PyMethodDef methods[] = {
     {"minhash", minhash, METH_O, "64 least values of a text's shingles, None where it has no word."},
     {"repetition", repetition, METH_O, "Words, characters, words with a letter, and characters in repeated runs."},
+    {"sentences", sentences, METH_O, "How many sentences end in a text."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,20 +8,19 @@ those of ``main_content`` with anything on them, words are what white space part
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.signals import plain
 
 #: The eight words of Gopher's rule.
-_STOP_WORDS = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
-_SYMBOL = re.compile(r"#|\u2026|\.\.\.")
+_STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
+_SYMBOLS = ("#", "\u2026", "...")
 _BULLETS = ("\u2022", "\u2023", "\u25b6", "\u25c0", "\u25e6", "\u25aa", "\u25ab", "\u2013", "-", "*", "\u00b7")
 _ELLIPSES = ("...", "\u2026")
 #: C4's end marks, and those of other scripts.
 _END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
-_SENTENCE = re.compile(r"[.!?][\"'\u2019\u201d)\]]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964\u061f\u06d4]")
 _SHORT_LINE = 5
 
 
@@ -56,15 +55,17 @@ class Quality(NamedTuple):
     lorem_ipsum: int
 
 
-def _compiled() -> Callable[[str], tuple[int, ...]] | None:
+def _compiled(name: str) -> Any:
+    """A function of the compiled module, or Python's where it was not built or is of an older source."""
     try:
         module = importlib.import_module("cc_pipeline.documents.signals._signals")
     except ImportError:
-        return None
-    return cast("Callable[[str], tuple[int, ...]]", module.repetition)
+        module = plain
+    return getattr(module, name, getattr(plain, name))
 
 
-_repetition = _compiled() or plain.repetition
+_repetition: Callable[[str], tuple[int, ...]] = _compiled("repetition")
+_sentences: Callable[[str], int] = _compiled("sentences")
 
 
 def quality(text: str | None) -> Quality | None:
@@ -77,6 +78,7 @@ def quality(text: str | None) -> Quality | None:
         return None
     lines = [line for each in text.split("\n") if (line := each.strip())]
     lowered = text.lower()
+    spaced = f" {collapsed(lowered)} "
     once = set(lines)
     twice = sum(map(len, lines)) - sum(map(len, once))
     return Quality(
@@ -84,11 +86,11 @@ def quality(text: str | None) -> Quality | None:
         words,
         len(text),
         characters / words,
-        len(_SYMBOL.findall(text)) / words,
+        sum(map(text.count, _SYMBOLS)) / words,
         sum(line.startswith(_BULLETS) for line in lines) / len(lines),
         sum(line.endswith(_ELLIPSES) for line in lines) / len(lines),
         alphabetic / words,
-        len(_STOP_WORDS.intersection(lowered.split())),
+        sum(map(spaced.__contains__, _STOP_WORDS)),
         (len(lines) - len(once)) / len(lines),
         twice / sum(map(len, lines)),
         shares[0],
@@ -100,7 +102,7 @@ def quality(text: str | None) -> Quality | None:
         shares[6],
         shares[7],
         shares[8],
-        len(_SENTENCE.findall(text)),
+        _sentences(text),
         sum(line.endswith(_END_MARKS) for line in lines) / len(lines),
         sum(len(line.split(None, _SHORT_LINE)) < _SHORT_LINE for line in lines) / len(lines),
         sum("javascript" in line for line in lowered.split("\n")) if "javascript" in lowered else 0,

@@ -33,6 +33,12 @@ def test_compiled_and_plain_agree(text: str) -> None:
     assert quality._repetition(text) == plain.repetition(text)
 
 
+@compiled
+@given(st.text(".!?\"')] \n\u00a0\u2019\u3002\u0964a", max_size=20))
+def test_sentences_end_alike(text: str) -> None:
+    assert quality._sentences(text) == plain.sentences(text)
+
+
 def test_values_do_not_change() -> None:
     """Stored sketches are compared with later ones: these are the algorithm, whatever computes them."""
     found = fingerprint("The quick brown fox jumps over the lazy dog, \u4e2d\u6587 twice.")
