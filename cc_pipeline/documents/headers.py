@@ -20,7 +20,8 @@ _SUBTYPE = re.compile(r"[.+-]*(?:x-|vnd\.)*([^+]*)\+*([a-z]*)")
 _BINARY = ("binary", "octet", "file", "image", "audio", "video", "font", "true-type", "x-epoc", "chemical", "plugin")
 _TEXTUAL = ("text", "plain", "message", "multipart")
 _TEXT_SUBTYPES = frozenset({"txt", "text", "plain", "csv", "json", "vcard", "javascript", "ecmascript"})
-_ROOT = re.compile(rb"<(?:[a-z0-9_.-]{1,20}:)?(rss|feed|rdf|channel|html)\b", re.IGNORECASE)
+_ROOT = re.compile(rb"<(?:[a-z0-9_.-]{1,20}:)?(rss|feed|rdf|channel|html|urlset|sitemapindex)\b", re.IGNORECASE)
+_SITEMAPS = frozenset({"urlset", "sitemapindex"})
 _SPACE = re.compile(rb"\s*")
 #: What may stand before the root element: how it starts and how it ends.
 _PROLOGUE = ((b"<?", b"?>"), (b"<!--", b"-->"), (b"<!", b">"))
@@ -56,8 +57,8 @@ def kind_of(mime: str) -> Kind:
 
 
 def root_element(payload: bytes) -> str | None:
-    """The root element a document starts with (``rss``, ``feed``, ``rdf``, ``channel``, ``html``), if it shows
-    within the first bytes."""
+    """The root element a document starts with (``rss``, ``feed``, ``rdf``, ``channel``, ``html`` or a sitemap's), if it
+    shows within the first bytes."""
     at = 3 if payload.startswith(b"\xef\xbb\xbf") else 0
     while at < _PROLOGUE_BYTES:
         space = _SPACE.match(payload, at)
@@ -78,7 +79,7 @@ def root_element(payload: bytes) -> str | None:
 def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
     """The parser for a page: the header's word, unless it is missing or says nothing, then the index's.
 
-    A feed labelled as HTML, JSON or plain text is known by its root element, or its version.
+    A feed labelled as HTML, JSON or plain text is known by its root element, or its version; so is a sitemap.
     """
     kind = kind_of(mime) if mime else "html"
     if mime in JSON_FEED_TYPES:
@@ -91,6 +92,8 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Kind:
         root = root_element(payload)
         if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
             return "feed"
+        if root in _SITEMAPS:
+            return "feed" if kind == "feed" else "xml"
         if root == "html" and kind in ("xml", "text"):
             return "html" if kind == "xml" or detected in ("text/html", "application/xhtml+xml") else kind
         if root is None and (is_feed(payload) or is_json_feed(payload)):

@@ -8,9 +8,10 @@ from typing import Any
 
 from cc_pipeline.documents.about.page import About, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, uncoded
-from cc_pipeline.documents.charset import CODECS, Decoded, decode
+from cc_pipeline.documents.charset import Decoded, decode
+from cc_pipeline.documents.charset_names import CODECS
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
-from cc_pipeline.documents.headers import Kind, choose_kind, header, split_content_type
+from cc_pipeline.documents.headers import Kind, choose_kind, header, root_element, split_content_type
 from cc_pipeline.documents.html.content import extracted
 from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
@@ -113,6 +114,8 @@ def _parse_kind(
             return text, rows.links, rows.items
         if kind == "feed":
             flags.add("feed_unreadable")
+            if root_element(page.payload) == "html":
+                return *_html(page, decoded, row, options, flags), ()
     other = read_other(kind, decoded.text, page, options)
     return (_other(page, other, options, flags), other.links, ()) if other else (None, (), ())
 

@@ -194,6 +194,14 @@ def test_xml_that_is_no_feed_has_no_content() -> None:
     assert parse_page(page("<sitemap/>", mime="application/rss+xml")).metadata["flags"] == ["feed_unreadable"]
 
 
+def test_json_ld_of_very_many_values_is_left_out_alone() -> None:
+    many = "[" + "{}," * 250_000 + "1]"
+    scripts = f"<script type='application/ld+json'>{many}</script><script type='application/ld+json'>[7]</script>"
+    parsed = parse_page(page(f"<title>T</title>{scripts}"))
+    assert parsed.text is not None
+    assert (parsed.text["json_ld"], parsed.metadata["flags"]) == (["[7]"], ["facts_cut"])
+
+
 @pytest.mark.parametrize(
     ("script", "value"),
     [

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
 from cc_pipeline.documents.feeds.extensions import number, read_extension
-from cc_pipeline.documents.feeds.model import Content, Enclosure, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, resolver
 from cc_pipeline.documents.page import Limits
@@ -56,6 +56,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
     own = local_name(root)[0]
     make_absolute = partial(absolute_in, base)
+    fields = 0
     # an entry may be a document of its own
     for child in (root,) if local_name(root)[1] == "entry" else root:
         namespace, name = local_name(child)
@@ -63,8 +64,13 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
             if len(feed.items) >= limits.feed_items:
                 feed.flags.add("items_cut")
                 break
-            feed.items.append(_read_entry(child, base))
-        elif namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+            feed.items.append(_read_entry(child, base, feed.flags))
+            continue
+        fields += 1
+        if fields > FIELDS_MOST:
+            feed.flags.add("lists_cut")
+            continue
+        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
             read_extension(feed, child, element_text(child), make_absolute)
         elif name == "title":
             feed.title = feed.title or construct(child, base)
@@ -90,11 +96,14 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
     return feed
 
 
-def _read_entry(element: Element, base: str) -> FeedItem:
+def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem(language=element.get(f"{_XML}lang"))
     own = local_name(element)[0]
     make_absolute = partial(absolute_in, base)
-    for child in element:
+    for place, child in enumerate(element):
+        if place >= FIELDS_MOST:
+            flags.add("lists_cut")
+            break
         namespace, name = local_name(child)
         if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
             read_extension(item, child, element_text(child), make_absolute)

@@ -11,6 +11,8 @@ from cc_pipeline.documents.dates import ReadDate
 
 #: What one item, or a feed, may list of a kind; more is cut and flagged.
 LIST_MOST = 1000
+#: Elements of one item, or of a feed beside its items, that are looked at.
+FIELDS_MOST = 4 * LIST_MOST
 
 
 class FeedLink(NamedTuple):

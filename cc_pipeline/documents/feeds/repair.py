@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import NamedTuple
 
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})((?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
 #: A tag with a quote too many or too few.
@@ -41,16 +42,24 @@ _MOST_DEPTH = 200
 _SECTIONS = (("<![CDATA[", "]]>", True), ("<!--", "-->", False), ("<?", "?>", False), ("<!", ">", False))
 
 
-def repaired(text: str) -> str | None:
+class Repaired(NamedTuple):
+    """A well-formed document, and whether it is no more than the beginning of what there was."""
+
+    text: str
+    cut: bool
+
+
+def repaired(text: str, *, tags: int, items: int) -> Repaired | None:
     """A well-formed document with all that a malformed one says; ``None`` where there is no root element of a feed.
 
     ``text`` has no document type, and no references but those XML knows. What stands before the root is left out.
-    Takes time in proportion to the text's length.
+    Takes time in proportion to the text's length, and ends behind so many ``tags`` and one more than ``items``.
     """
     feed = _Repair()
     missing: set[str] = set()
-    at = 0
-    while (begin := text.find("<", at)) >= 0:
+    at = seen = 0
+    while (begin := text.find("<", at)) >= 0 and seen < tags and feed.items <= items:
+        seen += 1
         feed.text(text[at:begin])
         found = text[begin + 1 : begin + 2] in ("!", "?") and next(s for s in _SECTIONS if text.startswith(s[0], begin))
         if not found:
@@ -66,8 +75,10 @@ def repaired(text: str) -> str | None:
         at = end + len(closer)
         if kept:
             feed.text(text[begin:at], raw=True)
-    feed.text(text[at:])
-    return feed.document()
+    if begin < 0:
+        feed.text(text[at:])
+    document = feed.document()
+    return None if document is None else Repaired(document, seen >= tags and begin >= 0)
 
 
 class _Repair:
@@ -80,6 +91,7 @@ class _Repair:
         self._holders: list[int] = []
         self._names: Counter[str] = Counter()
         self._root: str | None = None
+        self.items = 0
         #: The root's end tag was met: what follows counts only if it is an item, or another root.
         self._ended = False
 
@@ -116,6 +128,7 @@ class _Repair:
             self._root = lowered
         elif local in _ITEMS and self._is_item(lowered):
             self._ended = False
+            self.items += 1
             self._close_items()
         elif self._ended or local in _ROOTS:
             # another document behind the first goes on in its root

@@ -14,6 +14,9 @@ from cc_pipeline.documents.feeds.xml import local_name, parse_xml
 from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
 from cc_pipeline.documents.page import Limits, Link
 
+#: Without one of these there is no feed; other documents are not read twice.
+_FEED_ROOT = re.compile(r"<(?:[\w.-]{1,40}:)?(?:rss|feed|rdf|channel|entry)\b", re.IGNORECASE)
+
 
 def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
     """Reads a feed from its decoded text; ``None`` where it is none. Malformed feeds give what can be read.
@@ -22,7 +25,9 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
     """
     if begins_json(text):
         return read_json_feed(text, limits, base)
-    root, clean = parse_xml(text)
+    if not _FEED_ROOT.search(text):
+        return None
+    root, clean, cut = parse_xml(text, limits)
     if root is None:
         return None
     namespace, name = local_name(root)
@@ -34,6 +39,8 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
         return None
     if not clean:
         feed.flags.add("feed_malformed")
+    if cut:
+        feed.flags.add("elements_cut")
     _bound(feed)
     return feed
 

@@ -19,7 +19,7 @@ from cc_pipeline.documents.feeds.atom import (
     read_person,
 )
 from cc_pipeline.documents.feeds.extensions import add_categories, number, read_extension
-from cc_pipeline.documents.feeds.model import Content, Enclosure, Feed, FeedItem, FeedLink, person
+from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name, markup_or_text
 from cc_pipeline.documents.page import Limits
 
@@ -49,7 +49,7 @@ def read_rss(root: Element, limits: Limits, base: str) -> Feed:
         if len(feed.items) >= limits.feed_items:
             feed.flags.add("items_cut")
             break
-        feed.items.append(_read_item(element, base))
+        feed.items.append(_read_item(element, base, feed.flags))
     return feed
 
 
@@ -70,8 +70,15 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
     own_links: list[FeedLink] = []
     dates: dict[str, datetime | None] = {}
     make_absolute = partial(absolute_in, base)
+    fields = 0
     for child in channel:
         namespace, name = local_name(child)
+        if name in ("item", "items"):
+            continue
+        fields += 1
+        if fields > FIELDS_MOST:
+            feed.flags.add("lists_cut")
+            break
         text = element_text(child)
         if namespace in own:
             if name == "link" and text:
@@ -172,13 +179,16 @@ def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> Non
         into.guid = into.guid or text
 
 
-def _read_item(element: Element, base: str) -> FeedItem:
+def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem()
     own = _own_namespaces(element)
     own_links: list[FeedLink] = []
     dates: dict[str, ReadDate | None] = {}
     make_absolute = partial(absolute_in, base)
-    for child in element:
+    for place, child in enumerate(element):
+        if place >= FIELDS_MOST:
+            flags.add("lists_cut")
+            break
         namespace, name = local_name(child)
         text = element_text(child)
         if namespace in own:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.entities import html5
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from lxml import etree
 
 from cc_pipeline.documents.feeds.repair import repaired
+from cc_pipeline.documents.page import Limits
 
 _DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
 #: Where a document type may begin.
@@ -39,9 +40,18 @@ _PREFIXES = {
 Element: TypeAlias = etree._Element
 
 
-def parse_xml(text: str, *, feed: bool = True) -> tuple[Element | None, bool]:
-    """The root of a document, and whether it was well-formed. Of a malformed feed it gives what can be read; of another
-    malformed document (``feed`` is false) what stands before the fault and, where its elements allow it, behind.
+class XmlRead(NamedTuple):
+    """The root of a document (``None`` for none), whether it was well-formed, and whether it was cut at a bound."""
+
+    root: Element | None
+    well_formed: bool
+    cut: bool = False
+
+
+def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
+    """Reads a document. Of a malformed feed it gives what can be read; of another malformed document (``feed`` is
+    false) what stands before the fault and, where its elements allow it, behind. What goes beyond the bound on
+    elements is left out beforehand: a tree of many small ones takes thirty times the text.
 
     The document type is taken out before parsing, so that the parser knows no entities at all. References are put
     in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,
@@ -60,11 +70,26 @@ def parse_xml(text: str, *, feed: bool = True) -> tuple[Element | None, bool]:
         text = "".join(
             part if part.startswith("<![CDATA[") else _REFERENCE.sub(replace, part) for part in _split_cdata(text)
         )
-    root = _read(text.encode("utf-8"), recover=False)
+    text, cut = _within(text, 2 * limits.elements)
+    root = None if cut else _read(text.encode("utf-8"), recover=False)
     if root is not None:
-        return root, True
-    better = repaired(text) if feed else text
-    return (_read(better.encode("utf-8"), recover=True) if better is not None else None), False
+        return XmlRead(root, well_formed=True)
+    if not feed:
+        return XmlRead(_read(text.encode("utf-8"), recover=True), cut, cut)
+    better = repaired(text, tags=limits.elements, items=limits.feed_items)
+    if better is None:
+        return XmlRead(None, well_formed=False)
+    return XmlRead(_read(better.text.encode("utf-8"), recover=True), False, cut or better.cut)
+
+
+def _within(text: str, tags: int) -> tuple[str, bool]:
+    """The text before the first tag that is one too many, and whether there was one."""
+    if text.count("<") <= tags:
+        return text, False
+    at = -1
+    for _ in range(tags + 1):
+        at = text.find("<", at + 1)
+    return text[:at], True
 
 
 def _split_cdata(text: str) -> Iterator[str]:

@@ -18,6 +18,8 @@ from cc_pipeline.documents.page import Limits
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_TYPES = 64
+#: Objects and lists in a page's scripts: values take fifty times the text of empty ones.
+_MOST_VALUES = 200_000
 
 
 def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
@@ -51,6 +53,7 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
     """Reads the page's JSON-LD scripts; those that are no JSON are left out and flagged."""
     documents: list[str] = []
     values: list[Any] = []
+    room = _MOST_VALUES
     for script in scripts:
         text = script.strip()
         if not text:
@@ -58,6 +61,11 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
         if len(text) > limits.text_chars:
             flags.add("text_cut")
             continue
+        held = text.count("{") + text.count("[")
+        if held > room:
+            flags.add("facts_cut")
+            continue
+        room -= held
         try:
             value = _loads(text)
             if not isinstance(value, (dict, list)):

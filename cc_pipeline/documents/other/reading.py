@@ -16,6 +16,8 @@ from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 
 #: Programs are no texts, although the 2012 filter let some through.
 _PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
+#: A string of JSON, and the colon behind it where it is a member's name.
+_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
 _JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
 
 
@@ -37,6 +39,13 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
         return None
     flags: set[str] = set()
     if mime and _JSON_MIME.match(mime):
+        if text.count("[") + text.count("{") > limits.elements:
+            # values would take fifty times the text: its strings are read one by one
+            flags.add("elements_cut")
+            found = "\n".join(
+                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if not each[2]
+            )
+            return Found("json", collapsed(found), flags=flags)
         try:
             value = json.loads(text.lstrip("\ufeff"), strict=False)
         except (ValueError, RecursionError):
@@ -46,6 +55,13 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
             return Found("json", collapsed(_cut(lines, limits, flags)), flags=flags)
     kept = _cut(text.lstrip("\ufeff"), limits, flags).strip()
     return Found("text", collapsed(kept), kept or None, "as it is", flags=flags)
+
+
+def _unescaped(written: str) -> str:
+    try:
+        return str(json.loads(written, strict=False)) if "\\" in written else written[1:-1]
+    except ValueError:
+        return written[1:-1]
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -65,7 +81,9 @@ def _strings(value: Any) -> Iterator[str]:
 def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Found:
     """All character data of an XML document; of a sitemap also its entries as links. ``url`` is the document's."""
     flags: set[str] = set()
-    root, well_formed = parse_xml(text, feed=False)
+    root, well_formed, cut = parse_xml(text, limits, feed=False)
+    if cut:
+        flags.add("elements_cut")
     if root is None:
         return Found("xml", "", flags=flags | {"xml_unreadable"})
     if not well_formed:

@@ -11,7 +11,9 @@ import feedparser
 import pytest
 
 from cc_pipeline.documents.charset import decode
-from cc_pipeline.documents.feeds.model import FeedItem
+from cc_pipeline.documents.feeds import atom, rss
+from cc_pipeline.documents.feeds.model import FIELDS_MOST, FeedItem
+from cc_pipeline.documents.feeds.repair import repaired
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.page import Limits
 from cc_pipeline.documents.parse import parse_page
@@ -215,3 +217,40 @@ def test_every_item_that_feedparser_finds_in_malformed_feeds_is_found() -> None:
             missing += [(path.name, keys) for keys in _missing(data, feed.items)]
     assert items > 100
     assert missing == []
+
+
+@pytest.mark.parametrize("end", ["</channel></rss>", ""])
+def test_a_feed_of_too_many_elements_gives_its_beginning(end: str) -> None:
+    few = Limits(elements=600, feed_items=1_000)
+    items = "".join(f"<item><guid>{n}</guid><title>T</title></item>" for n in range(900))
+    feed = parse_feed(f"<rss><channel>{items}{end}", few)
+    assert feed is not None
+    assert [item.guid for item in feed.items] == [str(n) for n in range(len(feed.items))]
+    assert 90 <= len(feed.items) <= 210
+    assert "elements_cut" in feed.flags
+
+
+def test_what_is_behind_the_last_item_that_is_kept_is_not_repaired() -> None:
+    items = "".join(f"<item><guid>{n}</guid><br>" for n in range(900))
+    read = repaired(f"<rss><channel>{items}", tags=10_000, items=20)
+    assert read is not None
+    assert (read.text.count("<item>"), read.cut) == (21, False)
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        "<feed xmlns='http://www.w3.org/2005/Atom'><entry>{}<id>last</id></entry><entry><id>2</id></entry></feed>",
+        "<rss xmlns:a='http://www.w3.org/2005/Atom'><channel><item>{}</item><item><guid>2</guid></item></channel></rss>",
+        "<feed xmlns='http://www.w3.org/2005/Atom'>{}<entry><id>1</id></entry><entry><id>2</id></entry></feed>",
+        "<rss><channel>{}<item><guid>1</guid></item><item><guid>2</guid></item></channel></rss>",
+    ],
+)
+def test_no_more_fields_are_looked_at_than_the_bound(feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(atom, "absolute", lambda _, href, __: looked.append(href) or href)
+    monkeypatch.setattr(rss, "absolute", lambda _, href, __: looked.append(href) or href)
+    found = parse_feed(feed.format("<link href='x'>y</link>" * 10_000), Limits())
+    assert found is not None
+    assert (len(found.items), found.items[1].guid, found.flags) == (2, "2", {"lists_cut"})
+    assert 0 < len(looked) <= FIELDS_MOST

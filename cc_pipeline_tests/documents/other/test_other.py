@@ -48,6 +48,32 @@ def test_json_gives_its_strings_in_order() -> None:
     assert text_of("[" * 200_000, "application/json")[::3] == ("text", ["json_invalid"])
 
 
+@pytest.mark.parametrize("mime", ["text/html; charset=utf-8", "text/plain", None])
+def test_a_sitemap_is_known_by_its_root_whatever_its_label(mime: str | None) -> None:
+    found = parse_page(page(SITEMAP, mime=mime))
+    assert found.text is not None
+    assert (found.text["text_type"], found.links[0].url) == ("sitemap", "https://example.com/a?x=1&y=2")
+    assert "parsed_as" not in found.metadata
+
+
+def test_a_page_labelled_as_a_feed_is_read_as_a_page() -> None:
+    found = parsed("<!DOCTYPE html><html><title>T</title><a href=x>one<br>two</a></html>", "application/rss+xml")
+    assert found.text is not None
+    assert (found.text["text"], found.links[0].href, found.metadata["flags"]) == ("T one two", "x", ["feed_unreadable"])
+
+
+def test_documents_of_very_many_values_are_read_without_a_tree_of_them() -> None:
+    few = Limits(elements=50)
+    value = json.dumps([{"name": "a\u00e4"}, {"name": 'say "b"'}, *([] for _ in range(60))])
+    assert text_of(value, "application/json", few) == ("json", 'a\u00e4 say "b"', None, ["elements_cut"])
+    found = text_of("<r>" + "<a>one</a>" * 200 + "</r>", "application/xml", few)
+    assert (found[0], found[1].split(), found[3]) == ("xml", ["one"] * found[1].count("one"), ["elements_cut"])
+    assert 40 <= found[1].count("one") <= 60
+    whole = "<urlset>" + "<url><loc>https://example.com/</loc></url>" * 24 + "</urlset>"
+    assert len(parsed(whole, "text/xml", few).links) == 24
+    assert parsed(whole, "text/xml", few).metadata["flags"] is None
+
+
 def test_xml_gives_its_character_data() -> None:
     assert text_of("<a><b>One</b> two<c x='y'/></a>", "application/xml") == ("xml", "One two", None, None)
     assert text_of("<a><b>One</a>", "text/xml")[3] in (["xml_malformed"], ["xml_unreadable"])
