@@ -111,7 +111,8 @@ def replace(workspace: Workspace) -> dict[str, float]:
     for stage in STAGES:
         for table in stage.tables:
             slice_ = Slice(CRAWL, slug_of(0))
-            here = workspace.lake.read(table, slice_.where).slice(0, 1_000)
+            template = workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE})
+            here = grown_rows(template, slice_.target, 1_000)
             digests = {stage.digest_name(slice_): input_digest({"again": slice_.target})}
             started = time.perf_counter()
             workspace.lake.commit(table, here, [slice_.where], digests)
@@ -132,7 +133,7 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         for name, query in (
             ("count", "SELECT count(*) FROM captures"),
-            ("domain", f"SELECT url FROM captures WHERE crawl = '{CRAWL}' AND domain = '{slug_of(1)}'"),
+            ("domain", f"SELECT url FROM captures WHERE crawl = '{CRAWL}' AND domain = '{ASKED}'"),
         ):
             _timed(found, name, lambda query=query: connection.execute(query).fetchall())
     found["peak_mb"] = _peak()

@@ -106,7 +106,7 @@ def migrate(
         lake = open_lake(settings)
         steps = pending(settings.home, MIGRATIONS)
         if not steps:
-            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False)
+            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False, soft_wrap=True)
             return
         price = sum(step.price(lake) for step in steps)
         for step in steps:

@@ -22,7 +22,7 @@ Targets = Annotated[
     typer.Option(
         "--domain",
         "-d",
-        help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:); may be repeated.",
+        help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:); may be repeated.",
     ),
 ]
 Subsets = Annotated[

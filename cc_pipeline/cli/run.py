@@ -248,9 +248,9 @@ def materialize(
         Launcher(workspace) as launcher,
         progress_bars(),
     ):
-        step("crawls", launcher.list_crawls, console)
+        step("crawls", launcher.list_new_crawls, console)
         chosen = resolve_crawls(workspace, crawls)
-        despite_gaps(lambda: step("index", lambda: launcher.harvest(chosen), console))
+        despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:
             step("pages", lambda: list(launcher.extract(chosen, targets)), console)
         except Incomplete as error:

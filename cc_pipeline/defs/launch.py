@@ -32,8 +32,9 @@ from cc_pipeline.defs.partitions import (
 )
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.stages.crawls import find_crawl
+from cc_pipeline.stages.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.stages.debris import clear_debris
+from cc_pipeline.stages.harvest import is_harvested
 from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
@@ -94,6 +95,24 @@ class Launcher:
     def list_crawls(self) -> LaunchedRun:
         """Materializes ``crawls``."""
         return self._run("list_crawls", "")
+
+    def list_new_crawls(self) -> LaunchedRun | None:
+        """Materializes ``crawls``, unless that would change nothing: then no run is started."""
+        if crawls_are_listed(self._workspace) and self._was_made("crawls"):
+            return None
+        return self.list_crawls()
+
+    def harvest_what_is_new(self, crawls: Sequence[str]) -> list[LaunchedRun]:
+        """Materializes the index assets of those of ``crawls`` where it would change something. Raises as ``harvest``
+        does."""
+        known = [crawl for crawl in crawls if self._was_made("row_groups", crawl)]
+        behind = [crawl for crawl in crawls if crawl not in known or not is_harvested(self._workspace, crawl)]
+        return self.harvest(behind) if behind else []
+
+    def _was_made(self, asset: str, partition: str | None = None) -> bool:
+        """Whether Dagster has a materialization of an asset, or of a partition of one."""
+        which = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition] if partition else None)
+        return bool(self._instance.fetch_materializations(which, limit=1).records)
 
     def harvest(self, crawls: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the index assets of ``crawls``.

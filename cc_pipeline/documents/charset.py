@@ -264,9 +264,10 @@ def _by_script(sample: bytes) -> str | None:
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 
 _PRESCAN_BYTES = 4096
-#: Bytes in which a later ``meta`` tag is looked for, and of such a tag.
+#: Bytes in which a later ``meta`` tag is looked for, bytes of such a tag, and how many are looked at.
 _LATE_BYTES = 1024 * 1024
 _META_BYTES = 2048
+_META_TAGS = 500
 _MARKUP = re.compile(
     rb"<(!--|meta(?=[\s/])|(?:script|style|title|textarea|xmp|noembed|noframes|iframe)(?=[\s/>]))", re.I
 )
@@ -335,15 +336,16 @@ def declared(payload: bytes) -> str | None:
 
 
 def _declared_late(payload: bytes) -> str | None:
-    """Tag by tag, so that what stands in comments and scripts does not count. Looks at no byte twice."""
-    at = 0
-    while found := _MARKUP.search(payload, at):
+    """Tag by tag, so that what stands in comments and scripts does not count."""
+    at = tags = 0
+    while (found := _MARKUP.search(payload, at)) and tags < _META_TAGS:
         at = found.end()
         name = found.group(1).lower()
         if name == b"!--":
             end = payload.find(b"-->", at - 2)
             at = end + 3
         elif name == b"meta":
+            tags += 1
             tag = _META.match(payload, found.start(), found.start() + _META_BYTES)
             if tag and (charset := _meta_charset(tag.group(1))):
                 return charset

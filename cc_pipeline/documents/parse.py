@@ -16,7 +16,7 @@ from cc_pipeline.documents.html.facts import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.urls import resolver
-from cc_pipeline.documents.html.xhtml import as_html
+from cc_pipeline.documents.html.xhtml import XML_TYPES, as_html
 from cc_pipeline.documents.legacy2012.json import metadata_json
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
@@ -136,7 +136,8 @@ def _html(
     limits = options.limits
     utf8 = page.payload if decoded.clean and decoded.charset == "UTF-8" else None
     markup = decoded.text
-    if row["mime_type"] == "application/xhtml+xml" and (meant := as_html(markup)) is not None:
+    # what is sent as XML and is a page is XHTML, under whichever of XML's types
+    if row["mime_type"] in XML_TYPES and (meant := as_html(markup)) is not None:
         markup, utf8 = meant, None
     about = About(page, limits)
     document = parse_html(
@@ -161,6 +162,8 @@ def _html(
         document.flags.add("main_content_left_out")
     elif options.main_content != "none":
         main = extracted(markup, options.main_content, url=page.url, markdown=options.markdown)
+        if not main.whole:
+            document.flags.add("main_content_left_out")
         text["main_content"], text["main_content_extractor"] = main.text, main.extractor
         text["main_content_markdown"] = main.markdown
         text |= main_text_signals(main.text)

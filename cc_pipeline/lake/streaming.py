@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
+from cc_pipeline.lake.layout import stored_files
 from cc_pipeline.lake.predicates import matching
 
 #: Rows held at a time: a row may hold a whole page.
@@ -93,7 +94,7 @@ def stream_slices(
     schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
     files = lake.file_system()
     wanted = pa.array(sorted(targets), pa.string())
-    for address in files_of_crawl(lake.pin(table), crawl) if targets else ():
+    for address in _files_that_may_have(lake, table, crawl, sorted(targets)) if targets else ():
         try:
             with files.open_input_file(address.removeprefix("s3://")) as source:
                 yield from _file_rows(source, wanted, schema)
@@ -101,6 +102,19 @@ def stream_slices(
             raise EnvironmentFault(
                 f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
             ) from error
+
+
+def _files_that_may_have(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
+    """The files of ``crawl`` that any of ``targets`` (in order) can be in, as far as the log tells: none is opened."""
+    handle = lake.open(lake.specs[table])
+    if handle is None:
+        return []
+    return [
+        f"{lake.address(table)}/{file.path}"
+        for file in stored_files(lake.specs[table], handle)
+        if file.partition.get("crawl") == crawl
+        and (file.first is None or file.last is None or (file.first <= targets[-1] and targets[0] <= file.last))
+    ]
 
 
 def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

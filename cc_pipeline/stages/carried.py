@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from
 from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.stages.lookups import members_located
 from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.targets import definitions
@@ -19,6 +21,8 @@ from cc_pipeline.stages.workspace import Workspace
 #: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
 _MEMBERS_AT_ONCE: Final = 16_384
 _SLICES_AT_ONCE: Final = 256
+#: Rows whose URLs are Python's own texts at a time.
+_AS_TEXTS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +92,18 @@ def what_is_known(
     before = {slice_: _version(targets[slice_], members) for slice_, (_, members) in located.items()}
     same = digests({slice_.target: version for slice_, version in before.items()}) if before else {}
     carried = {slice_: set(members) for slice_, (digest, members) in located.items() if same[slice_] == digest}
-    rows = _rows(workspace, [*carried])
-    return {
-        slice_: _known(target, carried[slice_], rows[slice_]) if slice_ in carried else Known(target, target)
-        for slice_, target in targets.items()
+    kept = {
+        slice_: MemberIndex([member for member in targets[slice_].members if member.written in members])
+        for slice_, members in carried.items()
     }
-
-
-def _known(target: Target, located: set[str], rows: pa.Table) -> Known:
-    new = tuple(member for member in target.members if member.written not in located)
-    kept = MemberIndex([member for member in target.members if member.written in located])
-    return Known(target, replace(target, members=new) if new else None, kept, rows.filter(_mask(kept, rows)))
+    rows = _rows(workspace, kept)
+    found = {}
+    for slice_, target in targets.items():
+        found[slice_] = Known(target, target)
+        if slice_ in kept:
+            new = tuple(member for member in target.members if member.written not in carried[slice_])
+            found[slice_] = Known(target, replace(target, members=new) if new else None, kept[slice_], rows[slice_])
+    return found
 
 
 def _version(target: Target, members: Sequence[str]) -> str:
@@ -109,18 +114,19 @@ def _version(target: Target, members: Sequence[str]) -> str:
     )
 
 
-def _rows(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, pa.Table]:
-    if not slices:
-        return {}
-    where = {"crawl": slices[0].crawl, "target": [slice_.target for slice_ in slices]}
-    rows = workspace.lake.read("captures", where).sort_by("target")
-    found = {slice_: rows.slice(0, 0).drop_columns("target") for slice_ in slices}
-    start = 0
-    for own in rows["target"].value_counts().to_pylist():
-        slice_ = Slice(slices[0].crawl, own["values"])
-        found[slice_] = rows.slice(start, own["counts"]).drop_columns("target")
-        start += own["counts"]
-    return found
+def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> dict[Slice, pa.Table]:
+    """The captures of slices of one crawl that any of their ``kept`` members takes."""
+    own = {slice_.target: slice_ for slice_ in kept}
+    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own]}
+    found: dict[Slice, list[pa.Table]] = {slice_: [] for slice_ in kept}
+    # batch by batch: a slice may be a million captures, and most of them may be those of members that went
+    for batch in stream_rows(workspace.lake, "captures", where):
+        rows = pa.Table.from_batches([batch])
+        for target in rows["target"].unique().to_pylist():
+            mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
+            found[own[target]].append(mine.filter(_mask(kept[own[target]], mine)))
+    nothing = workspace.lake.specs["captures"].schema.empty_table().drop_columns("target")
+    return {slice_: pa.concat_tables([nothing, *tables]) for slice_, tables in found.items()}
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:
@@ -129,4 +135,5 @@ def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.
 
 
 def _urls(captures: pa.Table) -> Iterator[tuple[str | None, str | None]]:
-    return zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
+    for batch in captures.select(["url", "url_host_name"]).to_batches(max_chunksize=_AS_TEXTS):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

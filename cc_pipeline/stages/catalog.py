@@ -53,6 +53,13 @@ def rebuild_catalog(workspace: Workspace) -> CatalogChange:
         return update_catalog(folder, wanted, rows_of, held_back=halves)
 
 
+def catalog_has(workspace: Workspace, crawl: str) -> bool:
+    """Whether the catalog was built from the rows that the lake has of ``crawl`` now."""
+    files = {name: _by_crawl(workspace.lake.pin(name)) for name in HARVEST.tables}
+    wanted = {crawl: _made_from(crawl, files)}
+    return crawl in files["coverage"] and not stale_crawls(workspace.settings.catalog_path, wanted)
+
+
 def _by_crawl(table: PinnedTable) -> dict[str, dict[str, str]]:
     """The table's files of each crawl: their names, which stay when a home is moved, and their addresses."""
     found: dict[str, dict[str, str]] = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -50,14 +52,25 @@ def commit_crawls(workspace: Workspace) -> StageReport:
     """Writes the ``crawls`` table: one row per crawl."""
     started = time.monotonic()
     crawls, note = known_crawls(workspace)
+    rows, digest = _rows(crawls)
+    written = 0
+    if workspace.lake.digest("crawls", "crawls") != digest:
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
+        written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
+    notes = (note,) if note else ()
+    return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
+
+
+def crawls_are_listed(workspace: Workspace) -> bool:
+    """Whether the ``crawls`` table has the list as it can be read now: writing it again would change nothing."""
+    crawls, note = known_crawls(workspace)
+    return note is None and workspace.lake.digest("crawls", "crawls") == _rows(crawls)[1]
+
+
+def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
+    """The rows of the table, and their digest."""
     rows = [
         {"crawl": c.id, "name": c.name, "era": c.era, "started": c.started, "ended": c.ended, "cdx_api": c.cdx_api}
         for c in crawls
     ]
-    table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
-    digest = input_digest({"crawls": [c.id for c in crawls], "rows": [str(row) for row in rows]})
-    written = 0
-    if workspace.lake.digest("crawls", "crawls") != digest:
-        written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
-    notes = (note,) if note else ()
-    return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
+    return rows, input_digest({"crawls": [c.id for c in crawls], "rows": [str(row) for row in rows]})

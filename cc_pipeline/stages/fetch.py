@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.paths import path_list_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
@@ -29,12 +31,14 @@ from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.gate import refuse_dear
 from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
 from cc_pipeline.stages.set_parts import over_parts
-from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, refuse, shortfalls, unsettled_rows
+from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, of_targets, refuse, shortfalls, unsettled_rows
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
 VERSION = "1"
+#: Columns of records that say how slices stand.
+_STANDING = ["target", "url", "outcome", "reason", "detail", "settled", "rounds"]
 
 
 @over_parts(FETCH, "fetches")
@@ -65,15 +69,28 @@ def fetch_captures(
         to_make = {slice_: wanted[slice_] for slice_ in stale}
         result, found = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted)
         forget(workspace.storage, unfinished)
-        refuse(list(found.values()), workspace.settings.max_unsettled, workspace.settings.source)
-    return FETCH.report(
-        _figures(workspace, crawl, wanted.keys()),
+        judged = of_targets([*found.values(), *_beside(workspace, crawl, wanted, found)])
+        refuse(judged, workspace.settings.max_unsettled, workspace.settings.source)
+    figures, whole = _figures(workspace, crawl, wanted.keys())
+    report = FETCH.report(
+        figures,
         stale,
         started,
         bytes=result.bytes if result else 0,
         requests=result.requests if result else 0,
         notes=(*_notes(result, found), *lost_note(healed)),
     )
+    return replace(report, per_target={**whole, **report.per_target})
+
+
+def _beside(
+    workspace: Workspace, crawl: str, wanted: Collection[Slice], found: Mapping[Slice, Shortfall]
+) -> list[Shortfall]:
+    """How the other parts stand of the sets that have some parts among ``found``."""
+    sets = {whole_slug(slice_.target) for slice_ in found}
+    others = [slice_ for slice_ in wanted if slice_ not in found and whole_slug(slice_.target) in sets]
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in others]}
+    return list(shortfalls(stream_rows(workspace.lake, "records", where, _STANDING), others).values())
 
 
 def _fetch(
@@ -201,7 +218,8 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
     for slice_, digest in located.items():
         if digest is None:
             raise EnvironmentFault(
-                f"captures of {slice_.target} in {slice_.crawl} have not been located", "Materialize captures first."
+                f"captures of {whole_slug(slice_.target)} in {slice_.crawl} have not been located",
+                "Materialize captures first.",
             )
     return {slice_: FETCH.digest(**shared, located=digest) for slice_, digest in located.items()}
 
@@ -239,9 +257,12 @@ def _notes(result: RecordsResult | None, found: Mapping[Slice, Shortfall]) -> tu
     return tuple(notes)
 
 
-def _figures(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> dict[Slice, Figures]:
+def _figures(
+    workspace: Workspace, crawl: str, slices: Collection[Slice]
+) -> tuple[dict[Slice, Figures], dict[str, Figures]]:
+    """The figures of each slice, and those of divided sets that are no sums of their parts'."""
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    columns = ["target", "url", "outcome", "reason", "detail", "settled", "rounds", "stored_length"]
+    columns = [*_STANDING, "stored_length"]
     stored: Counter[str] = Counter()
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -250,7 +271,8 @@ def _figures(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> dic
             stored.update({row["target"]: row["stored_length_sum"] or 0 for row in sizes.to_pylist()})
             yield batch
 
-    return {
+    found = shortfalls(rows(), list(slices))
+    figures: dict[Slice, Figures] = {
         slice_: {
             "rows:records": one.planned,
             "fetched": one.fetched,
@@ -259,5 +281,7 @@ def _figures(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> dic
             "stored bytes": stored[slice_.target],
             **one.figures(),
         }
-        for slice_, one in shortfalls(rows(), list(slices)).items()
+        for slice_, one in found.items()
     }
+    divided = [one for one in found.values() if SEPARATOR in one.slice_.target]
+    return figures, {one.slice_.target: one.figures() for one in of_targets(divided)}

@@ -23,7 +23,8 @@ from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.parquet.keeping import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.stages.catalog import rebuild_catalog
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.stages.catalog import catalog_has, rebuild_catalog
 from cc_pipeline.stages.crawls import find_crawl
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
@@ -78,6 +79,24 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         fresh_slices=int(written > 0),
         notes=notes,
     )
+
+
+def is_harvested(workspace: Workspace, crawl: str) -> bool:
+    """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer kept, the catalog built
+    from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that cannot be read.
+    """
+    slice_, settings = Slice(crawl), workspace.settings
+    if HARVEST.made_from(workspace.lake, [slice_])[slice_] is None or settings.page_indexes:
+        return False
+    arc = find_crawl(workspace, crawl).era == "arc"
+    paths = [] if arc else [file.path for file in _listed(workspace, crawl)[0]]
+    if LIST.stale(workspace.lake, {slice_: input_digest({"paths": paths})}) or not catalog_has(workspace, crawl):
+        return False
+    figures = coverage_figures(workspace, crawl)
+    store = FooterStore(settings.footers_path)
+    reason = None if paths else _why_empty(workspace, crawl)
+    digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
+    return figures["files expected"] == figures["files harvested"] and _is_made_from(workspace.lake, slice_, digest)
 
 
 def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
@@ -190,10 +209,9 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     reason = None if paths else _why_empty(workspace, crawl)
     digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
     here = HARVEST.made_from(lake, [slice_])[slice_]
+    same = _is_made_from(lake, slice_, digest)
     files = lake.read("index_files", slice_.where, ["path", "etag"])
     etags = dict(zip(files["path"].to_pylist(), files["etag"].to_pylist(), strict=True))
-    # a home of layout 1 keeps its digest, since slices are located by it; what it means is kept beside
-    same = digest in (here, lake.digest("index_files", _FOOTERS.digest_name(slice_)))
     written = 0
     if not same or _other_etags(store.read(crawl), etags):
         tables = crawl_tables(crawl, paths, store, reason=reason)
@@ -212,6 +230,12 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         seconds=time.monotonic() - started,
         notes=(reason,) if reason else (),
     )
+
+
+def _is_made_from(lake: Lake, slice_: Slice, digest: str) -> bool:
+    # a home of layout 1 keeps its digest, since slices are located by it; what it means is kept beside
+    here = HARVEST.made_from(lake, [slice_])[slice_]
+    return digest in (here, lake.digest("index_files", _FOOTERS.digest_name(slice_)))
 
 
 #: The name under which ``index_files`` keeps the digest of footers that a digest of layout 1 stands for.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.ordered import OrderedRows
@@ -120,7 +121,8 @@ def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
 
 def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     """The fault that says what is gone and what brings it back."""
-    named = ", ".join(sorted(slice_.target for slice_ in lost)[:5]) + (" …" if len(lost) > 5 else "")
+    targets = sorted({whole_slug(slice_.target) for slice_ in lost})
+    named = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
         f"the bytes of {sum(lost.values()):,} stored records of {named} in {crawl} are gone from the lake's place",
         "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all that is lost.",

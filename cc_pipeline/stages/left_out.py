@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
+from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.lookups import gap_notes
 from cc_pipeline.stages.workspace import Workspace
@@ -20,7 +23,7 @@ from cc_pipeline.stages.workspace import Workspace
 #: (crawl, target) pairs that one command counts, and sentences about one crawl.
 _MOST_PAIRS: Final = 100
 _SAID: Final = 5
-#: Members of a set up to which what was not asked for is counted; such a set is never divided.
+#: Members of a set up to which what was not asked for is counted.
 _MOST_MEMBERS: Final = 64
 #: Bytes that counting may read of an index: this is a courtesy, not what was asked for.
 _MOST_BYTES: Final = 256 << 20
@@ -32,11 +35,14 @@ def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequ
     """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, other subsets."""
     # another look-up of thousands of members is no courtesy any more
     few = [target for target in targets if len(target.members) <= _MOST_MEMBERS]
-    slugs = [target.slug for target in few[:_MOST_PAIRS]]
-    found = {}
+    # a set that has lost members may still be divided
+    parts = workspace.parts([target.slug for target in few[:_MOST_PAIRS]])
+    where = {"target": [part for own in parts.values() for part in own]}
+    found: dict[str, Counter[str]] = {}
     for crawl in crawls[:_MOST_PAIRS]:
-        held = workspace.lake.read("captures", {"crawl": crawl, "target": slugs}, ["target"])
-        found[crawl] = _counts(held["target"])
+        found[crawl] = Counter()
+        for (slug,), count in count_rows(workspace.lake, "captures", {"crawl": crawl, **where}, ["target"]).items():
+            found[crawl][whole_slug(slug)] += count
     return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, found) if few else ())]
 
 

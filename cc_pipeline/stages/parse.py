@@ -164,7 +164,7 @@ def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
     for slice_, digest in fetched.items():
         if digest is None:
             raise EnvironmentFault(
-                f"{slice_.target} in {slice_.crawl} has not been fetched", "Materialize records first."
+                f"{whole_slug(slice_.target)} in {slice_.crawl} has not been fetched", "Materialize records first."
             )
     return {
         slice_: PARSE.digest(

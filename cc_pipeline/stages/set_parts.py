@@ -5,21 +5,18 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Concatenate, Final, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.errors import Incomplete
 from cc_pipeline.records.superseded import note
-from cc_pipeline.stages.slice import FETCH, Figures, Slice, Stage, StageReport
+from cc_pipeline.stages.slice import FETCH, GONE, Figures, Slice, Stage, StageReport, empty_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 P = ParamSpec("P")
 #: A stage over targets in a crawl: workspace, crawl, slugs, and options.
 StageCall = Callable[Concatenate[Workspace, str, Sequence[str], P], StageReport]
-
-#: The digest of slices that a set no longer has.
-_GONE: Final = input_digest({"gone": True})
 
 
 def over_parts(made: Stage, beside: str = "") -> Callable[[StageCall[P]], StageCall[P]]:
@@ -33,7 +30,12 @@ def over_parts(made: Stage, beside: str = "") -> Callable[[StageCall[P]], StageC
             workspace: Workspace, crawl: str, slugs: Sequence[str], /, *args: P.args, **options: P.kwargs
         ) -> StageReport:
             parts = workspace.parts(slugs)
-            report = folded(stage(workspace, crawl, _all(parts), *args, **options), parts)
+            try:
+                report = folded(stage(workspace, crawl, _all(parts), *args, **options), parts)
+            except Incomplete:
+                # what came was committed, if anything did
+                retire_others(workspace, made, crawl, _made(workspace, made, crawl, parts), beside)
+                raise
             retire_others(workspace, made, crawl, parts, beside)
             return report
 
@@ -49,10 +51,14 @@ def part_slices(workspace: Workspace, slices: Collection[Slice]) -> list[Slice]:
 
 
 def folded(report: StageReport, parts: Mapping[str, Sequence[str]]) -> StageReport:
-    """A report whose figures are of the targets in ``parts``, each the sum of its parts'."""
+    """A report whose figures are of the targets in ``parts``, each the sum of its parts', but for those that the stage
+    gave of the target itself."""
     if all(len(several) == 1 for several in parts.values()):
         return report
-    own = {slug: _sum([report.per_target[part] for part in several]) for slug, several in parts.items()}
+    own = {
+        slug: _sum([report.per_target[part] for part in several]) | report.per_target.get(slug, {})
+        for slug, several in parts.items()
+    }
     return StageReport(
         report.stage,
         rows=report.rows,
@@ -82,16 +88,15 @@ def retire_others(
         now = set(own)
         others = [one for one in found if whole_slug(one.target) == slug and one.target not in now]
         here = stage.made_from(lake, others)
-        left = [slice_ for slice_ in others if here[slice_] != _GONE]
+        left = [slice_ for slice_ in others if here[slice_] != GONE]
         if not left:
             continue
         if stage is FETCH:
             _note_files(workspace, crawl, left, own)
         if beside:
-            where = [slice_.where for slice_ in left]
-            lake.commit(beside, lake.specs[beside].schema.empty_table(), where, {})
+            empty_slices(lake, beside, left)
         empty = {table: lake.specs[table].schema.empty_table() for table in stage.tables}
-        stage.commit(lake, dict.fromkeys(left, _GONE), empty)
+        stage.commit(lake, dict.fromkeys(left, GONE), empty)
 
 
 def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Sequence[str]) -> None:
@@ -101,6 +106,18 @@ def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Se
         rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, ["stored_file"])
         named.append(set(rows.column("stored_file").unique().to_pylist()))
     note(workspace.storage, crawl, named[0] - named[1] - {None}, time.time())
+
+
+def _made(
+    workspace: Workspace, stage: Stage, crawl: str, parts: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """Those of ``parts`` all of whose slices are there."""
+    here = stage.made_from(workspace.lake, slices_of(crawl, _all(parts)))
+    return {
+        slug: own
+        for slug, own in parts.items()
+        if not {here[slice_] for slice_ in slices_of(crawl, own)} & {None, GONE}
+    }
 
 
 def is_divided(parts: Mapping[str, Sequence[str]], slug: str) -> bool:

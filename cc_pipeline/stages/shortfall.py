@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -150,6 +150,25 @@ def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> di
             asked=sum(one.asked for one in mine.values()),
         )
     return found
+
+
+def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
+    """The shortfall of each target: of a divided set that of all its parts, by which a source is judged."""
+    several: dict[Slice, list[Shortfall]] = {}
+    for one in found:
+        several.setdefault(Slice(one.slice_.crawl, whole_slug(one.slice_.target)), []).append(one)
+    return [_together(slice_, parts) for slice_, parts in several.items()]
+
+
+def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
+    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked")
+    return replace(
+        # its reason and example
+        max(parts, key=lambda one: one.unsettled),
+        slice_=slice_,
+        rounds=min((one.rounds for one in parts if one.unsettled), default=0),
+        **{name: sum(getattr(one, name) for one in parts) for name in summed},
+    )
 
 
 def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:

@@ -21,6 +21,9 @@ from cc_pipeline.lake.lake import Lake
 #: The tables of parsed pages, in the order of their commits: ``page_metadata`` is last.
 PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
 
+#: The digest of slices that a set no longer has.
+GONE: Final = input_digest({"gone": True})
+
 Figures: TypeAlias = dict[str, int | float | str]
 #: Rows of one table: all of them, or a function that opens them batch by batch, once per try of a commit.
 Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
@@ -66,9 +69,7 @@ def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object
     commit is not kept from the next one by doing this again. Raises ``EnvironmentFault``.
     """
     digests = {
-        f"{table}:{slice_.crawl}:{slice_.target}": input_digest(
-            {name: row[name] for name in sorted(row) if name != but}
-        )
+        _noted(table, slice_): input_digest({name: row[name] for name in sorted(row) if name != but})
         for slice_, row in rows.items()
     }
     if lake.holds(table, digests):
@@ -77,6 +78,16 @@ def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object
     full = [{**row, **slice_.where} for slice_, row in rows.items()]
     data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in full], schema=schema)
     lake.commit(table, data, [slice_.where for slice_ in rows], digests)
+
+
+def empty_slices(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
+    """Takes the rows of ``slices`` out of a table that :func:`note_slices` writes, which will write them again."""
+    empty = lake.specs[table].schema.empty_table()
+    lake.commit(table, empty, [one.where for one in slices], {_noted(table, one): GONE for one in slices})
+
+
+def _noted(table: str, slice_: Slice) -> str:
+    return f"{table}:{slice_.crawl}:{slice_.target}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ _FETCHES = {
     **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
     "reason": "arg_max(reason, unsettled)",
     "example": "arg_max(example, unsettled)",
-    "rounds": "min(rounds)",
+    "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
     "silent_runs": "max(silent_runs)",
     "asked_at": "max(asked_at)",
     "made_from": "min(made_from)",

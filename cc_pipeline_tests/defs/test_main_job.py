@@ -39,6 +39,17 @@ def whole(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+def test_a_run_starts_no_run_for_an_index_that_is_there(bucket: Bucket, whole: Path) -> None:
+    with (
+        open_workspace(load_settings({}, source=str(bucket[0]), home=str(whole))) as workspace,
+        Launcher(workspace) as launcher,
+    ):
+        before = launcher.instance.get_runs_count()
+        assert launcher.list_new_crawls() is None
+        assert launcher.harvest_what_is_new([NEW, OLD, ARC]) == []
+        assert launcher.instance.get_runs_count() == before
+
+
 def test_every_capture_of_the_truth_is_found_once(bucket: Bucket, whole: Path) -> None:
     truth = Counter(
         (c.crawl, c.url, c.warc_filename, c.warc_record_offset, c.warc_record_length)

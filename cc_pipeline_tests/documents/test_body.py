@@ -120,15 +120,16 @@ FILES = {
 def test_a_file_is_no_text_whatever_its_label(kind: str, mime: str | None) -> None:
     assert binary_type(FILES[kind]) == kind
     parsed = parse_page(page(FILES[kind], mime=mime))
-    assert parsed.metadata["flags"] == ["binary_content"]
+    assert "binary_content" in parsed.metadata["flags"]  # and what a reader of such files says of it
     assert parsed.metadata["disposition"] == "SUCCESS"
     assert "charset_detected" not in parsed.metadata
-    assert parsed.text is None
+    assert parsed.links == ()
+    assert parsed.text is None or not parsed.text["text"]
 
 
 def test_the_detected_type_counts_where_the_bytes_agree() -> None:
     odd = b"junk before\r\n%PDF-1.4 \0\1\2 stream"
-    assert parse_page(page(odd, mime_detected="application/pdf")).metadata["flags"] == ["binary_content"]
+    assert "binary_content" in parse_page(page(odd, mime_detected="application/pdf")).metadata["flags"]
     assert parse_page(page("<p>plain", mime_detected="application/pdf")).metadata["parsed_as"] == "html"
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.lake import lake as lakes
-from cc_pipeline.lake import layout, merging
+from cc_pipeline.lake import layout, merging, streaming
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import StoredFile, due, runs_of, stored_files, too_large
@@ -328,3 +328,20 @@ def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_ba
     wide = Lake(root, [wider])
     wide.commit("things", pa.concat_tables([rows("e", range(1))]).append_column("more", pa.array(["x"])), [], {})
     assert wide.pin("things").uneven
+
+
+def test_rows_of_a_slice_are_looked_for_only_in_files_that_may_have_them(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        commit(lake, f"t{number}", range(number, number + 3))
+    commit(lake, "t3", range(3), "other")
+    opened: list[bytes] = []
+    plain = streaming._file_rows
+    monkeypatch.setattr(streaming, "_file_rows", lambda *given: (opened.append(b""), plain(*given))[1])
+    found = streaming.stream_slices(lake, "things", CRAWL, {"t2", "t3"}, SCHEMA.names[1:])
+    keys = [(row["target"], row["key"]) for batch in found for row in batch.to_pylist()]
+    assert sorted(keys) == sorted(
+        (target, row["key"]) for target in ("t2", "t3") for row in content(lake)[CRAWL, target]
+    )
+    assert len(opened) == 2

@@ -14,6 +14,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.records.fetch import settle
+from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport.client import Transport
@@ -28,7 +29,8 @@ BUCKET = CORPUS / "realcrawl" / "bucket"
 
 def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Table | None = None) -> Fetched:
     with Transport(source) as transport, shelf_at(lake) as storage:
-        return fetch_table(real_captures(CORPUS, crawl), transport, storage, crawl=crawl, commit=commit, held=held)
+        captures = real_captures(CORPUS, crawl).sort_by([(name, "ascending") for name in PLACE_NAME])
+        return fetch_table(captures, transport, storage, crawl=crawl, commit=commit, held=held)
 
 
 @needs_corpus

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.checks import index_verdicts
-from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers, key_ranges_digest
+from cc_pipeline.stages.crawls import commit_crawls, crawls_are_listed
+from cc_pipeline.stages.harvest import (
+    commit_manifest,
+    commit_row_groups,
+    harvest_footers,
+    is_harvested,
+    key_ranges_digest,
+)
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
@@ -191,3 +200,36 @@ def test_a_full_disk_under_the_footers_is_named_and_nothing_is_lost(bucket: Buck
 
 def _verdict(verdicts: list[CheckResult], name: str) -> CheckResult:
     return next(verdict for verdict in verdicts if verdict.name == name)
+
+
+def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    workspace = workspace_of(root, tmp_path / "home")
+    assert not crawls_are_listed(workspace)
+    commit_crawls(workspace)
+    assert crawls_are_listed(workspace)
+    for crawl in (NEW, ARC):
+        assert not is_harvested(workspace, crawl)
+        harvest(workspace, crawl)
+        assert is_harvested(workspace, crawl)
+    shutil.rmtree(workspace.settings.catalog_path)
+    assert not is_harvested(workspace, NEW)
+    harvest(workspace, NEW)
+    assert is_harvested(workspace, NEW)
+    fewer = index_paths(root, NEW)[:-1]
+    with gzip.open(root / path_list_key(NEW, "cc-index-table"), "wt") as out:
+        out.write("".join(f"{path}\n" for path in fewer))
+    assert not is_harvested(workspace, NEW)
+    harvest(workspace, NEW)
+    assert is_harvested(workspace, NEW)
+
+
+def test_a_crawl_that_lacks_a_footer_is_not_harvested(broken: tuple[Path, Path], tmp_path: Path) -> None:
+    workspace = workspace_of(broken[0], tmp_path / "home")
+    harvest(workspace, NEW)
+    assert not is_harvested(workspace, NEW)
+
+
+def index_paths(bucket: Path, crawl: str) -> list[str]:
+    with gzip.open(bucket / path_list_key(crawl, "cc-index-table"), "rt") as listed:
+        return listed.read().split()

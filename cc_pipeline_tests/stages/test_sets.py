@@ -8,19 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.index.lookup import LookupResult
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import carried, locate, parse
 from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.left_out import what_is_not_there
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.parse import out_of_date, parse_records
+from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -238,6 +244,59 @@ def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
     assert publish(home).rows["captures"] == truth_of(bucket, [first]).total()
 
 
+def test_a_set_that_is_as_it_was_has_its_notes_again(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
+    first = bucket[1].domains()[0]
+    for members in ([first], [first, *absent(300)], [first], [first, *absent(300)]):
+        register(home, tmp_path, members)
+        run(home)
+        own = home.parts([SET])[SET]
+        for table in ("lookups", "fetches"):
+            assert sorted(home.lake.read(table)["target"].to_pylist()) == own, (table, len(members))
+
+
+def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
+    many, few = bucket[1].domains()[:2]
+    pages = bucket[1].of(NEW, subset="warc", domain=few)
+    keys = Counter(surt_key(page.url) for page in pages)
+    page = next(page for page in pages if keys[surt_key(page.url)] == 1)
+    refused = page.warc_filename
+    with FaultServer(bucket[0]) as server:
+        strict = workspace_of(server.url, tmp_path / "home")
+        harvest(strict)
+        server.set_rules([Rule("500", key=refused, times=None)])
+        lenient = workspace_of(server.url, tmp_path / "home", max_unsettled=0.99)
+        register(lenient, tmp_path, [many])
+        run(lenient)
+        register(strict, tmp_path, [f"url:{page.url}", many, *absent(300)])
+        locate_captures(strict, NEW, [SET])
+        wanted = strict.lake.read("captures").to_pylist()
+        kept_away = sum(row["warc_filename"] == refused for row in wanted)
+        with pytest.raises(Incomplete, match=f"{kept_away} of {len(wanted)} captures .* of {SET} in {NEW};"):
+            fetch_captures(strict, NEW, [SET])
+        # the set was divided by this run: how it stood before is no longer counted
+        standing = strict.lake.read("fetches").to_pylist()
+        assert sorted(row["target"] for row in standing) == strict.parts([SET])[SET]
+        # one of its parts has nothing, and the set lacks a share that is allowed
+        assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
+        shown = run(lenient)[1].per_target[SET]
+        assert shown["not here"] == share(kept_away, len(wanted))
+        assert shown["unsettled"] == kept_away
+
+
+def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(
+    bucket: Bucket, tmp_path: Path, home: Workspace
+) -> None:
+    first = bucket[1].domains()[0]
+    for count in (300, 40):
+        register(home, tmp_path, [first, *absent(count)])
+    assert len(home.parts([SET])[SET]) == 16
+    locate_captures(home, NEW, [SET])
+    [note] = what_is_not_there(home, [NEW], [parse_target("set:many = @many.txt", tmp_path)])
+    all_of_it = len(bucket[1].of(NEW, domain=first))
+    others = all_of_it - len(bucket[1].of(NEW, domain=first, subset="warc"))
+    assert note.startswith(f"{others} of {all_of_it} captures of set:many = @many.txt in {NEW} are in ")
+
+
 def test_what_is_published_names_the_set_and_never_a_part(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
     first, second = bucket[1].domains()[:2]
     register(home, tmp_path, [first, second, *absent(100)])
@@ -263,6 +322,36 @@ def test_what_is_published_names_the_set_and_never_a_part(bucket: Bucket, tmp_pa
             assert not any(f"{SET}{SEPARATOR}" in value for row in shown for value in row if isinstance(value, str)), (
                 view
             )
+
+
+def test_captures_of_members_that_stay_are_never_read_as_one_table(
+    bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = bucket[1].domains()[:3]
+    register(home, tmp_path, [first, second])
+    locate_captures(home, NEW, [SET])
+    register(home, tmp_path, [first, third])
+    plain = home.lake.read
+    whole: list[str] = []
+    masked: list[int] = []
+    mask = carried._mask
+    monkeypatch.setattr(home.lake, "read", lambda table, *given: (whole.append(table), plain(table, *given))[1])
+    monkeypatch.setattr(carried, "_AS_TEXTS", 2)
+    monkeypatch.setattr(
+        carried, "stream_rows", lambda *given: (part for one in stream_rows(*given) for part in in_slices(one))
+    )
+    monkeypatch.setattr(
+        carried, "_mask", lambda index, rows, **how: (masked.append(len(rows)), mask(index, rows, **how))[1]
+    )
+    locate_captures(home, NEW, [SET])
+    assert "captures" not in whole
+    assert rows(home) == truth_of(bucket, [first, third])
+    # of what was there, batch by batch; and of what was found for the new member
+    assert max(masked[:-1]) <= 5 < sum(masked[:-1])
+
+
+def in_slices(batch: pa.RecordBatch, length: int = 5) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, length) for start in range(0, batch.num_rows, length))
 
 
 def test_a_run_killed_between_parts_goes_on_there(

@@ -112,6 +112,7 @@ _TITLE = (
 _DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
 _DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
 _SITE = ("og:site_name", "application-name")
+_TITLE_CHARS = 1_000
 _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
 
 
@@ -175,7 +176,8 @@ def _name(value: Any) -> str | None:
 def _own_title(title: str | None, site: str | None) -> str | None:
     """The title element without the site's name behind a separator."""
     tidy = word(title)
-    found = _SEPARATED.match(tidy) if tidy else None
+    # a title that nothing ends is all of the page, and each of its separators is tried with all that follows
+    found = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
     if tidy is None or found is None:
         return tidy
     head, tail = found.group(1), found.group(2)

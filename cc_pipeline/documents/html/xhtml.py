@@ -17,16 +17,23 @@ _DIFFERENT = re.compile(rf"<(?!(?:{_VOID})\b)[a-zA-Z][\w.:-]*(?:\s[^<>]*)?/>|<!\
 _DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\]\s*+)?>", re.IGNORECASE)
 _ENTITY = re.compile(r"&([a-zA-Z][a-zA-Z0-9]{1,31};)")
 _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
-#: Characters of a page beyond which it is read as HTML.
+#: Elements that end themselves and whose text HTML would look for up to an end tag.
+_SWALLOWING = re.compile(r"<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp)((?:\s[^<>]*)?)/>")
+#: Characters of a page beyond which it is not read as XML.
 _MOST = 4 * 1024 * 1024
+#: The media types of pages that are XML.
+XML_TYPES = frozenset({"application/xhtml+xml", "application/xml", "text/xml"})
 
 
 def as_html(text: str) -> str | None:
-    """The HTML that an XHTML page means, ``None`` where its markup is the same in both, or where it is no XML.
+    """The HTML that an XHTML page means, ``None`` where its markup is the same in both. A page that is not well-formed
+    or was cut off keeps its markup, but for the elements that end themselves and would swallow what follows.
 
     Read without its document type, so there are no entities to expand but HTML's own, and nothing to fetch.
     """
-    if len(text) > _MOST or not _DIFFERENT.search(text):
+    if len(text) > _MOST:
+        return _not_swallowing(text)
+    if not _DIFFERENT.search(text):
         return None
     plain = _ENTITY.sub(_character, _DOCTYPE.sub("", text, count=1))
     parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
@@ -34,7 +41,13 @@ def as_html(text: str) -> str | None:
         root = etree.fromstring(plain.encode("utf-8", "replace"), parser)
         return str(etree.tostring(root, method="html", encoding="unicode"))
     except (etree.XMLSyntaxError, etree.SerialisationError, ValueError):
-        return None
+        return _not_swallowing(text)
+
+
+def _not_swallowing(text: str) -> str | None:
+    """The markup with ``<script/>`` and its like ended as HTML wants it, ``None`` where it has none of them."""
+    ended, count = _SWALLOWING.subn(r"<\1\2></\1>", text)
+    return ended if count else None
 
 
 def _character(found: re.Match[str]) -> str:

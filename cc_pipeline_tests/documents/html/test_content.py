@@ -104,3 +104,38 @@ def test_many_blocks_are_kept_as_they_are() -> None:
 
 def test_settings_offer_what_the_extractors_are() -> None:
     assert set(EXTRACTORS) == set(get_args(Extractor))
+
+
+def test_markdown_is_written_of_text_with_control_characters() -> None:
+    body = ARTICLE.replace("river", "ri&#x1;ver&#x2;")
+    parsed = parse_page(page(body), ParseOptions(markdown=True))
+    assert parsed.text is not None
+    assert "the river, the old mill" in parsed.text["main_content_markdown"]
+    assert parsed.metadata["flags"] is None
+
+
+@pytest.mark.parametrize(("extractor", "broken"), [("fast", "minimal_markup"), ("quality", "_quality")])
+def test_a_library_that_fails_on_a_page_costs_its_main_content_alone(
+    extractor: Extractor, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a library's own fault")
+
+    monkeypatch.setattr(content, broken, fail)
+    parsed = parse_page(page(ARTICLE), ParseOptions(main_content=extractor, markdown=True))
+    assert parsed.text is not None
+    assert parsed.text["text"].startswith("The mill")
+    assert (parsed.text["main_content"], len(parsed.links)) == (None, 3)
+    assert parsed.metadata["flags"] == ["main_content_left_out"]
+
+
+def test_auto_and_markdown_fall_back_where_a_library_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a library's own fault")
+
+    monkeypatch.setattr(content, "_quality", fail)
+    assert "EUR" in (main_content(LIST, "auto") or "")
+    monkeypatch.setattr(content, "_in_markdown", fail)
+    found = extracted(ARTICLE, "fast", markdown=True)
+    assert (found.markdown, found.whole) == (None, False)
+    assert found.text is not None

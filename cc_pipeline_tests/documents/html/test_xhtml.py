@@ -36,15 +36,30 @@ def test_sent_as_html_it_is_read_as_html(mime: str) -> None:
 
 
 def test_what_is_no_xml_is_read_as_html() -> None:
-    broken = XHTML.replace("<p>One", "<p><b>One")
-    assert as_html(broken) is None
+    assert as_html("<html><body><p><b>One<a id='x'/></p></body></html>") is None
     row = parse_page(page("<title>T</title><p/>x<br>y", mime="application/xhtml+xml")).metadata
     assert row["content"]["title"] == "T"
 
 
+@pytest.mark.parametrize("broken", [XHTML.replace("<p>One", "<p><b>One"), XHTML[: XHTML.index("</body>")]])
+def test_what_ends_itself_swallows_nothing_of_a_broken_page(broken: str) -> None:
+    parsed = parse_page(page(broken, mime="application/xhtml+xml"))
+    assert parsed.metadata["content"]["title"] == "A & B \u00e9\u00a0<i>"
+    assert [link.href for link in parsed.links] == ["a.js", "f", "/x"]
+    assert parsed.text is not None
+    assert "One two" in parsed.text["text"]
+
+
+@pytest.mark.parametrize("mime", ["application/xml", "text/xml; charset=utf-8"])
+def test_xhtml_is_read_as_xml_under_other_types_of_xml(mime: str) -> None:
+    parsed = parse_page(page(XHTML, mime=mime))
+    assert parsed.metadata["parsed_as"] == "html"
+    assert [link.href for link in parsed.links] == ["a.js", "f", "/x"]
+
+
 def test_entities_of_the_document_are_not_expanded() -> None:
     bomb = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;'>]><html><title/><p>&b;</p></html>"
-    assert as_html(bomb) is None
+    assert as_html(bomb) == bomb.replace("<title/>", "<title></title>")
 
 
 def test_markup_that_both_read_alike_is_left_alone() -> None:
