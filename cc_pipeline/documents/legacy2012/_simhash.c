@@ -180,19 +180,15 @@ static int add_units(Tally *tally, const Block *block) {
     return 0;
 }
 
-/* Runs of a block in which no unit is above 255. Nearly all have been seen before, and most of them lie where the
- * table is asked first: all are asked for without a branch, which would be guessed wrong too often, then the others
- * are added. */
-static int add_octets(Tally *tally, Block *block) {
-    for (int at = 0; at < block->count; at++) block->octets[at] = (uint8_t)block->units[at];
-    int zeros = memchr(block->octets, 0, (size_t)block->count) != NULL;
-    if (zeros) return add_units(tally, block);
+/* Runs of octets, none of them zero. Nearly all have been seen before, and most of them lie where the table is asked
+ * first: all are asked for without a branch, which would be guessed wrong too often, then the others are added. */
+static int add_runs(Tally *tally, const uint8_t *text, int runs) {
     const uint32_t *slots = tally->narrow.slots;
     int log2 = tally->narrow.log2;
     uint32_t others[BLOCK + 1];
     int count = 0;
-    for (int at = 0; at + RUN <= block->count; at++) {
-        const uint8_t *octets = block->octets + at;
+    for (int at = 0; at < runs; at++) {
+        const uint8_t *octets = text + at;
         uint32_t run = octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 | (uint32_t)octets[3] << 24;
         others[count] = run;
         count += slots[slot_of(run, log2)] != run;
@@ -201,6 +197,13 @@ static int add_octets(Tally *tally, Block *block) {
         if (add_narrow(tally, others[at]) < 0) return -1;
     }
     return 0;
+}
+
+/* Runs of a block in which no unit is above 255. */
+static int add_octets(Tally *tally, Block *block) {
+    for (int at = 0; at < block->count; at++) block->octets[at] = (uint8_t)block->units[at];
+    int zeros = memchr(block->octets, 0, (size_t)block->count) != NULL;
+    return zeros ? add_units(tally, block) : add_runs(tally, block->octets, block->count - RUN + 1);
 }
 
 static int add_block(Tally *tally, Block *block) {
@@ -245,6 +248,14 @@ SLIDE(slide_2, Py_UCS2, ADD_AS_THEY_ARE)
 SLIDE(slide_4, Py_UCS4, ADD_PAIRS_TOO)
 
 static int slide(Tally *tally, int kind, const void *data, Py_ssize_t length) {
+    if (kind == PyUnicode_1BYTE_KIND && memchr(data, 0, (size_t)length) == NULL) {
+        const uint8_t *text = data;
+        for (Py_ssize_t at = 0; at + RUN <= length; at += BLOCK) {
+            Py_ssize_t runs = length - at - RUN + 1;
+            if (add_runs(tally, text + at, runs < BLOCK ? (int)runs : BLOCK) < 0) return -1;
+        }
+        return 0;
+    }
     if (kind == PyUnicode_1BYTE_KIND) return slide_1(tally, data, length);
     if (kind == PyUnicode_2BYTE_KIND) return slide_2(tally, data, length);
     return slide_4(tally, data, length);

@@ -67,7 +67,7 @@ static PyObject *minhash(PyObject *self, PyObject *text) {
     int inside = 0;
     for (Py_ssize_t at = 0; at <= length; at++) {
         Py_UCS4 c = at < length ? PyUnicode_READ(kind, data, at) : ' ';
-        int alone = stands_alone(c), part = Py_UNICODE_ISALNUM(c);
+        int alone = stands_alone(c), part = c < 0x80 ? Py_ISALNUM(c) != 0 : Py_UNICODE_ISALNUM(c);
         if (inside && (!part || alone)) {
             if (append(&all, hash, 1) < 0) goto no_memory;
             inside = 0;
@@ -186,7 +186,7 @@ static PyObject *repetition(PyObject *self, PyObject *text) {
         }
         hash = (hash ^ c) * FNV_PRIME;
         size++;
-        if (!letters) letters = Py_UNICODE_ISALPHA(c) != 0;
+        if (!letters) letters = c < 0x80 ? Py_ISALPHA(c) != 0 : Py_UNICODE_ISALPHA(c) != 0;
     }
     int bits = 4;
     while (((size_t)1 << bits) < all.count * 2) bits++;
