@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Set
+from datetime import date
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
@@ -28,6 +29,8 @@ _ARTICLE_TYPES = frozenset({"article", "blog", "news", "post", "news.article", "
 #: How far from an article's heading its date stands, in characters of the page's text.
 _BEFORE, _BEHIND = 200, 600
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+#: A note of copyright: the years before the mark, and what a line has behind it.
+_COPYRIGHT = re.compile(r"(?:\d{4}\s*[-–]\s*)?(?:\d{4}\s*)?(?:©|\(c\)|\bcopyright\b).{0,60}", re.IGNORECASE)
 
 
 def header_columns(page: PageInput) -> dict[str, Any]:
@@ -95,7 +98,9 @@ class About:
         if document.work > self._limits.extractor_work:
             return None
         found = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
-        return When(on_day(found[0], found[1] == TEXT), found[1]) if found else None
+        if found is None or (found[1] == TEXT and _is_copyright(found[0], document.body_text)):
+            return None
+        return When(on_day(found[0], found[1] == TEXT), found[1])
 
     def _is_article(self, document: HtmlDocument) -> bool:
         """Whether the page says that it is one, or names its author, or has a year beside its main heading."""
@@ -150,3 +155,8 @@ def _said(
 def text_columns(columns: dict[str, Any]) -> dict[str, Any]:
     """Those that ``page_text`` repeats beside its texts."""
     return {name: columns[name] for name in ("published", "author", "canonical_url")}
+
+
+def _is_copyright(found: date, text: str) -> bool:
+    """Whether a year alone was found that stands nowhere but in a note of copyright."""
+    return (found.month, found.day) == (1, 1) and str(found.year) not in _COPYRIGHT.sub("", text)

@@ -172,6 +172,15 @@ def test_a_guess_of_a_month_says_so() -> None:
     assert (found["published_from"], found["published_precision"]) == ("htmldate-text", "year")
 
 
+@pytest.mark.parametrize(
+    "note", ["© 2008 – Imprint", "2005 - 2008 © Example", "Copyright (c) 2008 Example", "(C) 2008"]
+)
+def test_a_year_of_copyright_is_no_date(note: str) -> None:
+    article = '<meta property="og:type" content="article">'
+    assert row(article, f"<p>Some words.</p><p>{note}</p>")["published"] is None
+    assert row(article, f"<p>Written in 2008.</p><p>{note}</p>")["published_precision"] == "year"
+
+
 def test_nothing_is_later_than_the_fetch() -> None:
     soon = WHEN + timedelta(days=1)
     assert stated(soon.isoformat(), WHEN) is not None
