@@ -14,7 +14,10 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,14 +26,21 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
-from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 
+
+def _stage(room: str, module: str) -> Any:
+    """A module of ``stages/``, which in the code of before lies in the room itself."""
+    where = "cc_pipeline.stages"
+    name = f"{where}.{room}.{module}"
+    return import_module(name if find_spec(f"{where}.{room}") else f"{where}.{module}")
+
+
+_HARVEST, _UPKEEP = _stage("indexing", "harvest"), _stage("keeping", "upkeep")
 CRAWL = "CC-MAIN-2024-22"
 TEMPLATE, ASKED = "example.com", "example-foo.com"
 STAGES = (LOCATE, FETCH, PARSE)
@@ -55,9 +65,9 @@ def slug_of(number: int) -> str:
 def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: bool) -> None:
     """A harvested home with the template's pages, and ``slices`` more slices: of ``rows`` rows in ``captures`` and
     ``records``, of ``page_rows`` in each of the page tables."""
-    commit_manifest(workspace, CRAWL)
-    harvest_footers(workspace, CRAWL)
-    commit_row_groups(workspace, [CRAWL])
+    _HARVEST.commit_manifest(workspace, CRAWL)
+    _HARVEST.harvest_footers(workspace, CRAWL)
+    _HARVEST.commit_row_groups(workspace, [CRAWL])
     extract(workspace, TEMPLATE)
     targets = [parse_target(slug_of(number)) for number in range(slices)]
     workspace.register_targets(targets)
@@ -129,7 +139,7 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
     _timed(found, "pages", lambda: extract(workspace, ASKED))
     _timed(found, "publish", lambda: publish_warehouse(workspace))
     if upkeep:
-        _timed(found, "upkeep", lambda: keep_up(workspace))
+        _timed(found, "upkeep", lambda: _UPKEEP.keep_up(workspace))
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         for name, query in (
             ("count", "SELECT count(*) FROM captures"),

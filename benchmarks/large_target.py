@@ -159,12 +159,12 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
     # imported here: the making of a bucket needs none of it
     from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
     from cc_pipeline.settings import load_settings  # noqa: PLC0415
-    from cc_pipeline.stages.checks import ledger_verdict, locators_verdict, stored_verdict  # noqa: PLC0415
     from cc_pipeline.stages.fetch import fetch_captures  # noqa: PLC0415
-    from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers  # noqa: PLC0415
+    from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers  # noqa: PLC0415
     from cc_pipeline.stages.locate import locate_captures  # noqa: PLC0415
     from cc_pipeline.stages.parse import parse_records  # noqa: PLC0415
     from cc_pipeline.stages.publish import publish_warehouse  # noqa: PLC0415
+    from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict  # noqa: PLC0415
     from cc_pipeline.stages.slice import Slice  # noqa: PLC0415
     from cc_pipeline.stages.workspace import Workspace  # noqa: PLC0415
 

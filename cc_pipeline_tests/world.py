@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.slice import StageReport

@@ -18,8 +18,8 @@ from cc_pipeline.settings import load_settings, normalise_root
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.records.delivery import DeliveryReport
-    from cc_pipeline.records.verifying import VerifyReport
+    from cc_pipeline.deliveries.delivery import DeliveryReport
+    from cc_pipeline.deliveries.verifying import VerifyReport
     from cc_pipeline.transport.client import Transport
 
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
@@ -96,7 +96,7 @@ def copy(
 
       cc-pipeline copy --verify s3://my-bucket/common_crawl
     """
-    from cc_pipeline.stages.left_out import what_is_not_there
+    from cc_pipeline.stages.reports.left_out import what_is_not_there
 
     if verify is not None:
         given = {
@@ -180,8 +180,8 @@ def _deliver(
     question: Question, crawl: str, place: Transport, parallel: int, convert: bool, part_mb: int
 ) -> DeliveryReport:
     from cc_pipeline import progress
+    from cc_pipeline.deliveries.delivery import Order, deliver, with_planned
     from cc_pipeline.keys import RECORD_KEY_NAMES
-    from cc_pipeline.records.delivery import Order, deliver, with_planned
     from cc_pipeline.stages.lookups import lookups_of
     from cc_pipeline.stages.slice import slices_of
 
@@ -253,7 +253,7 @@ def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | Non
 
 def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
     from cc_pipeline import progress
-    from cc_pipeline.records.verifying import verify_place
+    from cc_pipeline.deliveries.verifying import verify_place
 
     destination = _own_place(text)
     settings = load_settings(home=home)

@@ -56,7 +56,7 @@ def doctor(
       cc-pipeline doctor --verify --repair
     """
     from cc_pipeline.cli.repairing import verify_and_repair
-    from cc_pipeline.stages.health import budget_findings, examine
+    from cc_pipeline.stages.reports.health import budget_findings, examine
     from cc_pipeline.transport.budget import reset_breaker
 
     settings = load_settings(source=source, home=home)

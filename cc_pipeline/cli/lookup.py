@@ -191,8 +191,8 @@ def check(
     """
     import pyarrow as pa
 
-    from cc_pipeline.records.copying import distinct_captures
-    from cc_pipeline.stages.left_out import left_out
+    from cc_pipeline.deliveries.copying import distinct_captures
+    from cc_pipeline.stages.reports.left_out import left_out
 
     checked_format(output)
     rows: list[Sequence[object]] = []
@@ -272,7 +272,7 @@ def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
 def _located(question: Question, crawl: str) -> FetchPrice:
     import pyarrow as pa
 
-    from cc_pipeline.records.copying import distinct_captures
+    from cc_pipeline.deliveries.copying import distinct_captures
     from cc_pipeline.records.plan import price_of
 
     return price_of(distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False))))
@@ -295,8 +295,8 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
 
 def _known(question: Question, crawl: str) -> FetchPrice | None:
     """The price of captures that earlier runs have located; ``None`` unless every target is."""
+    from cc_pipeline.deliveries.copying import distinct_captures
     from cc_pipeline.keys import CAPTURE, PLACE
-    from cc_pipeline.records.copying import distinct_captures
     from cc_pipeline.records.plan import price_of
     from cc_pipeline.stages.slice import LOCATE, slices_of
 

@@ -12,8 +12,8 @@ from cc_pipeline.errors import Incomplete
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.stages.health import Finding
-    from cc_pipeline.stages.stored_files import Verified
+    from cc_pipeline.stages.keeping.stored_files import Verified
+    from cc_pipeline.stages.reports.health import Finding
     from cc_pipeline.stages.workspace import Workspace
 
 
@@ -21,8 +21,8 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
     publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
     ``Incomplete`` at the end, where the source does not give everything."""
-    from cc_pipeline.stages import stored_files
-    from cc_pipeline.stages.health import Finding, verified_finding
+    from cc_pipeline.stages.keeping import stored_files
+    from cc_pipeline.stages.reports.health import Finding, verified_finding
     from cc_pipeline.stages.workspace import open_lake, open_workspace
 
     if not verify and not repair:

@@ -156,7 +156,7 @@ def run(
 
       cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
     """
-    from cc_pipeline.stages.left_out import what_is_not_there
+    from cc_pipeline.stages.reports.left_out import what_is_not_there
 
     settings = load_settings(
         source=source,

@@ -56,8 +56,8 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
 
     Raises ``UserInputError`` for a crawl the source does not have or has only announced.
     """
-    from cc_pipeline.stages.crawls import find_crawl, known_crawls
-    from cc_pipeline.stages.harvest import is_published
+    from cc_pipeline.stages.indexing.crawls import find_crawl, known_crawls
+    from cc_pipeline.stages.indexing.harvest import is_published
 
     source = workspace.settings.source
     chosen: list[str] = []

@@ -19,7 +19,7 @@ def crawls(
     limit: Annotated[int, typer.Option(help="How many, newest first; 0 for all.")] = 20,
 ) -> None:
     """List the crawls of the source, newest first."""
-    from cc_pipeline.stages.crawls import list_crawls
+    from cc_pipeline.stages.indexing.crawls import list_crawls
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)

@@ -56,7 +56,7 @@ def build(
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.stages.url_index import keep_arc_list
+    from cc_pipeline.stages.indexing.url_index import keep_arc_list
 
     with open_question([], [crawl], source=source, home=home, subset=subset) as question:
         workspace, (name,) = question.workspace, question.crawls
@@ -91,7 +91,7 @@ def search(
       cc-pipeline url-index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
     from cc_pipeline.index.lookup import open_locators
-    from cc_pipeline.stages.url_index import archive_names
+    from cc_pipeline.stages.indexing.url_index import archive_names
 
     checked_format(output)
     with open_question(targets, [crawl], source=source, home=home) as question:
@@ -124,7 +124,7 @@ def verify(
 
       cc-pipeline url-index verify --crawl CC-MAIN-2024-22 --sample 100
     """
-    from cc_pipeline.stages.url_index import check_records, check_tree
+    from cc_pipeline.stages.indexing.url_index import check_records, check_tree
 
     with open_question([], [crawl], source=source, home=home) as question, progress_bars():
         workspace, (name,) = question.workspace, question.crawls
@@ -162,7 +162,7 @@ def _items(
 ) -> Iterator[tuple[str, str, int, int]]:
     from cc_pipeline.commoncrawl.btree_keys import url_of_btree_key
     from cc_pipeline.commoncrawl.target import merge_ranges
-    from cc_pipeline.stages.url_index import read_item
+    from cc_pipeline.stages.indexing.url_index import read_item
 
     ranges = merge_ranges(keys for target in targets for keys in target.btree_ranges())
     count = 0

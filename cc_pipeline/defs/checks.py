@@ -1,7 +1,8 @@
 """Asset checks: what the tables promise, reported beside the assets. They never block; commits enforce what must hold.
 
 A check in a run over partitions looks at these alone, so it costs what they hold. The job ``check_everything`` looks at
-the whole lake. Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached (stages/checks).
+the whole lake. Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached
+(stages/reports/checks).
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ import dagster as dg
 
 from cc_pipeline.defs.partitions import between, range_of, run_partitions
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.checks import (
+from cc_pipeline.stages.reports.checks import (
     index_complete_verdict,
     index_verdicts,
     ledger_verdict,
@@ -18,7 +19,7 @@ from cc_pipeline.stages.checks import (
     shortfall_verdict,
     stored_verdict,
 )
-from cc_pipeline.stages.set_parts import part_slices
+from cc_pipeline.stages.sets.set_parts import part_slices
 from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 

@@ -5,7 +5,7 @@ Belongs here: selections of assets that run together, and upkeep. Not here: when
 
 import dagster as dg
 
-from cc_pipeline.stages.upkeep import keep_up
+from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 
 harvest_crawl = dg.define_asset_job(

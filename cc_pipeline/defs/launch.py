@@ -32,9 +32,9 @@ from cc_pipeline.defs.partitions import (
 )
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.stages.crawls import crawls_are_listed, find_crawl
-from cc_pipeline.stages.debris import clear_debris
-from cc_pipeline.stages.harvest import is_harvested
+from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
+from cc_pipeline.stages.indexing.harvest import is_harvested
+from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log

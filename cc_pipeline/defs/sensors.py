@@ -12,8 +12,8 @@ from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS, PARTITION_TAG
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import decide_crawls
-from cc_pipeline.stages.crawls import list_crawls
-from cc_pipeline.stages.harvest import is_published
+from cc_pipeline.stages.indexing.crawls import list_crawls
+from cc_pipeline.stages.indexing.harvest import is_published
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partition keys that one tick adds at most; the next tick adds the others.

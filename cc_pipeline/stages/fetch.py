@@ -29,8 +29,15 @@ from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.gate import refuse_dear
-from cc_pipeline.stages.held import Place, forget_failed_pages, held_rows, lost_note, note_superseded, slices_that_lost
-from cc_pipeline.stages.set_parts import over_parts
+from cc_pipeline.stages.keeping.held import (
+    Place,
+    forget_failed_pages,
+    held_rows,
+    lost_note,
+    note_superseded,
+    slices_that_lost,
+)
+from cc_pipeline.stages.sets.set_parts import over_parts
 from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, of_targets, refuse, shortfalls, unsettled_rows
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA

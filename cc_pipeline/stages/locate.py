@@ -21,11 +21,11 @@ from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
-from cc_pipeline.stages.carried import in_commits, in_passes, what_is_known
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.gate import places_of_targets, refuse_dear
 from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
-from cc_pipeline.stages.set_parts import is_divided, retire_others
+from cc_pipeline.stages.sets.carried import in_commits, in_passes, what_is_known
+from cc_pipeline.stages.sets.set_parts import is_divided, retire_others
 from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.targets import definitions

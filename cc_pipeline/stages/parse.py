@@ -35,10 +35,10 @@ from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetched_otherwise
-from cc_pipeline.stages.held import gone, slices_that_lost
+from cc_pipeline.stages.keeping.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
-from cc_pipeline.stages.pages_before import PagesBefore
-from cc_pipeline.stages.set_parts import over_parts
+from cc_pipeline.stages.sets.pages_before import PagesBefore
+from cc_pipeline.stages.sets.set_parts import over_parts
 from cc_pipeline.stages.slice import (
     FETCH,
     PAGE_TABLES,

@@ -10,7 +10,7 @@ from cc_pipeline.lake.pins import pin, unpin
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.snapshot import Copying, Publication, publish
 from cc_pipeline.lake.streaming import stream_table
-from cc_pipeline.stages.debris import clear_debris
+from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.overlap import sharing
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES

@@ -20,7 +20,7 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stages import targets as definitions
-from cc_pipeline.stages.collinfo import CrawlList, read_crawl_list
+from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy

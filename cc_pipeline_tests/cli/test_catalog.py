@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.health import budget_findings
+from cc_pipeline.stages.reports.health import budget_findings
 from cc_pipeline.transport.budget import Budget, SourceLimits
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 

@@ -19,13 +19,13 @@ from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages import upkeep
 from cc_pipeline.stages.export import export_slices
-from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.health import examine
+from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.keeping import upkeep
+from cc_pipeline.stages.keeping.upkeep import keep_up
+from cc_pipeline.stages.reports.health import examine
 from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.tables import MIGRATIONS
-from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.whole_files import read_sources
 from cc_pipeline.stages.workspace import Workspace, open_lake
 from cc_pipeline_tests.homes.unpack import LAYOUTS, unpack

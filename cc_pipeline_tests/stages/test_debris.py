@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.processes import this_process
-from cc_pipeline.stages.debris import clear_debris
+from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import publish, workspace_of
 

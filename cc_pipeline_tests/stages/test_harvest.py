@@ -14,15 +14,15 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.checks import index_verdicts
-from cc_pipeline.stages.crawls import commit_crawls, crawls_are_listed
-from cc_pipeline.stages.harvest import (
+from cc_pipeline.stages.indexing.crawls import commit_crawls, crawls_are_listed
+from cc_pipeline.stages.indexing.harvest import (
     commit_manifest,
     commit_row_groups,
     harvest_footers,
     is_harvested,
     key_ranges_digest,
 )
+from cc_pipeline.stages.reports.checks import index_verdicts
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,

@@ -17,11 +17,11 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.keeping.stored_files import lost_records
+from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.slice import FETCH, PARSE, Slice
-from cc_pipeline.stages.stored_files import lost_records
-from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline_tests.stages.stored import dangling, stored_files, without_varying

@@ -13,12 +13,12 @@ from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.harvest import commit_manifest, harvest_footers, refused_gaps
-from cc_pipeline.stages.left_out import left_out, what_is_not_there
+from cc_pipeline.stages.indexing.harvest import commit_manifest, harvest_footers, refused_gaps
+from cc_pipeline.stages.indexing.url_index import build_url_index
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.lookups import incomplete_slices, lookups_of
+from cc_pipeline.stages.reports.left_out import left_out, what_is_not_there
 from cc_pipeline.stages.slice import LOCATE, Slice
-from cc_pipeline.stages.url_index import build_url_index
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ARC, NEW, extract, harvest, publish, workspace_of
@@ -235,14 +235,14 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         (note,) = left_out(workspace, [parse_target(SITE)], {NEW: {}})
         assert "was not counted" in note
-        monkeypatch.setattr("cc_pipeline.stages.left_out._MOST_BYTES", 1)
+        monkeypatch.setattr("cc_pipeline.stages.reports.left_out._MOST_BYTES", 1)
         (note,) = left_out(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], {NEW: {}})
         assert "would read about" in note
 
 
 def test_at_most_a_hundred_pairs_are_counted(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    monkeypatch.setattr("cc_pipeline.stages.left_out._MOST_PAIRS", 2)
+    monkeypatch.setattr("cc_pipeline.stages.reports.left_out._MOST_PAIRS", 2)
     targets = [parse_target(domain) for domain in bucket[1].domains()[:3]]
     said = left_out(workspace, targets, {NEW: {}})
     assert "first 2 pairs" in said[-1]

@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import held
+from cc_pipeline.stages.keeping import held
 from cc_pipeline.stages.overlap import overlapping, sharing
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of

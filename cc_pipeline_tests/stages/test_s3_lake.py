@@ -24,10 +24,10 @@ from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.health import examine
+from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.reports.health import examine
 from cc_pipeline.stages.slice import PARSE, Slice
-from cc_pipeline.stages.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server

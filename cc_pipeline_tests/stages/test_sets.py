@@ -18,12 +18,13 @@ from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import carried, locate, parse
-from cc_pipeline.stages.checks import shortfall_verdict
+from cc_pipeline.stages import locate, parse
 from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.left_out import what_is_not_there
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.parse import out_of_date, parse_records
+from cc_pipeline.stages.reports.checks import shortfall_verdict
+from cc_pipeline.stages.reports.left_out import what_is_not_there
+from cc_pipeline.stages.sets import carried
 from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace

@@ -23,9 +23,9 @@ from cc_pipeline.lake.lease import leased
 from cc_pipeline.lake.merging import Bounds
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import upkeep
 from cc_pipeline.stages import workspace as workspaces
-from cc_pipeline.stages.upkeep import keep_up
+from cc_pipeline.stages.keeping import upkeep
+from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 

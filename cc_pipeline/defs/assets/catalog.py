@@ -12,8 +12,8 @@ from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.catalog.schemas import ROW_GROUPS_SCHEMA
 from cc_pipeline.index.gaps import index_incomplete
-from cc_pipeline.stages.crawls import commit_crawls
-from cc_pipeline.stages.harvest import (
+from cc_pipeline.stages.indexing.crawls import commit_crawls
+from cc_pipeline.stages.indexing.harvest import (
     commit_manifest,
     commit_row_groups,
     coverage_figures,
@@ -23,8 +23,8 @@ from cc_pipeline.stages.harvest import (
     refused_gaps,
     repair_statistics,
 )
+from cc_pipeline.stages.indexing.url_index import build_url_index
 from cc_pipeline.stages.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
-from cc_pipeline.stages.url_index import build_url_index
 from cc_pipeline.stages.workspace import Workspace
 
 #: Metadata of ``row_groups``: the picture, and the digest of what it shows.

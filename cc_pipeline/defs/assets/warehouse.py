@@ -6,7 +6,7 @@ Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: th
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
-from cc_pipeline.stages.upkeep import merge_and_publish
+from cc_pipeline.stages.keeping.upkeep import merge_and_publish
 from cc_pipeline.stages.workspace import Workspace
 
 

@@ -24,7 +24,7 @@ from cc_pipeline.index.parquet.keeping import KeepReport, keep_page_indexes
 from cc_pipeline.index.parquet.kept import KeptIndexes, KeptWriter, footer_digest
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, extract, workspace_of

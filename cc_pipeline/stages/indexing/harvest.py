@@ -24,8 +24,8 @@ from cc_pipeline.index.parquet.keeping import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.stages.catalog import catalog_has, rebuild_catalog
-from cc_pipeline.stages.crawls import find_crawl
+from cc_pipeline.stages.indexing.catalog import catalog_has, rebuild_catalog
+from cc_pipeline.stages.indexing.crawls import find_crawl
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace

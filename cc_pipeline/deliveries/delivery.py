@@ -19,9 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.keys import CAPTURE
-from cc_pipeline.records.copying import (
+from cc_pipeline.deliveries.copying import (
     LISTED,
     PART_BYTES,
     Part,
@@ -31,8 +29,8 @@ from cc_pipeline.records.copying import (
     table_bytes,
     write_part,
 )
-from cc_pipeline.records.inventory import Inventory, take_stock
-from cc_pipeline.records.manifest import (
+from cc_pipeline.deliveries.inventory import Inventory, take_stock
+from cc_pipeline.deliveries.manifest import (
     MOST_NAMED,
     FileEntry,
     Manifest,
@@ -44,8 +42,10 @@ from cc_pipeline.records.manifest import (
     manifest_name,
     to_json,
 )
+from cc_pipeline.deliveries.proof import holds
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.keys import CAPTURE
 from cc_pipeline.records.outcomes import NOWHERE
-from cc_pipeline.records.proof import holds
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed

@@ -19,9 +19,9 @@ from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.records.sweep import crawls_with_files, sweep
-from cc_pipeline.stages.debris import clear_debris
+from cc_pipeline.stages.keeping.debris import clear_debris
+from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.stored_files import named_files
 from cc_pipeline.stages.tables import RETIRED, TABLES
 from cc_pipeline.stages.workspace import Workspace
 

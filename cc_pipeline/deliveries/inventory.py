@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.records.manifest import (
+from cc_pipeline.deliveries.manifest import (
     LARGEST_MANIFEST,
     FileEntry,
     Manifest,
@@ -25,7 +24,8 @@ from cc_pipeline.records.manifest import (
     manifest_name,
     part_named,
 )
-from cc_pipeline.records.proof import as_entry, holds, prove_part, read_table
+from cc_pipeline.deliveries.proof import as_entry, holds, prove_part, read_table
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport

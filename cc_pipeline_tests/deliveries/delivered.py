@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.records.delivery import DeliveryReport, Order, deliver
+from cc_pipeline.deliveries.delivery import DeliveryReport, Order, deliver
+from cc_pipeline.deliveries.verifying import VerifyReport, verify_place
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.records.verifying import VerifyReport, verify_place
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.archive import builders

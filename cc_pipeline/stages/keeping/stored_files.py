@@ -21,7 +21,7 @@ from cc_pipeline.records.lost import STORED, are_gone, cut_files
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import Named
-from cc_pipeline.stages.held import Place
+from cc_pipeline.stages.keeping.held import Place
 
 #: Stored records that ``verify`` reads unless all are asked for.
 SAMPLE = 1_000

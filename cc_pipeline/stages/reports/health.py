@@ -17,10 +17,10 @@ from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
-from cc_pipeline.stages.checks import shortfall_verdict
-from cc_pipeline.stages.crawls import list_crawls
-from cc_pipeline.stages.old_credentials import files_with_credentials
-from cc_pipeline.stages.stored_files import Verified, lost_records
+from cc_pipeline.stages.indexing.crawls import list_crawls
+from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
+from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
+from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
 from cc_pipeline.transport.budget import HostState, budget_state

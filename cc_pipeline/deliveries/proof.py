@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.archive.members import DEFAULT_LIMIT
 from cc_pipeline.archive.writing import URI_SAFE
+from cc_pipeline.deliveries.manifest import FileEntry, PartEntry, key_in, list_name
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.records.manifest import FileEntry, PartEntry, key_in, list_name
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 

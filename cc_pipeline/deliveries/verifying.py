@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.keys import CAPTURE
-from cc_pipeline.records.delivery import counted
-from cc_pipeline.records.inventory import read_manifest
-from cc_pipeline.records.manifest import (
+from cc_pipeline.deliveries.delivery import counted
+from cc_pipeline.deliveries.inventory import read_manifest
+from cc_pipeline.deliveries.manifest import (
     FileEntry,
     Manifest,
     PartEntry,
@@ -24,7 +22,9 @@ from cc_pipeline.records.manifest import (
     key_in,
     part_named,
 )
-from cc_pipeline.records.proof import prove_part, read_table, sha256_of
+from cc_pipeline.deliveries.proof import prove_part, read_table, sha256_of
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.keys import CAPTURE
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 

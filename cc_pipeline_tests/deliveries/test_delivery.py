@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.deliveries import delivery as delivery_module
+from cc_pipeline.deliveries.delivery import with_planned
+from cc_pipeline.deliveries.manifest import Manifest, from_json, is_ours, manifest_name, to_json
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import RECORD_KEY_NAMES
-from cc_pipeline.records import delivery as delivery_module
-from cc_pipeline.records.delivery import with_planned
-from cc_pipeline.records.manifest import Manifest, from_json, is_ours, manifest_name, to_json
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.records.delivered import (
+from cc_pipeline_tests.deliveries.delivered import (
     CRAWL,
     EACH,
     FILES,

@@ -21,9 +21,9 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.archive import arc
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.archive.writing import arc_as_warc, warcinfo_record, write_records
+from cc_pipeline.deliveries.manifest import FileEntry, PartEntry, list_name, part_name
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE, PLACE
-from cc_pipeline.records.manifest import FileEntry, PartEntry, list_name, part_name
 from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import file_description

@@ -23,12 +23,12 @@ from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.held import slices_that_lost
+from cc_pipeline.stages.keeping.held import slices_that_lost
+from cc_pipeline.stages.keeping.stored_files import lost_records
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.lookups import incomplete_slices, index_complete
 from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.slice import Slice, targets_by_crawl
-from cc_pipeline.stages.stored_files import lost_records
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.

@@ -1,0 +1,1 @@
+"""Stored records as deliveries that prove themselves."""

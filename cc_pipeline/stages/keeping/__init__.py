@@ -1,0 +1,1 @@
+"""What is held and stored, and what goes."""

@@ -1,0 +1,1 @@
+"""What to tell: checks, health, what was left out."""

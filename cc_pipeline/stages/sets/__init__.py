@@ -1,0 +1,1 @@
+"""Sets of many members: in parts, of which a changed one keeps what it has."""
