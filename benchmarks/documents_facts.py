@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.report import Report
 from cc_pipeline.documents.about.author import author
-from cc_pipeline.documents.about.library import guessed_date
+from cc_pipeline.documents.about.guesses import guessed_date
 from cc_pipeline.documents.about.marks import Marks
 from cc_pipeline.documents.about.metas import Metas
 from cc_pipeline.documents.about.nodes import Nodes

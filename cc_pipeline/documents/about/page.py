@@ -10,7 +10,7 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.author import Who, author
-from cc_pipeline.documents.about.library import TEXT, guessed_date
+from cc_pipeline.documents.about.guesses import TEXT, guessed_date
 from cc_pipeline.documents.about.marks import Marks, Structured
 from cc_pipeline.documents.about.metas import Metas
 from cc_pipeline.documents.about.moments import on_day
