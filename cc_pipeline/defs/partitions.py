@@ -5,6 +5,7 @@ Belongs here: partition definitions and pure arithmetic on their keys. Not here:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
@@ -21,6 +22,15 @@ SOURCE_FILE = dg.DynamicPartitionsDefinition(name="source_file")
 PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
+
+#: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl.
+#: Such a run has no partition of Dagster's own, which would be one key, or a range of them.
+KEYS_TAG = "cc_pipeline/partitions"
+#: Tag that says why a run was asked for: one of ``KINDS``.
+KIND_TAG = "cc_pipeline/kind"
+#: ``watch``: a person, or a target that is new on the watch list; ``backfill``: what is missing in older crawls, or is
+#: parsed again; ``repair``: what failed before, and what a source did not give.
+KINDS = ("watch", "backfill", "repair")
 
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
@@ -54,6 +64,30 @@ def range_tags(first: str, last: str) -> dict[str, str]:
     return {RANGE_START_TAG: first, RANGE_END_TAG: last}
 
 
+def keys_tags(keys: Iterable[str]) -> dict[str, str]:
+    """The tags of a run over the partitions ``keys`` (``crawl|domain``), which it makes in the order of their crawls
+    here."""
+    domains: dict[str, list[str]] = {}
+    for key in dict.fromkeys(keys):
+        crawl, domain = key.split("|", 1)
+        domains.setdefault(crawl, []).append(domain)
+    return {KEYS_TAG: json.dumps(domains, separators=(",", ":"), ensure_ascii=False)}
+
+
+def keys_in(tags: Mapping[str, str]) -> list[str] | None:
+    """The partitions that ``keys_tags`` wrote into these tags; ``None`` where there is no such tag.
+
+    Raises ``ValueError`` for a tag that a person wrote wrongly.
+    """
+    text = tags.get(KEYS_TAG)
+    if text is None:
+        return None
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
+        raise ValueError(f"the tag {KEYS_TAG} is no JSON object of lists of domains by crawl")
+    return [partition_key(crawl, str(domain)) for crawl, domains in found.items() for domain in domains]
+
+
 def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
     """The first and last partition a run with these tags is for; empty texts for a run without partitions."""
     first = tags.get(RANGE_START_TAG) or tags.get(PARTITION_TAG, "")
@@ -61,7 +95,16 @@ def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
 
 
 def run_partitions(tags: Mapping[str, str], crawls: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
-    """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order."""
+    """The (crawl, domain) pairs a run with these tags is for; ``crawls`` and ``domains`` are the keys in order.
+
+    None for a run with tags that cannot be read: it made nothing.
+    """
+    try:
+        listed = keys_in(tags)
+    except ValueError:
+        return []
+    if listed is not None:
+        return [(crawl, domain) for crawl, _, domain in (key.partition("|") for key in listed)]
     first, last = range_of(tags)
     if "|" not in first or "|" not in last:
         return []
