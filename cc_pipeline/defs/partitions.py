@@ -32,6 +32,10 @@ KIND_TAG = "cc_pipeline/kind"
 #: parsed again; ``repair``: what failed before, and what a source did not give.
 KINDS = ("watch", "backfill", "repair")
 
+#: Tag of a run whose checks look at everything, whatever they have seen before.
+LOOK_TAG = "cc_pipeline/look"
+EVERYTHING = "everything"
+
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
 
