@@ -74,6 +74,11 @@ LOOKUPS_SCHEMA = pa.schema(
     ]
 )
 
+#: Columns that say how a row came to be, which two rows that say the same may differ in.
+_FOUND_BY = ("located_by", "index_file", "index_position")
+_STORED = ("detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "rounds")
+_PARSED_BY = ("parser", "parser_version", "source_file")
+
 TABLES: tuple[TableSpec, ...] = (
     TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
@@ -83,15 +88,15 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("coverage", COVERAGE_SCHEMA, BY_CRAWL, ()),
     TableSpec("column_chunks", COLUMN_CHUNKS_SCHEMA, BY_CRAWL, ()),
     TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",)),
-    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER),
-    TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER),
+    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, apart=_FOUND_BY),
+    TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, apart=_STORED),
     TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",)),
-    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, ()),
-    TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, ()),
-    TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, ()),
-    TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, ()),
+    TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, (), apart=_PARSED_BY),
+    TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, (), apart=_PARSED_BY),
+    TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), apart=_PARSED_BY),
+    TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), apart=_PARSED_BY),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
-    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, ()),
+    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), apart=("source_file",)),
 )
 
 #: Tables of earlier layouts. They are empty; upkeep deletes what is left of their files.
