@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from cc_pipeline.archive.writing import arc_as_warc, write_records
+from cc_pipeline.archive.writing import arc_as_warc_member
 from cc_pipeline.documents.body import binary_type, uncoded
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.headers import header, split_content_type
@@ -36,7 +35,7 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     if form == "warc":
         if found.row["archive_format"] != "arc":
             return found.member, None
-        return as_warc(found), "converted from an ARC record; --record gives the archive's own bytes"
+        return _as_warc(found), "converted from an ARC record; --record gives the archive's own bytes"
     if form == "body":
         return _body(found), None
     if form == "html":
@@ -52,13 +51,11 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     return _ended(whole), "no main text was found in it: this is all its text" if whole else "it has no text"
 
 
-def as_warc(found: Nearest) -> bytes:
-    """The WARC record of an ARC record, with the address and range it comes from, as a gzip member."""
-    offset, length = found.row["warc_record_offset"], found.row["warc_record_length"]
-    extra = [("WARC-Source-URI", found.address), ("WARC-Source-Range", f"bytes={offset}-{offset + length - 1}")]
-    out = io.BytesIO()
-    write_records(out, [arc_as_warc(found.record, found.row["warc_filename"], offset, extra)])
-    return out.getvalue()
+def _as_warc(found: Nearest) -> bytes:
+    row = found.row
+    return arc_as_warc_member(
+        found.record, row["warc_filename"], row["warc_record_offset"], row["warc_record_length"], found.address
+    )
 
 
 def _body(found: Nearest) -> bytes:
