@@ -8,7 +8,20 @@ import typer
 from rich.markup import escape
 
 from cc_pipeline import interruption
-from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
+from cc_pipeline.cli import (
+    catalog,
+    copy,
+    doctor,
+    domains,
+    get,
+    harvest,
+    lookup,
+    replay,
+    run,
+    sql,
+    url_index,
+    whole_files,
+)
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
@@ -26,6 +39,7 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("crawls")(sql.crawls)
 app.command("harvest")(harvest.harvest)
+app.command("get")(get.get)
 app.command("plan")(lookup.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
