@@ -8,7 +8,20 @@ import typer
 from rich.markup import escape
 
 from cc_pipeline import interruption
-from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
+from cc_pipeline.cli import (
+    catalog,
+    copy,
+    doctor,
+    domains,
+    harvest,
+    init,
+    lookup,
+    replay,
+    run,
+    sql,
+    url_index,
+    whole_files,
+)
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
@@ -38,7 +51,7 @@ app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
-app.command("init", hidden=True)(doctor.init)
+app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
