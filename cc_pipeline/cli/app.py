@@ -15,6 +15,7 @@ from cc_pipeline.cli import (
     domains,
     get,
     harvest,
+    init,
     lookup,
     replay,
     run,
@@ -52,7 +53,7 @@ app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
-app.command("init", hidden=True)(doctor.init)
+app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
