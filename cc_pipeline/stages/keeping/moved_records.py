@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,18 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.replacing import change_rows
+from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.records.leases import living
 from cc_pipeline.records.lost import STORED
-from cc_pipeline.records.places import Places, PlacesFound
+from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.rewriting import holds_more, write_again
 from cc_pipeline.records.segments import Row, adopt, forget_journals, journal_rows
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.records.superseded import note
 from cc_pipeline.stages.keeping.purge_plan import as_places, rows_of_files
 
+#: Rows of journals that are looked at together.
+_ROWS_AT_ONCE: Final = 8_192
+_PLACE_KINDS: Final = (pa.string(), pa.int64())
 #: How often files are written again because a fetch took over more of their records meanwhile.
 _TRIES: Final = 5
 
@@ -68,15 +73,13 @@ def move_records(
     files: Mapping[str, int],
     name: str,
     scratch: Path,
-    slug: str,
-    killed: Collection[str],
+    killed: LeftByKilled,
 ) -> int:
     """Has no row name any of ``files`` (keys of stored files and their sizes in bytes) that has records which no row
     names; gives how many were written again.
 
-    ``name`` begins the names of new files and is used once. ``killed`` are files with a journal of a killed run that
-    names records of the target ``slug``: those records go too, and what it has of others moves along. Raises
-    ``EnvironmentFault``.
+    ``name`` begins the names of new files and is used once. Of files that ``killed`` runs left, what their journals
+    have of captures that some target has moves along. Raises ``EnvironmentFault``.
     """
     for again in range(_TRIES):
         kept = _kept(lake, crawl, files)
@@ -84,12 +87,12 @@ def move_records(
         freed: list[str] = []
         for number, (file, size) in enumerate(sorted(files.items())):
             offsets, lengths = kept.get(file, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
-            rows = _journal_of(storage, file, slug) if file in killed else []
+            rows = killed.journal_of(storage, file)
             if rows:
                 offsets, lengths = _with_journal(offsets, lengths, rows)
             if not len(offsets):
                 freed.append(file)
-            elif file in killed or holds_more(storage, file, size, lengths):
+            elif file in killed.files or holds_more(storage, file, size, lengths):
                 new, places = write_again(storage, file, size, f"{name}-{again}{number:04d}", offsets, lengths, scratch)
                 if rows:
                     _write_journal(storage, new, rows, dict(zip(offsets.tolist(), places.tolist(), strict=True)))
@@ -100,7 +103,7 @@ def move_records(
                 _follow(lake, crawl, written)
         except _TakenOver:
             continue
-        forget_journals(storage, [file for file in (*written, *freed) if file in killed])
+        forget_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
     raise EnvironmentFault(
         f"stored records of {crawl} were taken over by a running fetch again and again",
@@ -108,13 +111,59 @@ def move_records(
     )
 
 
-def left_by_killed_runs(storage: RecordStorage, crawl: str, slug: str) -> list[str]:
-    """Stored files with the journal of a killed run that has records of a target: no row may ever name those.
+@dataclass(frozen=True, slots=True)
+class LeftByKilled:
+    """Stored files with the journal of a killed run that has records of captures which no target has any more, and
+    the places of the captures that some target has."""
 
-    A journal of a running fetch of other targets has none. Raises ``EnvironmentFault``.
-    """
-    rows = adopt(storage, crawl)
-    return sorted({str(row["stored_file"]) for row in rows if whole_slug(str(row.get("target"))) == slug})
+    files: tuple[str, ...]
+    wanted: Places
+
+    def journal_of(self, storage: RecordStorage, file: str) -> list[Row]:
+        """What the journal of a file has of captures that some target has."""
+        rows = list(journal_rows(storage, file)) if file in self.files else []
+        if not rows:
+            return []
+        return [row for row, here in zip(rows, self.wanted.among(_captured(rows)).to_pylist(), strict=True) if here]
+
+
+def left_by_killed_runs(lake: Lake, storage: RecordStorage, crawl: str) -> LeftByKilled:
+    """What killed fetches left of captures that are gone: no row may ever name it. Files of running fetches are not
+    among it. Raises ``EnvironmentFault``."""
+    commits = [held.commit for held in living(storage, crawl)]
+    found, by_file = PlacesFound(), dict[str, list[pa.RecordBatch]]()
+    for rows in _batches(adopt(storage, crawl)):
+        places = _captured(rows)
+        found.add(places)
+        for row_file in {str(row["stored_file"]) for row in rows}:
+            mine = pa.array([row["stored_file"] == row_file for row in rows])
+            by_file.setdefault(row_file, []).append(places.filter(mine))
+    if not by_file:
+        return LeftByKilled((), found.places())
+    every, wanted = found.places(), PlacesFound()
+    for batch in stream_rows(lake, "captures", {"crawl": crawl}, PLACE_NAME):
+        wanted.add(batch.filter(every.among(batch)))
+    known = wanted.places()
+    files = [
+        file
+        for file, own in by_file.items()
+        if not all(pc.all(known.among(one)).as_py() is not False for one in own)
+        and not any(f"-{commit}-" in file for commit in commits)
+    ]
+    return LeftByKilled(tuple(sorted(files)), known)
+
+
+def _captured(rows: Sequence[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row[name] for row in rows], kind) for name, kind in zip(PLACE_NAME, _PLACE_KINDS, strict=True)],
+        names=list(PLACE_NAME),
+    )
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    each = iter(rows)
+    while some := list(islice(each, _ROWS_AT_ONCE)):
+        yield some
 
 
 def _kept(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any, Any]]:
@@ -148,11 +197,6 @@ def _follow(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]])
         files[at], moved_to[at] = number, new
     moved, gone = _Moved(places, names, files, moved_to), pa.array([*written], pa.string())
     change_rows(lake, "records", crawl, "stored_file", gone, lambda rows: moved.follow(rows, gone))
-
-
-def _journal_of(storage: RecordStorage, file: str, slug: str) -> list[Row]:
-    """What the journal of a stored file has of other targets."""
-    return [row for row in journal_rows(storage, file) if whole_slug(str(row.get("target"))) != slug]
 
 
 def _with_journal(offsets: Any, lengths: Any, rows: Collection[Row]) -> tuple[Any, Any]:

@@ -178,16 +178,16 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
         commit = uuid.uuid4().hex
         # nothing that is written or read here may be swept meanwhile
         with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
-            killed = left_by_killed_runs(storage, crawl, note.slug)
-            note = note.with_files({crawl: tuple(killed)} if killed else {})
-            if killed:
+            killed = left_by_killed_runs(lake, storage, crawl)
+            note = note.with_files({crawl: killed.files} if killed.files else {})
+            if killed.files:
                 purge_note.write(workspace.place, note)
             sizes = {one.key: one.size for one in storage.transport.listing(f"{storage.folder(crawl)}/")}
             for number, some in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
                 progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
                 moved += move_records(
                     lake, storage, crawl, {one: sizes[one] for one in some if one in sizes},
-                    f"{crawl}-{commit}-{number:03d}", scratch, note.slug, killed,
+                    f"{crawl}-{commit}-{number:03d}", scratch, killed,
                 )  # fmt: skip
                 held.confirm()
                 note = note.dealt_with(crawl, tuple(some))
