@@ -12,12 +12,16 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.stages.questions.notes import COLUMN_NOTES
+from cc_pipeline.stages.reports.shapes import shapes
 from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.stages.workspace import Workspace
 
 OWNERS = ["team:cc-pipeline"]
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 80
+#: Characters of the longest bar.
+_BAR = 24
 
 
 def column_schema(schema: pa.Schema) -> dg.TableSchema:
@@ -87,3 +91,27 @@ def _value(value: float | str) -> dg.MetadataValue:
 def _type_name(kind: pa.DataType) -> str:
     text = str(kind)
     return text if len(text) <= _PREVIEW_TEXT else text[: _PREVIEW_TEXT - 1] + "…"
+
+
+def partition_pictures(
+    workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport
+) -> dict[str, dg.MetadataValue]:
+    """Pictures of the rows of one partition of ``table``: how many there are by day, status, media type and the like;
+    none of a partition without rows. Costs the reading of a few narrow columns."""
+    if not report.per_target.get(slug, {}).get(f"rows:{table}"):
+        return {}
+    found = shapes(workspace, table, crawl, slug)
+    return {title: dg.MetadataValue.md(bars(counts)) for title, counts in found.items()}
+
+
+def bars(counts: Mapping[str, int]) -> str:
+    """Numbers by name as a Markdown table with bars. Text, since each partition keeps its own: a drawing of the same is
+    ten times the bytes."""
+    most = max(counts.values(), default=0) or 1
+    lines = [f"| {_cell(name)} | {count:,} | {_bar(count / most)} |" for name, count in counts.items()]
+    return "\n".join(["| | | |", "|:--|--:|:--|", *lines])
+
+
+def _bar(share: float) -> str:
+    eighths = max(1, round(share * _BAR * 8)) if share else 0
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
