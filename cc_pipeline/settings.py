@@ -47,7 +47,8 @@ class Settings:
     of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
     index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
     ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted subsets' files
-    too. ``backfill_per_tick`` is how many partitions one tick of the schedule runs. ``publish`` says
+    too. ``backfill_per_tick`` is how many partitions one tick of the schedule runs,
+    ``partitions_per_run`` how many one run takes at most. ``publish`` says
     what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
     """
 
@@ -65,6 +66,7 @@ class Settings:
     crawls: tuple[str, ...] = ("newest",)
     page_indexes: bool = False
     backfill_per_tick: int = 50
+    partitions_per_run: int = 200
     rate: float | None = None
     concurrency: int | None = None
     max_bytes: int = 20_000_000_000
@@ -162,6 +164,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "crawls": _words(env, "CRAWLS"),
         "page_indexes": _yes(env, "PAGE_INDEXES"),
         "backfill_per_tick": _number(env, "BACKFILL_PER_TICK", int),
+        "partitions_per_run": _number(env, "PARTITIONS_PER_RUN", int),
         "rate": _number(env, "RATE", float),
         "concurrency": _number(env, "CONCURRENCY", int),
         "max_bytes": _number(env, "MAX_BYTES", int),
@@ -236,8 +239,12 @@ def _checked(settings: Settings) -> Settings:
         raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
     if not 0 <= settings.max_index_gaps <= 1:
         raise UserInputError(f"{PREFIX}MAX_INDEX_GAPS must be a share between 0 and 1, not {settings.max_index_gaps}")
-    if settings.backfill_per_tick < 1:
-        raise UserInputError(f"{PREFIX}BACKFILL_PER_TICK must be a number above 0, not {settings.backfill_per_tick}")
+    for name, count in (
+        ("BACKFILL_PER_TICK", settings.backfill_per_tick),
+        ("PARTITIONS_PER_RUN", settings.partitions_per_run),
+    ):
+        if count < 1:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {count}")
     for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):
         if endpoint and split_access(endpoint)[1]:
             raise UserInputError(
