@@ -63,7 +63,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
     chosen: list[str] = []
     for crawl in crawls:
         if crawl == "newest":
-            listed, _ = known_crawls(workspace)
+            listed = known_crawls(workspace).crawls
             found = next((one.id for one in listed if is_published(workspace, one.id)), None)
             if found is None:
                 raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
