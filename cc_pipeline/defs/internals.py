@@ -34,19 +34,22 @@ def attach_metadata(
     step._metadata_accumulator = add(asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key)
 
 
-def definitions_in(folder: Path) -> dg.Definitions:
-    """What ``load_from_defs_folder`` loads from the project around ``folder``, without the component types that are
-    installed beside it.
+def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
+    """All definitions below ``folder``, which is ``defs/``: what ``load_from_defs_folder`` would load.
 
-    Those are for the UI's pages about components. Describing them loads every package that offers some, and takes
-    longer than all definitions of ours.
+    That function looks for a ``pyproject.toml`` above the folder: an installed wheel has none there, or that of the
+    project whose virtual environment it was installed into. ``described``: with the component types that are installed
+    beside the definitions. Those are for the UI's pages about components. Describing them loads every package that
+    offers some, and takes longer than all definitions of ours.
     """
+    package = folder.parent
+    module = import_module(f"{package.name}.{folder.name}")
     with warnings.catch_warnings():
         # as the public function does
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        tree = dg.ComponentTree.for_project(folder)
-        return tree.build_defs(tree.defs_module_path)
+        tree = dg.ComponentTree.from_module(module, project_root=package.parent)
+        return tree.build_defs(None if described else tree.defs_module_path)
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:
