@@ -170,6 +170,27 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
+def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
+    """The data of the JSON metadata ``name`` of a check's last evaluation that has it, ``None`` where there is none.
+
+    The public interface has no history of checks, and the newest record is that of the run which asks.
+    """
+    history = instance.event_log_storage.get_asset_check_execution_history(check, limit=_EVALUATIONS)
+    for record in history:
+        entry = record.event
+        event = entry.dagster_event if entry is not None else None
+        if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue
+        found = event.asset_check_evaluation_data.metadata.get(name)
+        if isinstance(found, dg.JsonMetadataValue):
+            return found.data
+    return None
+
+
+#: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
+_EVALUATIONS = 25
+
+
 @dataclass(frozen=True, slots=True)
 class OpenBackfill:
     """A backfill whose runs are not all asked for yet, or not all ended.

@@ -34,6 +34,10 @@ KINDS = ("watch", "backfill", "repair")
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = "cc_pipeline/left"
 
+#: Tag of a run whose checks look at everything, whatever they have seen before.
+LOOK_TAG = "cc_pipeline/look"
+EVERYTHING = "everything"
+
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
 

@@ -139,12 +139,16 @@ class Stage:
     def slice_of(self, name: str) -> Slice | None:
         """The slice whose digest is committed under ``name``; ``None`` for names of other stages.
 
-        Only for stages whose names hold crawl and target.
+        Only for stages whose names hold the crawl.
         """
         label, _, rest = self.named.partition(":")
         mine, found, named = name.partition(":")
+        if not found or mine != label:
+            return None
+        if rest == "{crawl}":
+            return Slice(named)
         crawl, more, target = named.partition(":")
-        return Slice(crawl, target) if found and mine == label and rest == "{crawl}:{target}" and more else None
+        return Slice(crawl, target) if more and rest == "{crawl}:{target}" else None
 
     def digest(self, **made_from: object) -> str:
         """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
