@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_pictures, preview
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.lake.streaming import first_rows
@@ -120,5 +120,6 @@ def _shown(workspace: Workspace, made: Made, table: str, columns: Sequence[str])
         slices = workspace.parts([made.slug])[made.slug]
         rows = first_rows(workspace.lake, table, {"crawl": made.crawl, "target": slices}, columns, PREVIEW_ROWS)
         metadata["preview"] = preview(rows, columns)
-        metadata |= partition_pictures(workspace, made.crawl, made.slug, table, report)
+        for shown in (partition_pictures, partition_links):
+            metadata |= shown(workspace, made.crawl, made.slug, table, report)
     return metadata, None if version is None else str(version)

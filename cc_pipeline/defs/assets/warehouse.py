@@ -3,6 +3,8 @@
 Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (stages).
 """
 
+from datetime import timedelta
+
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
@@ -31,6 +33,8 @@ from cc_pipeline.stages.workspace import Workspace
         "source_faults",
     ],
     pool="warehouse",
+    # weekly_upkeep publishes each week, automation behind every change
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=30), warn_window=timedelta(days=8)),
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.in_progress()
     & ~dg.AutomationCondition.any_deps_in_progress(),
