@@ -24,16 +24,20 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 pytestmark = pytest.mark.xdist_group("cli")
 
 
-@pytest.fixture
-def home(world: World, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def used(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The used home, with another target and a mistyped one."""
-    home = shutil.copytree(world.home, tmp_path / "home")
+    home = shutil.copytree(world.home, tmp_path_factory.mktemp("removing") / "home")
     settings = load_settings({}, source=str(world.bucket), home=str(home))
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         list(launcher.extract([NEW], [parse_target(text) for text in ("example.org", "exmaple.com")]))
-        launcher.publish()
     (home / "domains.txt").write_text("# mine\nexample.com\nexample.org\nexmaple.com\nset:press = example.net\n")
     return home
+
+
+@pytest.fixture
+def home(used: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(used, tmp_path / "home")
 
 
 @pytest.fixture
@@ -91,7 +95,8 @@ def test_nothing_that_the_ui_had_of_it_is_in_the_files_of_its_databases(
     [record] = instance.get_asset_records([dg.AssetKey("page_text")])
     newest = record.asset_entry.last_materialization
     assert newest is not None
-    assert newest.partition != f"{NEW}|example.com", "the newest of an asset is one that is left"
+    assert newest.asset_materialization is not None
+    assert newest.asset_materialization.partition != f"{NEW}|example.com", "the newest of an asset is one that is left"
 
 
 def test_events_of_other_partitions_stay(instance: dg.DagsterInstance, home: Path) -> None:
