@@ -282,6 +282,7 @@ def _figures(
             yield batch
 
     found = shortfalls(rows(), list(slices))
+    versions = FETCH.versions(workspace.lake, slices)
     figures: dict[Slice, Figures] = {
         slice_: {
             "rows:records": one.planned,
@@ -289,6 +290,7 @@ def _figures(
             "quarantined": one.quarantined,
             "missing": one.missing,
             "stored bytes": stored[slice_.target],
+            **versions[slice_],
             **one.figures(),
         }
         for slice_, one in found.items()
