@@ -13,6 +13,7 @@ from cc_pipeline.cli import (
     copy,
     doctor,
     domains,
+    get,
     harvest,
     init,
     lookup,
@@ -39,6 +40,7 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("crawls")(sql.crawls)
 app.command("harvest")(harvest.harvest)
+app.command("get")(get.get)
 app.command("plan")(lookup.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
