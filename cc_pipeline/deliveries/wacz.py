@@ -24,7 +24,7 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.writing import warcinfo_record, write_records
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.deliveries.copying import Address, given_member
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
@@ -36,6 +36,8 @@ VERSION: Final = "1.1.1"
 WARC_BYTES: Final = 1 << 30
 #: Lines of a block of the index.
 _BLOCK_LINES: Final = 3_000
+#: A member of a ZIP file without extra fields has fewer.
+_MOST_BYTES: Final = (1 << 31) - 1
 _WINDOW: Final = 4 << 20
 _INDEXED_AT_ONCE: Final = 5_000
 #: Captures left out that are named.
@@ -81,7 +83,8 @@ def write_wacz(
     """Writes ``records`` (fetched rows of the records table, each capture once, neighbours together) and ``pages``.
 
     ARC records are converted; ``address`` gives an archive file's absolute address, which they carry then. ``scratch``
-    is a folder for the index while it is sorted. Raises ``EnvironmentFault`` where lake or disk refuse.
+    is a folder for the index while it is sorted. Raises ``EnvironmentFault`` where lake or disk refuse,
+    ``UserInputError`` for more captures than one file can list (some 20 million).
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         writer = _Writer(archive)
@@ -119,7 +122,8 @@ class _Writer:
         """A member that is listed with its digest; ``packed`` for text that is read whole."""
         info = zipfile.ZipInfo(name, _ZIP_TIME)
         info.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
-        with self._archive.open(info, "w", force_zip64=True) as stream:
+        # viewers take a member without extra fields in the directory for one without any before its bytes
+        with self._archive.open(info, "w") as stream:
             written = _Member(stream)
             yield written
         self.resources.append(
@@ -142,6 +146,8 @@ class _Member:
         self.size = 0
 
     def write(self, data: bytes) -> None:
+        if self.size + len(data) > _MOST_BYTES:
+            raise UserInputError("these are too many captures for one WACZ file; export one crawl, or fewer targets")
         self._stream.write(data)
         self.digest.update(data)
         self.size += len(data)

@@ -200,6 +200,10 @@ def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(wo
         for name in archive.namelist():
             if name.endswith(".gz"):
                 assert archive.getinfo(name).compress_type == zipfile.ZIP_STORED
+        # ReplayWeb.page takes a member without extra fields in the directory for one without any before its bytes
+        data = wacz.read_bytes()
+        for info in archive.infolist():
+            assert data[info.header_offset + 28 :][:2] == len(info.extra).to_bytes(2, "little")
         index = archive.read("indexes/index.cdx.gz")
         lines = gzip.decompress(index).splitlines()
         assert lines == sorted(lines)
