@@ -16,6 +16,7 @@ from cc_pipeline.cli import (
     export,
     get,
     harvest,
+    init,
     lookup,
     replay,
     run,
@@ -54,7 +55,7 @@ app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
-app.command("init", hidden=True)(doctor.init)
+app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")

@@ -5,7 +5,9 @@ Not here: anything the public interface can do. ``test_internals`` says which na
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -13,38 +15,77 @@ from typing import Any
 
 import dagster as dg
 
+#: Metadata with which an output of an asset is no event of it.
+_NO_EVENT = "__source_asset_observation__"
 
-def attach_metadata(
-    context: dg.AssetExecutionContext, metadata: dict[str, dg.MetadataValue], asset: str, key: str
-) -> None:
-    """Adds ``metadata`` to one partition of ``asset``, whose key the run is known to target.
 
-    ``context.add_asset_metadata`` lists every partition of the run from the event log to check each key: 23 ms a
-    call at 100 partitions, growing with their number. The accumulator behind it costs microseconds. Where it is not
-    found, the public way is taken.
+def without_record(asset: str) -> dg.MaterializeResult[None]:
+    """The output of ``asset`` whose partitions were recorded one by one.
+
+    An output usually records every partition of the run again, or, in a run whose partitions Dagster does not know,
+    one without a partition. Without an output, what depends on the step (its checks) is skipped.
     """
-    step = getattr(context.op_execution_context, "_step_execution_context", None)
-    accumulator = getattr(step, "_metadata_accumulator", None)
-    add = getattr(accumulator, "with_additional_asset_metadata", None)
-    if step is None or add is None:
-        context.add_asset_metadata(metadata, asset_key=asset, partition_key=key)
-        return
-    step._metadata_accumulator = add(asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key)
+    return dg.MaterializeResult(asset_key=asset, metadata={_NO_EVENT: True})
 
 
-def definitions_in(folder: Path) -> dg.Definitions:
-    """What ``load_from_defs_folder`` loads from the project around ``folder``, without the component types that are
-    installed beside it.
+@cache
+def allow_lists_of_partitions() -> None:
+    """Lets a run without a partition of Dagster's own materialize partitioned assets that depend on partitioned ones.
 
-    Those are for the UI's pages about components. Describing them loads every package that offers some, and takes
-    longer than all definitions of ours.
+    Before a step, Dagster reads which version of its inputs' partitions is there. It does not ask first whether the run
+    has partitions, and fails.
     """
+    context: Any = import_module("dagster._core.execution.context.system").StepExecutionContext
+    has = context.has_asset_partitions_for_input
+
+    def has_partitions(step: Any, name: str) -> bool:
+        return bool(step.has_partitions and has(step, name))
+
+    context.has_asset_partitions_for_input = has_partitions
+
+
+def plan_partition(context: dg.AssetExecutionContext, asset: str, key: str) -> None:
+    """Has Dagster show a partition as failed when the run ends, unless it is recorded after all.
+
+    Where Dagster knows the partitions of a run, it plans each when the run begins.
+    """
+    events = import_module("dagster._core.events")
+    planned = events.AssetMaterializationPlannedData(dg.AssetKey(asset), partition=key)
+    event = events.DagsterEvent.build_asset_materialization_planned_event(
+        context.job_name, str(context.op_execution_context.op_handle), planned
+    )
+    context.instance.report_dagster_event(event, context.run.run_id)
+
+
+def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -> set[str]:
+    """Partitions of ``asset`` that any of ``runs`` recorded.
+
+    The public way to ask for materializations cannot ask by run, and one asset may have 90,000 of them.
+    """
+    return {
+        str(event.dagster_event.step_materialization_data.materialization.partition)
+        for run in runs
+        for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        if event.dagster_event is not None and event.dagster_event.asset_key == dg.AssetKey(asset)
+    }
+
+
+def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
+    """All definitions below ``folder``, which is ``defs/``: what ``load_from_defs_folder`` would load.
+
+    That function looks for a ``pyproject.toml`` above the folder: an installed wheel has none there, or that of the
+    project whose virtual environment it was installed into. ``described``: with the component types that are installed
+    beside the definitions. Those are for the UI's pages about components. Describing them loads every package that
+    offers some, and takes longer than all definitions of ours.
+    """
+    package = folder.parent
+    module = import_module(f"{package.name}.{folder.name}")
     with warnings.catch_warnings():
         # as the public function does
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        tree = dg.ComponentTree.for_project(folder)
-        return tree.build_defs(tree.defs_module_path)
+        tree = dg.ComponentTree.from_module(module, project_root=package.parent)
+        return tree.build_defs(None if described else tree.defs_module_path)
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:
@@ -127,3 +168,45 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """
     instance.report_run_failed(run, why)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBackfill:
+    """A backfill whose runs are not all asked for yet, or not all ended.
+
+    Of assets: ``left`` has, by asset, the partitions that were neither made nor failed when the daemon last looked.
+    Of a job: ``job``, and all its ``partitions``.
+    """
+
+    id: str
+    left: Mapping[str, AbstractSet[str]]
+    job: str = ""
+    partitions: Sequence[str] = ()
+
+
+def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
+    """The backfills of the UI and of the daemon that are going on. Only runs can be asked for by public means."""
+    backfills = import_module("dagster._core.execution.backfill")
+    going_on = backfills.BulkActionsFilter(statuses=[backfills.BulkActionStatus.REQUESTED])
+    found = []
+    for one in instance.get_backfills(filters=going_on):
+        data = one.asset_backfill_data
+        if data is not None:
+            left = _subsets(data.target_subset)
+            for subset in (data.materialized_subset, data.failed_and_downstream_subset):
+                ended = _subsets(subset)
+                left = {asset: keys - ended.get(asset, set()) for asset, keys in left.items()}
+            found.append(OpenBackfill(one.backfill_id, left))
+        elif one.partition_names is not None and one.partition_set_name is not None:
+            snapshots = import_module("dagster._core.remote_representation.external_data")
+            job = snapshots.job_name_for_partition_set_snap_name(one.partition_set_name)
+            found.append(OpenBackfill(one.backfill_id, {}, job, tuple(one.partition_names)))
+    return found
+
+
+def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
+    """An ``AssetGraphSubset`` as the keys of each asset."""
+    return {
+        asset.to_user_string(): set(keys.get_partition_keys())
+        for asset, keys in subset.partitions_subsets_by_asset_key.items()
+    }
