@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test httpfs fuzz setup dev lint types imports fmt lock check clean help
+.PHONY: demo test httpfs fuzz setup dev wheel lint types imports fmt lock check clean help
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
@@ -29,6 +29,13 @@ fuzz: setup      ## mutated and swollen pages, feeds, archives, B-trees, footers
 
 dev: setup       ## the Dagster UI (webserver and daemon) on the same state
 	@$(VENV)/cc-pipeline ui
+
+# what an earlier build left would go into the wheel too, modules that are gone among it
+wheel: setup     ## dist/cc_pipeline-*.whl, with the compiled parts where there is a compiler
+	@rm -rf build dist cc_pipeline.egg-info/SOURCES.txt
+	@$(VENV)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
 
 fmt: setup       ## format and sort imports
 	$(VENV)/ruff format . && $(VENV)/ruff check --fix .

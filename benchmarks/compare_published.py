@@ -17,6 +17,7 @@ import duckdb
 OF_THE_RUN = ("fetched_at", "harvested_at", "stored_file", "stored_offset")
 #: About the publication itself.
 NOT_COMPARED = ("publication",)
+_SAME = "the same"
 
 
 def main() -> int:
@@ -25,15 +26,25 @@ def main() -> int:
     parser.add_argument("one", type=Path)
     parser.add_argument("other", type=Path)
     given = parser.parse_args()
+    said = compared(given.one, given.other)
+    for line in said.values():
+        print(line)
+    return 0 if all(line.endswith(_SAME) for line in said.values()) else 1
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """A line for each view that is not the same in both files."""
+    return [line for line in compared(one, other).values() if not line.endswith(_SAME)]
+
+
+def compared(one: Path, other: Path) -> dict[str, str]:
+    """By view, how many rows it has and whether it is the same in both files."""
     with duckdb.connect() as connection:
         # views name their files by absolute paths, so both files can be open side by side
-        connection.execute(f"ATTACH '{given.one}' AS one (READ_ONLY)")
-        connection.execute(f"ATTACH '{given.other}' AS other (READ_ONLY)")
+        connection.execute(f"ATTACH '{one}' AS one (READ_ONLY)")
+        connection.execute(f"ATTACH '{other}' AS other (READ_ONLY)")
         names = {name: _views(connection, name) for name in ("one", "other")}
-        differing = 0
-        for view in sorted(names["one"] | names["other"]):
-            differing += _compare(connection, view, names)
-    return 1 if differing else 0
+        return {view: _compare(connection, view, names) for view in sorted(names["one"] | names["other"])}
 
 
 def _views(connection: duckdb.DuckDBPyConnection, database: str) -> set[str]:
@@ -43,11 +54,10 @@ def _views(connection: duckdb.DuckDBPyConnection, database: str) -> set[str]:
     return {name for (name,) in rows} - set(NOT_COMPARED)
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, view: str, names: dict[str, set[str]]) -> bool:
+def _compare(connection: duckdb.DuckDBPyConnection, view: str, names: dict[str, set[str]]) -> str:
     missing = [name for name in names if view not in names[name]]
     if missing:
-        print(f"{view}: not in {', '.join(missing)}")
-        return True
+        return f"{view}: not in {', '.join(missing)}"
     columns = {name: _columns(connection, f"{name}.main.{view}") for name in names}
     shared = [column for column in columns["one"] if column in columns["other"]]
     extra = sorted(set(columns["one"]) ^ set(columns["other"]))
@@ -58,9 +68,8 @@ def _compare(connection: duckdb.DuckDBPyConnection, view: str, names: dict[str, 
         (connection.execute(f"SELECT count(*) FROM ({a} EXCEPT ALL {b})").fetchone() or (0,))[0]
         for a, b in ((one, other), (other, one))
     ]
-    said = "the same" if not any(only) else f"{only[0]:,} rows only in one, {only[1]:,} only in the other"
-    print(f"{view}: {rows[0]:,} rows, {said}" + (f"; columns of one file alone: {', '.join(extra)}" if extra else ""))
-    return bool(any(only) or extra)
+    said = _SAME if not any(only) else f"{only[0]:,} rows only in one, {only[1]:,} only in the other"
+    return f"{view}: {rows[0]:,} rows, {said}" + (f"; columns of one file alone: {', '.join(extra)}" if extra else "")
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from cc_pipeline.defs.internals import definitions_in
+
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """All assets, checks, jobs, sensors, schedules and resources of cc_pipeline."""
-    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return definitions_in(Path(__file__).parent / "defs", described=True)

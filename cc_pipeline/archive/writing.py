@@ -76,6 +76,18 @@ def arc_as_warc(
     return _record(record_type, headers, head + record.payload, record.payload, content_type, f"{source}\n{offset}")
 
 
+def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length: int, address: str) -> bytes:
+    """An ARC record, the ``length`` bytes at ``offset`` of ``source``, as one gzip member with its WARC record.
+
+    ``address`` (absolute) is where ``source`` lies: with the range it goes into the record's header, as
+    ``WARC-Source-URI`` and ``WARC-Source-Range``. Raises as ``arc_as_warc`` does.
+    """
+    extra = [("WARC-Source-URI", address), ("WARC-Source-Range", f"bytes={offset}-{offset + length - 1}")]
+    out = io.BytesIO()
+    write_records(out, [arc_as_warc(record, source, offset, extra)])
+    return out.getvalue()
+
+
 def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord], gzipped: bool = True) -> None:
     """Append records to a binary stream, one gzip member each."""
     writer = WARCWriter(stream, gzip=gzipped)

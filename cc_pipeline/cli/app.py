@@ -8,7 +8,21 @@ import typer
 from rich.markup import escape
 
 from cc_pipeline import interruption
-from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
+from cc_pipeline.cli import (
+    catalog,
+    copy,
+    doctor,
+    domains,
+    get,
+    harvest,
+    init,
+    lookup,
+    replay,
+    run,
+    sql,
+    url_index,
+    whole_files,
+)
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
@@ -26,6 +40,7 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("crawls")(sql.crawls)
 app.command("harvest")(harvest.harvest)
+app.command("get")(get.get)
 app.command("plan")(lookup.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
@@ -38,7 +53,7 @@ app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
-app.command("init", hidden=True)(doctor.init)
+app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")

@@ -1,4 +1,4 @@
-"""``doctor``, ``migrate``, ``ui`` and ``init``: the state of this home, and the UI on it."""
+"""``doctor``, ``migrate`` and ``ui``: the state of this home, and the UI on it."""
 
 from __future__ import annotations
 
@@ -140,14 +140,3 @@ def ui(
     finally:
         end_runs_of_gone_servers(settings)
     raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
-
-
-def init(quiet: Annotated[bool, typer.Option("--quiet")] = False) -> None:
-    """Point plain `dagster dev` and `dg dev` in this folder at the home: writes .env and dagster.yaml."""
-    from cc_pipeline.defs.instance import prepare_files
-
-    settings = load_settings()
-    written = prepare_files(settings, Path.cwd())
-    if not quiet:
-        for path in written:
-            console.print(f"wrote {path}", highlight=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
-from cc_pipeline.cli.question import Question, open_question, sources_for
+from cc_pipeline.cli.question import NoIndex, Question, open_question, sources_for
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,16 +32,24 @@ _Texts = Annotated[
     ),
 ]
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
+_Crawls = Annotated[
+    list[str],
+    typer.Option(
+        "--crawl", "-c", help="A crawl id, newest, all, a year, or a range (2018..2024, 2012..); may be repeated."
+    ),
+]
 _Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
 #: Columns that every look-up needs, to tell whether a capture belongs to the target, and where its record lies.
 _PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
+#: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
+_MOST_LEFT_OUT = 5
 _FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
 
 def plan(
     targets: _Texts,
-    crawl: options.Crawls,
+    crawl: _Crawls,
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
@@ -68,7 +78,7 @@ def plan(
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as question:
         settings = question.settings
         for one in question.crawls:
@@ -91,7 +101,7 @@ def plan(
 
 def lookup(
     targets: _Texts,
-    crawl: options.Crawls,
+    crawl: _Crawls,
     via: options.Via = None,
     output: Annotated[
         str | None,
@@ -141,6 +151,11 @@ def lookup(
       cc-pipeline lookup suffix:gov.uk -c newest --status 200 --mime text/html --out gov.parquet
 
       cc-pipeline lookup example.com -c newest --format csv --columns url,fetch_time | head
+
+      cc-pipeline lookup url:example.com/about -c 2018..2024 --out about.parquet
+
+    Of several crawls the newest is asked first, and what it has is written before the next one is asked. A crawl
+    without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
     """
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
     from cc_pipeline.commoncrawl.filters import Filters
@@ -152,24 +167,35 @@ def lookup(
     read = _columns_to_read(names, filtered)
     with (
         open_question(
-            targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
+            targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
         ) as question,
         capture_writer(chosen, names, out) as write,
     ):
         left = limit or None
-        for one in question.crawls:
-            for table in _captures(question, one, read, wanted if filtered else None, harvest):
+
+        def ask(crawl: str) -> list[pa.Table]:
+            return _captures(question, crawl, read, wanted if filtered else None, harvest)
+
+        failed: list[str] = []
+        # one crawl's captures are held at a time
+        for _, tables in _each(question.crawls, ask, failed):
+            for table in tables:
                 part = table if left is None else table.slice(0, left)
                 write(part)
                 left = None if left is None else left - part.num_rows
+            sys.stdout.flush()
             if left == 0:
                 notice(f"stopped at --limit {limit}")
                 return
+        if out is not None:
+            # a file is there only when it is whole
+            _end(question, failed)
+    _end(question, failed)
 
 
 def check(
     targets: _Texts,
-    crawl: options.Crawls,
+    crawl: _Crawls,
     via: options.Via = None,
     subset: options.Subsets = None,
     harvest: _Harvest = False,
@@ -195,25 +221,61 @@ def check(
     from cc_pipeline.stages.reports.left_out import left_out
 
     checked_format(output)
-    rows: list[Sequence[object]] = []
+    columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
+    failed: list[str] = []
     counts: dict[str, dict[str, int]] = {}
     with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as found:
         # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
         question = Question(found.workspace, found.crawls, single)
-        for one in question.crawls:
-            tables = list(_captures(question, one, _PLACE, None, harvest))
-            rows += [(one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True)]
-            if len(single) > 1:
-                rows.append((one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables)))))
-            counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
-        notes = left_out(question.workspace, single, counts)
-    columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
-    write_rows("what there is", columns, rows, output)
-    for note in notes:
-        warn(note)
+
+        def ask(crawl: str) -> list[pa.Table]:
+            return _captures(question, crawl, _PLACE, None, harvest)
+
+        def rows() -> Iterator[Sequence[object]]:
+            for one, tables in _each(question.crawls, ask, failed):
+                yield from ((one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True))
+                if len(single) > 1:
+                    yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
+                counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
+
+        # lines for programs appear as they are found
+        write_rows("what there is", columns, rows(), output)
+        few = dict(list(counts.items())[:_MOST_LEFT_OUT])
+        for note in left_out(question.workspace, single, few):
+            warn(note)
+        _end(question, failed)
+
+
+def _each(
+    crawls: Sequence[str], ask: Callable[[str], list[pa.Table]], failed: list[str]
+) -> Iterator[tuple[str, list[pa.Table]]]:
+    """What ``ask`` answers of each crawl, in turn. Of several crawls, one without an index is left out with a note, and
+    one whose index cannot be read is added to ``failed``: neither takes the others' answers along."""
+    for crawl in crawls:
+        try:
+            found = ask(crawl)
+        except (EnvironmentFault, DataFault) as fault:
+            if len(crawls) == 1:
+                raise
+            said = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
+            if isinstance(fault, NoIndex):
+                warn(f"{crawl} is left out: {said}")
+            else:
+                warn(f"{crawl} could not be asked: {said}")
+                failed.append(crawl)
+            continue
+        yield crawl, found
+
+
+def _end(question: Question, failed: Sequence[str]) -> None:
+    if failed:
+        raise Incomplete(
+            f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
+            f"Ask them again: -c {' -c '.join(failed)}",
+        )
 
 
 def _captures(

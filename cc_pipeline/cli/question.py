@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from cc_pipeline.stages.workspace import Workspace
 
 
+class NoIndex(EnvironmentFault):
+    """Neither the home nor the source has an index of a crawl that could be asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
@@ -45,8 +49,10 @@ def open_question(
     via: str | None = None,
     concurrency: int | None = None,
     allow_gaps: bool = False,
+    several: bool = False,
 ) -> Iterator[Question]:
-    """Parses the targets and crawls a person typed, and opens a workspace for the block.
+    """Parses the targets and crawls a person typed, and opens a workspace for the block. ``several`` lets ``all``,
+    years and ranges of crawls be named.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
     is not a target, crawl or setting, and for a home of another source.
@@ -65,7 +71,8 @@ def open_question(
     parsed = {target.slug: target for target in (parse_target(text, Path.cwd()) for text in targets)}
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        yield Question(workspace, tuple(resolve_crawls(workspace, crawls)), tuple(parsed.values()))
+        chosen = resolve_crawls(workspace, crawls, several=several)
+        yield Question(workspace, tuple(chosen), tuple(parsed.values()))
 
 
 def sources_for(
@@ -73,7 +80,8 @@ def sources_for(
 ) -> IndexSources:
     """The indexes of a workspace for one crawl. ``harvest`` first reads the footers that a crawl lacks.
 
-    Raises ``EnvironmentFault`` when the home has no index of the crawl; it names the command that makes one.
+    Raises ``NoIndex`` when there is no index of the crawl; it names the command that makes one. Raises
+    ``EnvironmentFault`` when ``via`` wants a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.index.lookup import open_locators
@@ -95,7 +103,7 @@ def sources_for(
     if none:
         what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
         way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
-        raise EnvironmentFault(what, f"Make one: {way}")
+        raise NoIndex(what, f"Make one: {way}")
     return replace(sources, columns=None if columns is None else tuple(columns))
 
 

@@ -128,6 +128,7 @@ def _note(text: str) -> None:
     console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
 
 
+_INSTALLED = "cc-pipeline"
 #: Domains of the demo that become a target of their own; all others share one set.
 _DEMO_DOMAINS = 5
 
@@ -208,13 +209,22 @@ def demo(
     console.print("[bold]3 of 3[/] what it found")
     what_was_found(settings, crawls, targets)
     shown = _shown(settings.published_path)
+    command, flag = _spelled(), "" if where == load_settings().home else f" --home {_shown(where)}"
+    ui = "make dev" if command != _INSTALLED and not flag else f"{command} ui{flag}"
     console.print(
-        "\nThe Dagster UI on this state:     [bold]make dev[/]"
-        "\nOne question to DuckDB:           [bold].venv/bin/cc-pipeline sql "
+        f"\nThe Dagster UI on this state:     [bold]{ui}[/]"
+        f"\nOne question to DuckDB:           [bold]{command} sql{flag} "
         '"SELECT domain, count(*) FROM page_metadata GROUP BY ALL"[/]'
         f"\nThe same file from Python:        [bold]duckdb.connect('{shown}', read_only=True)[/]",
         highlight=False,
+        soft_wrap=True,
     )
+
+
+def _spelled() -> str:
+    """The command as it is typed in the current folder: in a checkout after ``make setup``, or installed."""
+    in_checkout = Path(".venv/bin") / _INSTALLED
+    return str(in_checkout) if in_checkout.exists() else _INSTALLED
 
 
 def demo_targets(domains: Sequence[str]) -> list[str]:

@@ -51,31 +51,55 @@ def all_runs(runs: Iterable[object]) -> None:
         pass
 
 
-def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
+def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool = False) -> list[str]:
     """Crawl ids, ``newest`` replaced by the newest that is published.
 
-    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
+    With ``several``, ``all``, years and ranges (``2018..2024``) are replaced by their crawls, newest first, without
+    those that are only announced. Raises ``UserInputError`` for a crawl the source does not have or has only announced,
+    and for several crawls where one is wanted.
     """
+    from cc_pipeline.commoncrawl.crawl_ranges import is_selection, select
     from cc_pipeline.stages.indexing.crawls import find_crawl, known_crawls
     from cc_pipeline.stages.indexing.harvest import is_published
 
     source = workspace.settings.source
     chosen: list[str] = []
-    for crawl in crawls:
-        if crawl == "newest":
+    for text in crawls:
+        if text == "newest":
             listed, _ = known_crawls(workspace)
             found = next((one.id for one in listed if is_published(workspace, one.id)), None)
             if found is None:
                 raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
+            chosen.append(found)
+        elif is_selection(text, known_crawls(workspace)[0]):
+            meant = [one.id for one in select(text, known_crawls(workspace)[0])]
+            if not several:
+                raise UserInputError(
+                    f"{text!r} means {len(meant)} crawls ({', '.join(meant[:3])} …), this command takes single ones: "
+                    "--crawl, as often as needed. lookup, check and plan take ranges"
+                )
+            chosen += _published(workspace, meant)
         else:
-            found = find_crawl(workspace, crawl).id
+            found = find_crawl(workspace, text).id
             if not is_published(workspace, found):
                 raise UserInputError(
                     f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
                     "published, or take the newest published crawl: --crawl newest"
                 )
-        chosen.append(found)
+            chosen.append(found)
     return list(dict.fromkeys(chosen))
+
+
+def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
+    """``crawls`` (newest first) without those that are only announced. Older ones than one that is there are not
+    asked for: that would be a request for each."""
+    from cc_pipeline.stages.indexing.harvest import is_published
+
+    for place, crawl in enumerate(crawls):
+        if is_published(workspace, crawl):
+            return crawls[place:]
+        warn(f"{crawl} is announced and not published yet; it is left out")
+    return ()
 
 
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str]) -> None:

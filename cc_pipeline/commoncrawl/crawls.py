@@ -98,7 +98,7 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
             faults.append(DataFault(DataKind.MALFORMED, source, None, f"entry {number}: {wrong}"))
         else:
             crawls.setdefault(crawl.id, crawl)
-    return CrawlList(tuple(sorted(crawls.values(), key=_age, reverse=True)), tuple(faults))
+    return CrawlList(tuple(sorted(crawls.values(), key=age, reverse=True)), tuple(faults))
 
 
 def validate_crawl_id(text: str) -> str:
@@ -152,7 +152,8 @@ def _read_time(text: Any) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _age(crawl: Crawl) -> tuple[datetime, str]:
+def age(crawl: Crawl) -> tuple[datetime, str]:
+    """What crawls are sorted by: when it began, or the week in its id."""
     if crawl.started is not None:
         return crawl.started, crawl.id
     weekly = _WEEKLY.fullmatch(crawl.id)

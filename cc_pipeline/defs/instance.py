@@ -12,8 +12,10 @@ import socket
 from pathlib import Path
 
 import dagster as dg
+from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline.defs.internals import end_run, instance_in
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
 
@@ -27,8 +29,8 @@ _CONNECT_SECONDS = 2.0
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 DAGSTER_YAML = """\
-# Written once by cc-pipeline; yours to change. Add a `storage:` block for Postgres
-# (postgresql+psycopg2://user@host/dagster: the driver in the scheme matters with SQLAlchemy 2.1).
+# Written once by cc-pipeline; yours to change. State is in SQLite files beside this file; `cc-pipeline init --team`
+# writes a folder whose state is in PostgreSQL.
 telemetry: {enabled: false}
 nux: {enabled: false}
 concurrency:
@@ -71,9 +73,25 @@ def prepare_instance(settings: Settings) -> None:
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
-    """The persistent instance of the home."""
+    """The persistent instance of the home.
+
+    Raises ``EnvironmentFault`` where its ``dagster.yaml`` names a variable that is not set, or a database that does not
+    answer. Errors of SQLite and of the disk are left to the caller.
+    """
     prepare_instance(settings)
-    return instance_in(settings.dagster_home)
+    try:
+        return instance_in(settings.dagster_home)
+    except (OSError, DBAPIError):
+        raise
+    except Exception as error:  # Dagster, its storages and its loggers have a class of error each
+        # the text of an error of configuration is the whole schema; its first mistake names the variable
+        mistakes = error.errors if isinstance(error, dg.DagsterInvalidConfigError) else []
+        why = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
+        raise EnvironmentFault(
+            f"the Dagster instance in {settings.dagster_home} cannot be opened: {why}",
+            "Look at its dagster.yaml: the variables that it names have to be set (set -a; . ./.env), and the database "
+            "has to answer.",
+        ) from error
 
 
 def this_process() -> str:

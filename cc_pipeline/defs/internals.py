@@ -5,7 +5,9 @@ Not here: anything the public interface can do. ``test_internals`` says which na
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -32,19 +34,22 @@ def attach_metadata(
     step._metadata_accumulator = add(asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key)
 
 
-def definitions_in(folder: Path) -> dg.Definitions:
-    """What ``load_from_defs_folder`` loads from the project around ``folder``, without the component types that are
-    installed beside it.
+def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
+    """All definitions below ``folder``, which is ``defs/``: what ``load_from_defs_folder`` would load.
 
-    Those are for the UI's pages about components. Describing them loads every package that offers some, and takes
-    longer than all definitions of ours.
+    That function looks for a ``pyproject.toml`` above the folder: an installed wheel has none there, or that of the
+    project whose virtual environment it was installed into. ``described``: with the component types that are installed
+    beside the definitions. Those are for the UI's pages about components. Describing them loads every package that
+    offers some, and takes longer than all definitions of ours.
     """
+    package = folder.parent
+    module = import_module(f"{package.name}.{folder.name}")
     with warnings.catch_warnings():
         # as the public function does
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        tree = dg.ComponentTree.for_project(folder)
-        return tree.build_defs(tree.defs_module_path)
+        tree = dg.ComponentTree.from_module(module, project_root=package.parent)
+        return tree.build_defs(None if described else tree.defs_module_path)
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:
@@ -127,3 +132,45 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """
     instance.report_run_failed(run, why)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBackfill:
+    """A backfill whose runs are not all asked for yet, or not all ended.
+
+    Of assets: ``left`` has, by asset, the partitions that were neither made nor failed when the daemon last looked.
+    Of a job: ``job``, and all its ``partitions``.
+    """
+
+    id: str
+    left: Mapping[str, AbstractSet[str]]
+    job: str = ""
+    partitions: Sequence[str] = ()
+
+
+def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
+    """The backfills of the UI and of the daemon that are going on. Only runs can be asked for by public means."""
+    backfills = import_module("dagster._core.execution.backfill")
+    going_on = backfills.BulkActionsFilter(statuses=[backfills.BulkActionStatus.REQUESTED])
+    found = []
+    for one in instance.get_backfills(filters=going_on):
+        data = one.asset_backfill_data
+        if data is not None:
+            left = _subsets(data.target_subset)
+            for subset in (data.materialized_subset, data.failed_and_downstream_subset):
+                ended = _subsets(subset)
+                left = {asset: keys - ended.get(asset, set()) for asset, keys in left.items()}
+            found.append(OpenBackfill(one.backfill_id, left))
+        elif one.partition_names is not None and one.partition_set_name is not None:
+            snapshots = import_module("dagster._core.remote_representation.external_data")
+            job = snapshots.job_name_for_partition_set_snap_name(one.partition_set_name)
+            found.append(OpenBackfill(one.backfill_id, {}, job, tuple(one.partition_names)))
+    return found
+
+
+def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
+    """An ``AssetGraphSubset`` as the keys of each asset."""
+    return {
+        asset.to_user_string(): set(keys.get_partition_keys())
+        for asset, keys in subset.partitions_subsets_by_asset_key.items()
+    }

@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.stages.questions.notes import COLUMN_NOTES
 from cc_pipeline.stages.slice import StageReport
-from cc_pipeline.stages.tables import COLUMN_NOTES
 
 OWNERS = ["team:cc-pipeline"]
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive import arc
 from cc_pipeline.archive.members import inflate_member
-from cc_pipeline.archive.writing import arc_as_warc, warcinfo_record, write_records
+from cc_pipeline.archive.writing import arc_as_warc_member, warcinfo_record, write_records
 from cc_pipeline.deliveries.manifest import FileEntry, PartEntry, list_name, part_name
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.keys import CAPTURE, PLACE
@@ -40,6 +40,8 @@ _LIST_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
      pa.field("length", pa.int64())]
 )  # fmt: skip
+#: From the key of an archive file to its address at the source.
+Address = Callable[[str], str]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -92,10 +94,17 @@ def plan_copy(records: pa.Table, *, convert: bool = False, part_bytes: int = PAR
 
 
 def write_part(
-    part: Part, number: int, storage: RecordStorage, place: Transport, scratch: Path, crawl: str, delivery: str
+    part: Part,
+    number: int,
+    storage: RecordStorage,
+    place: Transport,
+    scratch: Path,
+    crawl: str,
+    delivery: str,
+    address: Address,
 ) -> Written:
     """Makes a part in ``scratch`` (``number`` keeps it apart from others) and sends it and its list to the folder of
-    ``crawl`` in ``place``.
+    ``crawl`` in ``place``. ``address`` gives an archive file's absolute address, which converted records carry.
 
     A record that cannot be given (its stored bytes are gone or damaged, or it has no WARC form) is left out. Raises
     ``EnvironmentFault`` (also as ``RangeFault``) when the disk or the place refuses.
@@ -111,7 +120,7 @@ def write_part(
             digest = hashlib.sha256(head)
             out.write(head)
             size = len(head)
-            for row, member in _members(part, storage):
+            for row, member in _members(part, storage, address):
                 if isinstance(member, DataFault):
                     left_out.append((row, member))
                     continue
@@ -151,7 +160,7 @@ def _head(part: Part, crawl: str, delivery: str) -> bytes:
     return file_description(f"{crawl}-{delivery}.arc.gz", info, newest)
 
 
-def _members(part: Part, storage: RecordStorage) -> Iterator[tuple[int, bytes | DataFault]]:
+def _members(part: Part, storage: RecordStorage, address: Address) -> Iterator[tuple[int, bytes | DataFault]]:
     rows = (row for batch in part.rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
     for number, (row, found) in enumerate(read_members(rows, storage, window=_WINDOW)):
         if isinstance(found, DataFault):
@@ -159,26 +168,18 @@ def _members(part: Part, storage: RecordStorage) -> Iterator[tuple[int, bytes | 
             continue
         assert found is not None  # a fetched record has a place
         try:
-            yield number, _given(part, row, found)
+            yield number, _given(part, row, found, address)
         except DataFault as fault:
             yield number, fault
 
 
-def _given(part: Part, row: Row, member: bytes) -> bytes:
+def _given(part: Part, row: Row, member: bytes, address: Address) -> bytes:
     source, offset = row["warc_filename"], row["warc_record_offset"]
     if part.kind == "warc" and row["archive_format"] == "arc":
-        return _as_warc(member, source, offset)
+        return arc_as_warc_member(arc.read_record(member, source, offset), source, offset, len(member), address(source))
     # what is handed on was sound when it was stored; a disk may have changed it since
     inflate_member(member, source, offset)
     return member
-
-
-def _as_warc(member: bytes, source: str, offset: int) -> bytes:
-    record = arc.read_record(member, source, offset)
-    extra = [("WARC-Source-URI", source), ("WARC-Source-Range", f"bytes={offset}-{offset + len(member) - 1}")]
-    out = io.BytesIO()
-    write_records(out, [arc_as_warc(record, source, offset, extra)])
-    return out.getvalue()
 
 
 def _list_of(rows: pa.Table, name: str, offsets: list[int], lengths: list[int]) -> bytes:

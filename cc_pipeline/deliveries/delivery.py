@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from cc_pipeline.deliveries.copying import (
     LISTED,
     PART_BYTES,
+    Address,
     Part,
     Written,
     distinct_captures,
@@ -70,7 +71,8 @@ Progress = Callable[[int, int, int, int], None]
 class Order:
     """What a person asks to have delivered: ``targets`` are definitions, ``indexes`` those that named the captures.
 
-    ``unread_index_files`` could not be read when they did, which was allowed.
+    ``unread_index_files`` could not be read when they did, which was allowed. ``address`` gives an archive file's
+    address at the source, for records that are converted.
     """
 
     crawl: str
@@ -80,6 +82,7 @@ class Order:
     part_bytes: int = PART_BYTES
     indexes: tuple[str, ...] = ()
     unread_index_files: int = 0
+    address: Address = str
 
     @property
     def delivery(self) -> str:
@@ -192,7 +195,15 @@ class _Work:
         with ThreadPoolExecutor(max(1, parallel)) as pool:
             running = {
                 pool.submit(
-                    write_part, part, n, self.storage, self.place, self.scratch, order.crawl, order.delivery
+                    write_part,
+                    part,
+                    n,
+                    self.storage,
+                    self.place,
+                    self.scratch,
+                    order.crawl,
+                    order.delivery,
+                    order.address,
                 ): part
                 for n, part in enumerate(parts)
             }

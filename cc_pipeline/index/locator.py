@@ -69,6 +69,10 @@ class Locator(Protocol):
     def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult: ...
 
 
+class NoSuchIndex(UserInputError):
+    """Neither this home nor the source has the index of a crawl that was to be asked, or any."""
+
+
 #: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
 VIAS = ("auto", "parquet", "btree", "zipnum")
 
@@ -100,17 +104,17 @@ def choose(
     ``available`` maps the name of each index of this crawl to a function that opens its locator. ``via`` names the
     index to use. ``auto`` takes the columnar index, or ZipNum where the columnar index is dear and ZipNum is cheaper
     (old crawls have no page index, so whole columns are read). It takes a B-tree only where there is nothing else,
-    because a B-tree has neither time nor status. Raises ``UserInputError`` for an index that this crawl does not have.
+    because a B-tree has neither time nor status. Raises ``NoSuchIndex`` for an index that this crawl does not have.
     """
     if via not in VIAS:
         raise UserInputError(f"via is {via!r}; choose one of {', '.join(VIAS)}")
     there = [name for name in _ORDER if name in available]
     if via != "auto":
         if via not in available:
-            raise UserInputError(f"{crawl} has no {via} index here; it has: {', '.join(there) or 'none'}")
+            raise NoSuchIndex(f"{crawl} has no {via} index here; it has: {', '.join(there) or 'none'}")
         return available[via](), f"{via}, as asked"
     if not there:
-        raise UserInputError(f"there is no index of {crawl} here; harvest the crawl or build a URL index for it")
+        raise NoSuchIndex(f"there is no index of {crawl} here; harvest the crawl or build a URL index for it")
     first = available[there[0]]()
     if there[:2] != ["parquet", "zipnum"]:
         return first, f"{first.name}, the only one" if len(

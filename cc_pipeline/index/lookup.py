@@ -29,6 +29,7 @@ from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +161,9 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
                 available["parquet"] = lambda: ParquetLocator(
                     transport, finder, columns=sources.columns, indexes=indexes
                 )
-        if crawl not in ARC_CRAWLS and transport.exists(cluster_key(crawl)):
-            available["zipnum"] = lambda: ZipNumLocator(transport, crawl)
+        clusters = transport.head(cluster_key(crawl)) if crawl not in ARC_CRAWLS else None
+        if clusters is not None:
+            available["zipnum"] = lambda: ZipNumLocator(transport, crawl, size=clusters.size)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
         if built is not None:
             available["btree"] = lambda: built
@@ -175,9 +177,15 @@ def _of_valid_segments(
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
     """Drops captures of segments that the crawl's own list does not name: their files were never completed."""
     key = segments_key(CRAWL_2012)
-    if not transport.exists(key):
+    if not any(table.num_rows for table in captures.values()):
+        return captures, ()
+    try:
+        listed = transport.read_all(key).data
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.NOT_FOUND:
+            raise
         return captures, (f"there is no {key}: captures of all segments are taken",)
-    valid = pa.array([str(segment) for segment in parse_valid_segments(transport.read_all(key).data, key)], pa.string())
+    valid = pa.array([str(segment) for segment in parse_valid_segments(listed, key)], pa.string())
     kept = {slug: table.filter(pc.is_in(table["warc_segment"], valid)) for slug, table in captures.items()}
     lost = sum(table.num_rows for table in captures.values()) - sum(table.num_rows for table in kept.values())
     return kept, (f"{lost} captures of segments outside {key} are left out",) if lost else ()

@@ -43,6 +43,27 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
 
 
+def vacuum_now(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
+    """Deletes all superseded files of a table that none of the versions in ``keep`` names, whoever reads them; gives
+    how many.
+
+    Files that no commit has named are left alone: those of a commit under way are among them. Raises
+    ``EnvironmentFault``.
+    """
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    if handle is None:
+        return 0
+    kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
+    try:
+        gone = handle.vacuum(
+            retention_hours=0, enforce_retention_duration=False, dry_run=False, full=False, keep_versions=kept or None
+        )
+    except (OSError, DeltaError) as error:
+        raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
+    return len(gone)
+
+
 def retire(lake: Lake, table: str) -> None:
     """Empties a table that this version no longer has, if it is there. Its files stay until they are vacuumed.
 

@@ -50,12 +50,16 @@ WRITER: Final = WriterProperties(
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table of the lake: its name, schema, the columns that make a slice, and its order within a file."""
+    """A table of the lake: its name, schema, the columns that make a slice, and its order within a file.
+
+    ``apart`` are columns that say when, where or by whom a row was made: two rows that differ in these say the same.
+    """
 
     name: str
     schema: pa.Schema
     slice_columns: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

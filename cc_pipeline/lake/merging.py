@@ -1,12 +1,10 @@
 """Merges files of a table into one sorted run of files of a bounded size, with flat memory.
 
-A merge is one commit that takes files out and puts others in. It conflicts with every commit that takes out one of the
-same files, and with no other: no row gets lost, and none is there twice, whoever commits or merges meanwhile.
+A merge is one commit that takes files out and puts others in (``replacing.py``), whoever commits or merges meanwhile.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import tempfile
@@ -15,38 +13,37 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import is_uneven, note_even, with_columns
-from cc_pipeline.lake.lake import COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.evolution import is_uneven, note_even
+from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import (
     FEW_FILES,
-    FILE_BYTES,
-    ROW_GROUP_ROWS,
     StoredFile,
     clustered_by,
     due,
     stored_files,
     too_large,
 )
+from cc_pipeline.lake.replacing import (
+    BATCH_ROWS,
+    opened_apart,
+    replace_files,
+    schema_of_files,
+    whole_row_groups,
+    write_files,
+)
 from cc_pipeline.lake.streaming import stream_table
 
-#: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
-_ROW_GROUP_BYTES: Final = 8 << 20
 #: What DuckDB may hold in memory while it sorts; it puts more into a folder.
 _MEMORY: Final = "400MB"
-#: Rows that are taken from the sorting at a time.
-_BATCH_ROWS: Final = 1_024
 #: The place of a row among all that are merged, so that rows of a slice stay in their order.
 _PLACE: Final = "_place"
 #: Files that are rewritten in one commit where they are large, or may be.
@@ -176,13 +173,6 @@ def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredF
         raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
 
 
-def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
-    """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
-    spec = lake.specs[table]
-    handle = lake.open(spec)
-    return None if handle is None else lake.open(spec, handle.version())
-
-
 def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
     """Replaces ``files``, which lie in one partition, by sorted ones with the same rows; whether it did.
 
@@ -192,8 +182,7 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    here = {field.name for field in handle.schema().fields}
-    schema = pa.schema([field for field in spec.schema if field.name in here and field.name not in files[0].partition])
+    schema = schema_of_files(spec, handle, files[0].partition)
     try:
         added = _write_run(lake, spec, schema, files, scratch)
         if sum(action.rows for action in added) != sum(file.rows for file in files):
@@ -201,20 +190,7 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
                 f"merging files of {lake.address(table)} would change how many rows there are",
                 "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
             )
-        now = _now()
-        handle.create_write_transaction(
-            [
-                # as changes of data, which they are not: otherwise two merges of the same files both get through
-                *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in files),
-                *(
-                    AddAction(file.path, file.size, dict(file.partition), now, True, _statistics(spec, file))
-                    for file in added
-                ),
-            ],
-            "append",
-            spec.schema if here >= set(spec.schema.names) else pa.schema([f for f in spec.schema if f.name in here]),
-            partition_by=list(files[0].partition),
-        )
+        replace_files(spec, handle, files, added)
         if len(files) > _MANY_REMOVED:
             handle.create_checkpoint()
     except CommitFailedError:
@@ -245,8 +221,8 @@ def _write_run(
         named = ", ".join(f'"{name}"' for name in schema.names)
         ordered = ", ".join(f'"{name}"' for name in [*order, _PLACE])
         found = connection.sql(f"SELECT {named} FROM _rows ORDER BY {ordered}")
-        batches = _whole_row_groups(found.to_arrow_reader(_BATCH_ROWS), schema)
-        return list(_write_files(lake, spec, schema, files[0], batches))
+        batches = whole_row_groups(found.to_arrow_reader(BATCH_ROWS), schema)
+        return list(write_files(lake, spec, schema, files[0], batches))
 
 
 @contextmanager
@@ -265,64 +241,3 @@ def _with_places(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(
             [*(batch.column(name) for name in schema.names), places], names=[*schema.names, _PLACE]
         )
-
-
-def _whole_row_groups(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
-    rows = size = 0
-    for batch in batches:
-        whole = with_columns(pa.Table.from_batches([batch]), schema)
-        # a row may be a page of a megabyte
-        length = max(1, min(_BATCH_ROWS, _ROW_GROUP_BYTES * whole.num_rows // max(whole.nbytes, 1)))
-        for start in range(0, whole.num_rows, length):
-            table = whole.slice(start, length)
-            held.append(table)
-            rows, size = rows + table.num_rows, size + table.nbytes
-            if rows >= ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
-                yield pa.concat_tables(held)
-                held, rows, size = [], 0, 0
-    if held:
-        yield pa.concat_tables(held)
-
-
-def _write_files(
-    lake: Lake, spec: TableSpec, schema: pa.Schema, like: StoredFile, row_groups: Iterator[pa.Table]
-) -> Iterator[StoredFile]:
-    """Writes files beside ``like``; gives each once it is whole."""
-    folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), uuid4()
-    system = lake.file_system()
-    table = next(row_groups, None)
-    for number in count():
-        if table is None:
-            return
-        path = f"{folder}/part-{number:05}-{run}-c000.zstd.parquet".lstrip("/")
-        address = f"{lake.address(spec.name)}/{path}".removeprefix("s3://")
-        first = last = None
-        rows = 0
-        with (
-            system.open_output_stream(address) as sink,
-            pq.ParquetWriter(sink, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL) as writer,
-        ):
-            while table is not None and sink.tell() < FILE_BYTES:
-                if clustered in schema.names:
-                    values = table.column(clustered)
-                    first, last = values[0].as_py() if rows == 0 else first, values[-1].as_py()
-                writer.write_table(table, row_group_size=table.num_rows)
-                rows += table.num_rows
-                table = next(row_groups, None)
-        size = system.get_file_info(address).size
-        yield StoredFile(path, like.partition, size, rows, first, last)
-
-
-def _statistics(spec: TableSpec, file: StoredFile) -> str:
-    """What the log says of a file: its rows and, as for other files, bounds of the columns that make slices."""
-    clustered = clustered_by(spec)
-    known = {"numRecords": file.rows}
-    if clustered is None or file.first is None:
-        return json.dumps(known)
-    bounds = {"minValues": {clustered: file.first}, "maxValues": {clustered: file.last}, "nullCount": {clustered: 0}}
-    return json.dumps(known | bounds)
-
-
-def _now() -> int:
-    return int(time.time() * 1_000)

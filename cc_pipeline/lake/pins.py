@@ -52,6 +52,16 @@ def pinned_versions(lake: Transport) -> dict[str, set[int]]:
     return found
 
 
+def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
+    """The other homes whose published files name versions of this lake (as keys of their notes), and when each
+    published last."""
+    found = {}
+    for listed in lake.listing(_FOLDER):
+        if listed.key != _key(home) and _versions(lake, listed.key):
+            found[listed.key] = datetime.fromtimestamp(listed.modified, UTC)
+    return found
+
+
 def _versions(lake: Transport, key: str) -> Mapping[str, Sequence[int]]:
     """What a note pins; nothing where there is none, it is too old, or it is none of ours."""
     try:

@@ -41,6 +41,8 @@ _SWELLING: Final = 2
 Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
 #: A query, or what makes one from what is in the file up to then.
 Sql: TypeAlias = str | Callable[[Ask], str]
+#: What a column holds, by the published name and the column's; ``None`` where nobody said.
+Notes: TypeAlias = Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,22 @@ class ViewSpec:
     comment: str
     materialized: bool = False
     all_but: tuple[str, Sql] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MacroSpec:
+    """A question that can be called in the published file: ``name(parameters)``.
+
+    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. Nothing is looked at
+    when it is made, so it costs nothing until somebody calls it. ``parameters`` are names, ``name := value`` where
+    there is a default.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    sql: str
+    comment: str
+    scalar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +104,17 @@ def publish(
     tables: Sequence[PinnedTable],
     views: Sequence[ViewSpec],
     *,
+    macros: Sequence[MacroSpec] = (),
+    notes: Notes = lambda table, column: None,
     s3: S3Place | None = None,
     copying: Copying | None = None,
 ) -> Publication:
     """Builds ``path`` from ``tables`` and ``views`` and swaps it in.
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
-    becomes ``main.<name>``, a table when ``materialized``. ``s3`` is where the files are, if on S3. Raises
-    ``EnvironmentFault`` when the file cannot be built; the old one then stays.
+    becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``notes`` become the
+    comments of published columns. ``s3`` is where the files are, if on S3. Raises ``EnvironmentFault`` when the file
+    cannot be built; the old one then stays.
     """
     building = path.with_name(path.name + BUILDING + this_process())
     building.unlink(missing_ok=True)
@@ -117,6 +138,11 @@ def publish(
 
             for pinned in tables:
                 _show(connection, pinned, copying)
+                kind = "VIEW" if copying is None else "TABLE"
+                comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
+                connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quoted(comment)}")
+            # what follows are hundreds of small statements, and each transaction is a write to the disk
+            connection.execute("BEGIN")
             for view in views:
                 kind = "TABLE" if view.materialized else "VIEW"
                 connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, ask)}")
@@ -124,6 +150,9 @@ def publish(
             rows = _counts(ask, tables, [view for view in views if "." not in view.name])
             versions = {pinned.spec.name: pinned.version for pinned in tables}
             _write_publication(connection, tables, rows)
+            _make_macros(connection, macros)
+            _annotate(connection, notes)
+            connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
         size = building.stat().st_size
         building.replace(path)
@@ -150,6 +179,25 @@ def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: C
         connection.register("_rows", copying.rows(pinned))
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows")
         connection.unregister("_rows")
+
+
+def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+    for macro in macros:
+        table = "" if macro.scalar else "TABLE "
+        connection.execute(f"CREATE MACRO main.{macro.name}({', '.join(macro.parameters)}) AS {table}{macro.sql}")
+        connection.execute(f"COMMENT ON MACRO {table}main.{macro.name} IS {quoted(macro.comment)}")
+
+
+def _annotate(connection: duckdb.DuckDBPyConnection, notes: Notes) -> None:
+    """Comments on the columns in ``main``; those in ``lake`` have the same names. Opens no file of the lake."""
+    found = "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal"
+    comments = [
+        f'COMMENT ON COLUMN main.{table}."{column}" IS {quoted(comment)}'
+        for table, column in connection.execute(found).fetchall()
+        if (comment := notes(table, column)) is not None
+    ]
+    if comments:
+        connection.execute(";".join(comments))
 
 
 def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:

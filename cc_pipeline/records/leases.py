@@ -36,11 +36,13 @@ _LARGEST = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A lease as others read it. ``files`` is ``None`` where it holds everything of the crawl."""
+    """A lease as others read it. ``files`` is ``None`` where it holds everything of the crawl, ``targets`` (slugs of
+    what is being fetched) where it does not say."""
 
     key: str
     commit: str
     files: frozenset[str] | None
+    targets: frozenset[str] | None = None
 
     def holds(self, file: str) -> bool:
         """Whether the stored file must stay."""
@@ -48,11 +50,19 @@ class Holding:
 
 
 class Lease:
-    """A lease of this process. ``clock`` gives seconds since the epoch."""
+    """A lease of this process, to fetch ``targets``. ``clock`` gives seconds since the epoch."""
 
-    def __init__(self, storage: RecordStorage, crawl: str, commit: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        storage: RecordStorage,
+        crawl: str,
+        commit: str,
+        clock: Callable[[], float] = time.time,
+        targets: Iterable[str] = (),
+    ) -> None:
         self.key = f"{storage.folder(crawl)}/{LEASES}/{commit}.json"
         self._storage = storage
+        self._targets = sorted(targets)
         self._clock = clock
         self._lock = threading.Lock()
         self._files: list[str] | None = None
@@ -68,6 +78,7 @@ class Lease:
                 "pid": os.getpid(),
                 "expires": expires,
                 "files": self._files,
+                "targets": self._targets,
             }
             try:
                 self._storage.transport.put(self.key, json.dumps(content).encode())
@@ -98,13 +109,13 @@ class Lease:
 
 
 @contextmanager
-def lease(storage: RecordStorage, crawl: str, commit: str) -> Iterator[Lease]:
-    """A lease on everything of ``crawl`` that is renewed until the end of the block.
+def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str] = ()) -> Iterator[Lease]:
+    """A lease on everything of ``crawl``, to fetch ``targets`` (slugs), that is renewed until the end of the block.
 
     Read rows only inside the block, and leave it only after the commit. Raises ``EnvironmentFault`` where the lease
     cannot be written.
     """
-    mine = Lease(storage, crawl, commit)
+    mine = Lease(storage, crawl, commit, targets=targets)
     mine.renew()
     ended = threading.Event()
 
@@ -167,10 +178,15 @@ def _read(storage: RecordStorage, crawl: str, clock: Callable[[], float]) -> Ite
             raise
         try:
             content = json.loads(data)
-            process, expires, files = str(content["process"]), float(content["expires"]), content["files"]
-            held = None if files is None else frozenset(map(str, files))
+            process, expires = str(content["process"]), float(content["expires"])
+            held, targets = _names(content["files"]), _names(content.get("targets"))
         except (ValueError, KeyError, TypeError):
-            process, expires, held = "", 0.0, None  # not as we write it: it holds everything, for as long as any
+            # not as we write it: it holds everything, for as long as any
+            process, expires, held, targets = "", 0.0, None, None
         # the place's own clock counts too, since the writer's may be wrong
         until = max(expires, one.modified + LIFE) + SKEW
-        yield Holding(one.key, commit, held), clock() < until and is_gone(process) is not True
+        yield Holding(one.key, commit, held, targets), clock() < until and is_gone(process) is not True
+
+
+def _names(listed: object) -> frozenset[str] | None:
+    return frozenset(map(str, listed)) if isinstance(listed, list) else None

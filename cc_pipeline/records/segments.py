@@ -171,6 +171,15 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
                 yield row
 
 
+def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
+    """The rows of the journal of a complete stored file; none where it has no journal. Raises ``EnvironmentFault``."""
+    try:
+        yield from _rows(storage.transport.read_all(file + JOURNAL_SUFFIX, limit=_LARGEST_JOURNAL).data)
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.NOT_FOUND:
+            raise
+
+
 def forget_journals(storage: RecordStorage, files: Iterable[str]) -> None:
     """Removes the journals of these stored files, once all their rows are in the table."""
     for file in files:

@@ -53,16 +53,20 @@ def sweep(
     read_named: Callable[[], Named],
     retention: float = RETENTION_SECONDS,
     clock: Callable[[], float] = time.time,
+    only: Collection[str] | None = None,
 ) -> Swept:
     """Deletes the stored files of ``crawl`` that nothing needs. ``read_named`` reads what the rows name now.
 
-    ``retention`` is in seconds. Where rows of the crawl keep being committed, the rest is left to the next sweep.
+    ``retention`` is in seconds; with 0 the place's clock is not asked. ``only`` are the keys in question (default:
+    all). Where rows of the crawl keep being committed, the rest is left to the next sweep.
     Raises ``EnvironmentFault``.
     """
     for _ in range(_TRIES):
         before = read_named()
         listed = storage.transport.listing(f"{storage.folder(crawl)}/")
         unneeded = _unneeded(storage, crawl, listed, before.files)
+        if only is not None:
+            unneeded = {key: one for key, one in unneeded.items() if key in only}
         holdings = living(storage, crawl, clock) if unneeded else []
         # The leases are read between two readings of the rows that found them the same. A fetch writes its lease, reads
         # the rows, commits, and removes its lease. So one that counts on a file that no row names read the rows before
@@ -71,7 +75,8 @@ def sweep(
         if unneeded and read_named().state != before.state:
             continue
         free = {key: one for key, one in unneeded.items() if not any(held.holds(key) for held in holdings)}
-        return _delete(storage, crawl, free, listed, retention, clock())
+        notes_too = only is None
+        return _delete(storage, crawl, free, listed, retention, clock(), notes_too)
     return Swept()
 
 
@@ -92,16 +97,26 @@ def _unneeded(storage: RecordStorage, crawl: str, listed: list[Listed], named: C
 
 
 def _delete(
-    storage: RecordStorage, crawl: str, free: dict[str, Listed], listed: list[Listed], retention: float, now: float
+    storage: RecordStorage,
+    crawl: str,
+    free: dict[str, Listed],
+    listed: list[Listed],
+    retention: float,
+    now: float,
+    notes_too: bool,
 ) -> Swept:
     prefix = f"{storage.folder(crawl)}/{superseded.NOTES}/"
     notes = [one for one in listed if one.key.startswith(prefix) and one.key.endswith(".json")]
     since = superseded.last_mentions(storage, notes, free) if free else {}
     unnoted = [key for key in free if key not in since]
     superseded.note(storage, crawl, unnoted, now)
-    due = [one for key, one in free.items() if now - max(one.modified, since.get(key, now)) >= retention]
+    due = [
+        one for key, one in free.items() if retention <= 0 or now - max(one.modified, since.get(key, now)) >= retention
+    ]
     for one in due:
         storage.transport.delete(one.key)
+    if not notes_too:
+        return Swept(len(due), sum(one.size for one in due), len(unnoted))
     # after the files: a sweep that is killed in between finds the notes again
     old = [one.key for one in notes if now - superseded.noted_at(one) >= retention]
     halves = [one.key for one in listed if one.key.startswith(prefix) and is_half_of_gone(one.key)]

@@ -113,7 +113,10 @@ def _fetch(
     pa.default_memory_pool().release_unused()
     targets = [slice_.target for slice_ in wanted]
     # nothing that is counted on from here to the commit may be swept meanwhile
-    with lease(workspace.storage, crawl, commit) as held_here, workspace.scratch_folder("fetch") as scratch:
+    with (
+        lease(workspace.storage, crawl, commit, targets) as held_here,
+        workspace.scratch_folder("fetch") as scratch,
+    ):
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, places, scratch, distrusted)
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, scratch)
@@ -279,6 +282,7 @@ def _figures(
             yield batch
 
     found = shortfalls(rows(), list(slices))
+    versions = FETCH.versions(workspace.lake, slices)
     figures: dict[Slice, Figures] = {
         slice_: {
             "rows:records": one.planned,
@@ -286,6 +290,7 @@ def _figures(
             "quarantined": one.quarantined,
             "missing": one.missing,
             "stored bytes": stored[slice_.target],
+            **versions[slice_],
             **one.figures(),
         }
         for slice_, one in found.items()

@@ -25,7 +25,7 @@ from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.gate import places_of_targets, refuse_dear
 from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
 from cc_pipeline.stages.sets.carried import in_commits, in_passes, what_is_known
-from cc_pipeline.stages.sets.set_parts import is_divided, retire_others
+from cc_pipeline.stages.sets.set_parts import is_divided, retire_others, summed
 from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.targets import definitions
@@ -201,6 +201,7 @@ def _figures(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]
     every = [part for own in parts.values() for part in own]
     places = places_of_targets(workspace, crawl, every)
     rows = lookups_of(workspace, slices_of(crawl, every))
+    versions = LOCATE.versions(workspace.lake, slices_of(crawl, every))
     figures: dict[str, Figures] = {}
     for slug, own in parts.items():
         told = [index_complete(rows[Slice(crawl, part)]) for part in own if Slice(crawl, part) in rows]
@@ -210,6 +211,7 @@ def _figures(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]
             "record bytes": price.record_bytes,
             "fetch bytes": price.bytes,
             "fetch requests": price.requests,
+            **summed([versions[Slice(crawl, part)] for part in own]),
         }
         if told:
             figures[slug]["index complete"] = max(told, key=len)

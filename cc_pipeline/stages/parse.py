@@ -194,11 +194,13 @@ def _outcomes(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]
 
 
 def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Figures]:
-    """``rows:<table>`` of every page table for each slice."""
+    """``rows:<table>`` and ``version:<table>`` of every page table for each slice."""
     figures: dict[Slice, Figures] = {slice_: {f"rows:{table}": 0 for table in PAGE_TABLES} for slice_ in slices}
     for crawl, targets in targets_by_crawl(slices).items():
         for table in PAGE_TABLES:
             counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target"])
             for (target,), count in counts.items():
                 figures[Slice(crawl, target)][f"rows:{table}"] = count
+    for slice_, versions in PARSE.versions(workspace.lake, slices).items():
+        figures[slice_] |= versions
     return figures

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from cc_pipeline.lake.contents import NOTHING, content_versions
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
 
@@ -25,6 +26,8 @@ PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
 GONE: Final = input_digest({"gone": True})
 
 Figures: TypeAlias = dict[str, int | float | str]
+#: A figure whose name begins with this, and goes on with a table's, is what the rows of a slice in it say, as a number.
+VERSION: Final = "version:"
 #: Rows of one table: all of them, or a function that opens them batch by batch, once per try of a commit.
 Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
 
@@ -171,7 +174,8 @@ class Stage:
         """Replaces the slices in every table by ``rows``; gives the rows written to the last table.
 
         Skips a table that has these digests already, so that a run killed between two tables goes on there.
-        ``beside`` are further digests to keep with a table's rows, by table and name.
+        ``beside`` are further digests to keep with a table's rows, by table and name. What the rows say is kept too:
+        they are read twice.
         Raises ``EnvironmentFault`` when the lake cannot be written.
         """
         named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
@@ -183,11 +187,25 @@ class Stage:
                 written = 0
                 continue
             given = rows[table]
+            digests |= _contents(lake, table, given, made_from)
             if callable(given):
                 written = lake.commit_stream(table, given, where, digests)
             else:
                 written = lake.commit(table, given, where, digests)
         return written
+
+    def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
+        """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
+
+        No rows are read. Slices that were committed by earlier versions of this program have none.
+        """
+        found: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
+        names = {_content_name(slice_): slice_ for slice_ in slices}
+        for table in self.tables:
+            for name, version in lake.digests(table, [*names]).items():
+                if version is not None:
+                    found[names[name]][f"{VERSION}{table}"] = version
+        return found
 
     def forget(self, lake: Lake, slices: Collection[Slice]) -> None:
         """Has ``slices`` made again, whatever they were made from; their rows stay until then, and are not published.
@@ -242,6 +260,22 @@ class Stage:
             notes=notes,
             per_target={slice_.target: own for slice_, own in figures.items()},
         )
+
+
+def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> dict[str, str]:
+    """What ``rows``, those of ``slices`` of one crawl, say of each, by the names under which that is committed."""
+    spec = lake.specs[table]
+    if "target" not in spec.slice_columns:
+        return {}
+    if len({slice_.crawl for slice_ in slices}) > 1:
+        raise AssertionError(f"one commit to {table} over several crawls")
+    batches = rows() if callable(rows) else rows.select(spec.schema.names).cast(spec.schema).to_batches()
+    found = content_versions(batches, "target", (*spec.apart, "crawl"))
+    return {_content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
+
+
+def _content_name(slice_: Slice) -> str:
+    return f"content:{slice_.crawl}:{slice_.target}"
 
 
 LIST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")

@@ -18,6 +18,8 @@ from cc_pipeline.lake.lake import Lake
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
 _TOGETHER: Final = 64
+#: Definitions taken away in one commit.
+_FORGOTTEN_TOGETHER: Final = 1_000
 #: Members that the row of a divided set names.
 _NAMED: Final = 3
 
@@ -72,6 +74,22 @@ def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
+
+
+def slugs_of(lake: Lake, slug: str) -> list[str]:
+    """The slugs of the rows that define a target: its own, and those of all its parts."""
+    slugs = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
+    return sorted(one for one in slugs if whole_slug(one) == slug)
+
+
+def forget(lake: Lake, slug: str) -> None:
+    """Takes the definition of a target away, and those of its parts. Raises ``EnvironmentFault``."""
+    slugs = slugs_of(lake, slug)
+    empty = lake.specs[_TABLE].schema.empty_table()
+    # the target itself last: where a process is killed between them, the next one goes on
+    for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
+        some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
+        lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
 
 
 def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:

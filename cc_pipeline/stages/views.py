@@ -27,6 +27,15 @@ _PER_CAPTURE = {
     "feed_items": "(source_kind = 'records') DESC, target",
 }
 
+#: Columns that a reader wants in another form than the lake has. DuckDB makes it only where the column is asked for.
+_LANGUAGES = "string_split(nullif(content_languages, ''), ',') AS content_languages"
+_SHOWN_AS = {
+    "captures": _LANGUAGES,
+    "page_text": _LANGUAGES,
+    # it has a column of its own
+    "page_links": "map_from_entries(list_filter(map_entries(attributes), lambda one: one.key <> 'rel')) AS attributes",
+}
+
 _COMMENTS = {
     "captures": "One row per capture the index names, with every index column; ARC captures take time, status and "
     "digest from their record.",
@@ -240,7 +249,8 @@ def _once(table: str, ask: Ask) -> str:
     """Each capture once. Rows of targets that have nothing to leave out are not looked at."""
     whole = _whole(table, ask)
     hidden = _targets_with_repeats(table, ask)
-    plain = f"SELECT * EXCLUDE (target) FROM {whole}"
+    shown = f" REPLACE ({_SHOWN_AS[table]})" if table in _SHOWN_AS else ""
+    plain = f"SELECT * EXCLUDE (target){shown} FROM {whole}"
     if hidden is None:
         return plain
     compared = f"{plain} ANTI JOIN lake.{table}_repeats USING ({_KEY}, target)"

@@ -115,9 +115,10 @@ def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict
 
 
 def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
-    """``rows:<table>`` for each table: how many rows of a file it holds."""
+    """``rows:<table>`` and ``version:<table>`` for each table: how many rows of a file it holds, and what they say."""
     lake = workspace.lake
-    return {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
+    rows = {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
+    return rows | READ_FILES.versions(lake, [slice_])[slice_]
 
 
 def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None:

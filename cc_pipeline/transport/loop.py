@@ -147,7 +147,8 @@ class Stream(Generic[In, Out]):
                     yield result  # type: ignore[misc]  # a result is there whenever there is no error
                     held -= cost
         finally:
-            if waiting or self._tasks:
+            # a loop that was closed meanwhile, before this was collected, has ended its tasks itself
+            if (waiting or self._tasks) and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._cancel)
 
     def _start(self, batch: list[In]) -> None:

@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.defs.launch import Launcher, RunFailed
-from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -134,3 +134,24 @@ def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
     assert said.status == 3
     assert "the source gave 3 of 30 captures" in said.err
     assert responses(tmp_path / "mine") == responses(tmp_path / "before") != {}
+
+
+def test_converted_records_say_where_they_lie_at_the_source(cli: Cli, world: World, tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    words = ("copy", "example.com", "-c", ARC, "--to", place, "--convert", "warc", "--home", tmp_path / "home")
+    assert cli(*words, "--source", world.bucket).status == 0
+    places = set()
+    for file in place.rglob("*.warc.gz"):
+        with file.open("rb") as stream:
+            places |= {
+                (record.rec_headers["WARC-Source-URI"], record.rec_headers["WARC-Source-Range"])
+                for record in ArchiveIterator(stream)
+                if record.rec_type != "warcinfo"
+            }
+    assert places == {
+        (
+            (world.bucket / c.warc_filename).as_uri(),
+            f"bytes={c.warc_record_offset}-{c.warc_record_offset + c.warc_record_length - 1}",
+        )
+        for c in world.truth.of(ARC, domain="example.com")
+    }

@@ -15,6 +15,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.minicrawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+from cc_pipeline_tests.world import copy_of, replace_file
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -168,3 +169,38 @@ def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World
     assert whole["files"] == len({c.warc_filename for c in truth})
     assert whole["bytes"] == sum(c.warc_record_length for c in truth)
     assert 0 < rows["rev:com.example.www"]["captures"] < whole["captures"]
+
+
+def test_all_crawls_are_asked_newest_first(cli: Cli, world: World) -> None:
+    said = cli("lookup", "example.com", "-c", "all", "--format", "jsonl", "--home", world.home)
+    assert said.status == 0, said.err
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert list(dict.fromkeys(row["crawl"] for row in rows)) == [NEW, OLD, ARC]
+    for crawl in (NEW, OLD, ARC):
+        truth = world.truth.of(crawl, subset="warc", domain="example.com")
+        assert places([row for row in rows if row["crawl"] == crawl]) == expected(truth)
+
+
+def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_the_others(
+    cli: Cli, world: World, tmp_path: Path
+) -> None:
+    said = cli("check", "example.com", "-c", "2012..2018", "--format", "csv", "--home", world.home)
+    assert said.status == 0, said.err
+    assert [row["crawl"] for row in csv.DictReader(io.StringIO(said.out))] == [OLD, ARC]
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    shard = next((bucket / f"cc-index/collections/{OLD}/indexes").glob("cdx-*.gz"))
+    replace_file(shard, bytes(shard.stat().st_size))
+    out = tmp_path / "found.csv"
+    asked = ("lookup", "example.com", "-c", "all", "--via", "auto", "--source", bucket, "--home", tmp_path / "home")
+    said = cli(*asked, "--format", "csv", "--columns", "crawl,url")
+    assert said.status == 3
+    assert f"Ask them again: -c {OLD}" in said.err
+    assert {row["crawl"] for row in csv.DictReader(io.StringIO(said.out))} == {NEW, ARC}
+    assert cli(*asked, "--out", out).status == 3
+    assert not out.exists()
+
+
+def test_a_command_for_single_crawls_refuses_a_range(cli: Cli, world: World) -> None:
+    said = cli("run", "-c", "2018..2024", "-d", "example.com", "--home", world.home)
+    assert said.status == 1
+    assert "means 2 crawls" in said.err

@@ -133,6 +133,9 @@ def test_a_run_whose_process_is_gone_can_be_ended() -> None:
 _UNMARKED = [
     (dg.DagsterInstance, "get_runs", "instance.py, schedules.py"),
     (dg.DagsterInstance, "get_materialized_partitions", "schedules.py"),
+    (dg.DagsterInstance, "get_backfills", "internals.py"),
+    (dg.DagsterInstance, "get_latest_storage_id_by_partition", "flight.py"),
+    (dg.DagsterInstance, "fetch_run_status_changes", "flight.py"),
     (dg.DagsterInstance, "dispose", "launch.py"),
     (dg.Definitions, "resolve_job_def", "launch.py"),
 ]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.lake import lake as lakes
-from cc_pipeline.lake import layout, merging, streaming
+from cc_pipeline.lake import layout, merging, replacing, streaming
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import StoredFile, due, runs_of, stored_files, too_large
@@ -117,9 +117,9 @@ def test_the_log_bounds_slices_of_merged_files_so_that_a_new_one_rewrites_nothin
 
 
 def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "FILE_BYTES", 10_000)
-    monkeypatch.setattr(merging, "_ROW_GROUP_BYTES", 40_000)
-    monkeypatch.setattr(merging, "_BATCH_ROWS", 50)
+    monkeypatch.setattr(replacing, "FILE_BYTES", 10_000)
+    monkeypatch.setattr(replacing, "_ROW_GROUP_BYTES", 40_000)
+    monkeypatch.setattr(replacing, "BATCH_ROWS", 50)
     for number in range(8):
         commit(lake, f"t{number}", range(number * 1_000, number * 1_000 + 400))
     before = content(lake)
@@ -189,7 +189,7 @@ def test_a_killed_merge_changes_nothing(lake: Lake, tmp_path: Path, monkeypatch:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(merging, "_statistics", killed)
+        patch.setattr(replacing, "statistics_of", killed)
         with pytest.raises(KeyboardInterrupt):
             merged(lake, tmp_path / "scratch")
     assert (content(lake), lake.pin("things").version) == before
@@ -283,9 +283,9 @@ def test_large_files_of_before_are_split_at_their_price_and_a_killed_split_goes_
     merged(lake, tmp_path / "scratch")
     before, large = content(lake), [file for file in lake.pin("things").files if "crawl=B" not in file]
     monkeypatch.setattr(layout, "TOO_LARGE", 16_000)
-    monkeypatch.setattr(merging, "FILE_BYTES", 5_000)
-    monkeypatch.setattr(merging, "_ROW_GROUP_BYTES", 5_000)
-    monkeypatch.setattr(merging, "_BATCH_ROWS", 50)
+    monkeypatch.setattr(replacing, "FILE_BYTES", 5_000)
+    monkeypatch.setattr(replacing, "_ROW_GROUP_BYTES", 5_000)
+    monkeypatch.setattr(replacing, "BATCH_ROWS", 50)
     step = Migration(3, "split", split_large, rewrites_of=bytes_too_large)
     assert step.price(lake) == sum(Path(file).stat().st_size for file in large)
     real, done = merging.merge, iter([True])

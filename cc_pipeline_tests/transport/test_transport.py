@@ -184,6 +184,13 @@ def test_leaving_early_cancels_what_is_under_way(folder: Path) -> None:
         assert len(server.hits) < 400
 
 
+def test_a_stream_that_outlives_its_transport_ends_quietly(folder: Path) -> None:
+    with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
+        stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
+        assert isinstance(next(iter(stream)), RangeBytes)
+    stream.close()  # type: ignore[attr-defined]  # it is a generator
+
+
 def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> None:
     def requests() -> Iterator[ByteRange]:
         yield ByteRange("f1.bin", 0, 5)

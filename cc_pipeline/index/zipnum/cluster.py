@@ -39,15 +39,16 @@ class Member:
 class Cluster:
     """One ``cluster.idx`` behind range reads; safe to share between threads.
 
-    ``reads`` and ``bytes_read`` count the range reads and their bytes. Probes are kept in memory.
+    ``reads`` and ``bytes_read`` count the range reads and their bytes. Probes are kept in memory. ``size`` is the
+    file's, in bytes, where it is known already; else a read asks for it.
     """
 
-    def __init__(self, reader: RangeReader, key: str) -> None:
+    def __init__(self, reader: RangeReader, key: str, size: int | None = None) -> None:
         self.key = key
         self.reads = 0
         self.bytes_read = 0
         self._reader = reader
-        self._size: int | None = None
+        self._size = size
         self._chunks: dict[tuple[int, int], bytes] = {}
         self._lock = threading.RLock()
 

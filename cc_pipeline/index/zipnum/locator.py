@@ -124,15 +124,16 @@ class Reader(RangeReader, ManyReader, Protocol):
 class ZipNumLocator:
     """Looks targets up in the ZipNum index of ``crawl``.
 
-    ``cluster`` is the key of its ``cluster.idx``, by default the published one; shards lie beside it. A crawl has
+    ``cluster`` is the key of its ``cluster.idx``, by default the published one, and ``size`` its bytes, where they are
+    known; shards lie beside it. A crawl has
     one index for all subsets; a row's subset is read off its file name. Faults raise.
     """
 
     name = "zipnum"
 
-    def __init__(self, reader: Reader, crawl: str, *, cluster: str | None = None) -> None:
+    def __init__(self, reader: Reader, crawl: str, *, cluster: str | None = None, size: int | None = None) -> None:
         self.crawl = crawl
-        self.cluster = Cluster(reader, cluster or cluster_key(crawl))
+        self.cluster = Cluster(reader, cluster or cluster_key(crawl), size)
         self._folder = self.cluster.key.rpartition("/")[0]
         self._reader = reader
 

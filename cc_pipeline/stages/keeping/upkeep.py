@@ -11,7 +11,7 @@ from functools import partial
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import LockHeld, locked
-from cc_pipeline.lake.keeping import vacuum
+from cc_pipeline.lake.keeping import RETENTION_FLOOR_HOURS, vacuum
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.lease import leased
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
@@ -20,6 +20,7 @@ from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.records.sweep import crawls_with_files, sweep
 from cc_pipeline.stages.keeping.debris import clear_debris
+from cc_pipeline.stages.keeping.purge import end_what_is_done, go_on
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.tables import RETIRED, TABLES
@@ -56,12 +57,14 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     """
     debris = clear_debris(workspace.settings)
     lake = workspace.lake
+    go_on(workspace)
     merged = _merge(workspace, Bounds(max_files), wait=True)
     publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
+    end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
     return UpkeepReport(merged, deleted, debris)
 
 

@@ -10,8 +10,9 @@ from typing import Concatenate, ParamSpec
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import Incomplete
+from cc_pipeline.lake.contents import together
 from cc_pipeline.records.superseded import note
-from cc_pipeline.stages.slice import FETCH, GONE, Figures, Slice, Stage, StageReport, empty_slices, slices_of
+from cc_pipeline.stages.slice import FETCH, GONE, VERSION, Figures, Slice, Stage, StageReport, empty_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 P = ParamSpec("P")
@@ -56,7 +57,7 @@ def folded(report: StageReport, parts: Mapping[str, Sequence[str]]) -> StageRepo
     if all(len(several) == 1 for several in parts.values()):
         return report
     own = {
-        slug: _sum([report.per_target[part] for part in several]) | report.per_target.get(slug, {})
+        slug: summed([report.per_target[part] for part in several]) | report.per_target.get(slug, {})
         for slug, several in parts.items()
     }
     return StageReport(
@@ -129,11 +130,17 @@ def _all(parts: Mapping[str, Iterable[str]]) -> list[str]:
     return [part for several in parts.values() for part in several]
 
 
-def _sum(several: Sequence[Figures]) -> Figures:
-    """Numbers added up; of texts, which say what is so of each part, the first that says more than the others."""
-    found: Figures = {}
+def summed(several: Sequence[Figures]) -> Figures:
+    """Numbers added up; what the parts' rows say, if that is known of all; of other texts, which say what is so of each
+    part, the first that says more than the others."""
+    named = {name for own in several for name in own if name.startswith(VERSION)}
+    found: Figures = {
+        name: together(str(own[name]) for own in several) for name in named if all(name in own for own in several)
+    }
     for own in several:
         for name, value in own.items():
+            if name in named:
+                continue
             known = found.get(name)
             if isinstance(value, str):
                 found[name] = value if known is None or len(value) > len(str(known)) else known

@@ -1,0 +1,120 @@
+"""``init``: the files that tell Dagster's own programs where the state is, of one person or of a team."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli.output import console
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import load_settings, normalise_root
+
+_PRIVATE = 0o600
+
+
+def init(
+    folder: Annotated[
+        Path | None, typer.Argument(show_default=False, help="Folder of the files (default: the current one).")
+    ] = None,
+    team: Annotated[
+        bool,
+        typer.Option(
+            "--team", help="For several people: state in PostgreSQL, lake and compute logs on S3, Docker files."
+        ),
+    ] = False,
+    lake: Annotated[
+        str | None,
+        typer.Option(metavar="S3", show_default=False, help="With --team: s3://bucket/prefix of tables and records."),
+    ] = None,
+    logs: Annotated[
+        str | None,
+        typer.Option(metavar="S3", show_default=False, help="With --team: s3://bucket/prefix of what runs print."),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", show_default=False, help="With --team: the S3 server of both, if it is not AWS."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not name the files that were written.")] = False,
+) -> None:
+    """Write the files that Dagster's own programs read. Files that are there stay as they are.
+
+    Without [bold]--team[/]: a .env in the folder and a dagster.yaml in the home, so that plain `dagster dev` and
+    `dg dev` open the state that `cc-pipeline ui` opens.
+
+    With [bold]--team[/]: the folder of an instance for several people, which is its home too. It has a dagster.yaml
+    (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings and secrets, and an example
+    for Docker. docs/deployment.md goes on from there. Source, contact and region are taken from CC_PIPELINE_SOURCE,
+    CC_PIPELINE_CONTACT and CC_PIPELINE_S3_REGION.
+
+    [bold]Examples[/]
+
+      cc-pipeline init
+
+      cc-pipeline init --team /srv/cc_pipeline --lake s3://our-lake/cc --logs s3://our-logs/cc
+
+      cc-pipeline init --team . --lake s3://lake/cc --logs s3://logs/cc --endpoint http://minio:9000
+    """
+    place = Path.cwd() if folder is None else folder.expanduser().resolve()
+    if team:
+        _say(_write_team(place, lake, logs, endpoint or ""), quiet)
+        return
+    if lake or logs or endpoint:
+        raise UserInputError("--lake, --logs and --endpoint are for --team; for your own home set CC_PIPELINE_LAKE")
+    from cc_pipeline.defs.instance import prepare_files
+
+    place.mkdir(parents=True, exist_ok=True)
+    _say(prepare_files(load_settings(), place), quiet)
+
+
+def _write_team(folder: Path, lake: str | None, logs: str | None, endpoint: str) -> list[Path]:
+    """Writes what is missing of the folder's files, and gives the paths of these."""
+    from cc_pipeline.defs.team import Team, team_files
+
+    # the checks of all settings, among them credentials that stand in an address
+    settings = load_settings(home=str(folder), lake=_on_s3("--lake", lake), lake_endpoint=endpoint or None)
+    team = Team(
+        settings.source,
+        settings.lake,
+        _on_s3("--logs", logs),
+        endpoint,
+        settings.s3_region,
+        settings.contact,
+        f"{os.getuid()}:{os.getgid()}",
+    )
+    missing = {folder / name: text for name, text in team_files(team).items() if not (folder / name).exists()}
+    try:
+        for path, text in missing.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # private from its first byte on: secrets are written into one of them
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
+                file.write(text)
+            if path.name != ".env":
+                path.chmod(0o644)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{folder} cannot be written: {error.strerror or error}", "Check the disk and its permissions."
+        ) from error
+    return list(missing)
+
+
+def _on_s3(flag: str, place: str | None) -> str:
+    if place is None:
+        raise UserInputError(f"--team needs {flag} s3://bucket/prefix")
+    root = normalise_root(place)
+    if not root.startswith("s3://"):
+        raise UserInputError(
+            f"{flag} is {place!r}; a team's place is s3://bucket/prefix, which all of its hosts can reach"
+        )
+    return root
+
+
+def _say(written: list[Path], quiet: bool) -> None:
+    if quiet:
+        return
+    for path in written:
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    if not written:
+        console.print("every file is there already; none was changed", highlight=False)

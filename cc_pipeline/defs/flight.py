@@ -1,0 +1,186 @@
+"""Which crawl × domain partitions somebody has asked for and not got yet, and which were left failed.
+
+Belongs here: answers for the whole instance, whoever asked: the UI, a schedule, a sensor, the command line. Not here:
+what to do about it (schedules, checks), or which partitions are missing (stages/automation).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from cc_pipeline.defs.internals import open_backfills
+from cc_pipeline.defs.partitions import KIND_TAG, run_partitions
+
+Pair = tuple[str, str]
+
+#: The assets over crawl × domain, from what is made last to what is made first: a run has made a partition when it has
+#: recorded the first of these that it selects.
+EXTRACTED: Final = ("page_metadata", "page_text", "page_links", "feed_items", "records", "captures")
+#: What the jobs that select them make; the UI's own job says it in each run.
+_MADE_BY: Final = {
+    "extract_domain": EXTRACTED,
+    "fetch_domain": ("records", "captures"),
+    "parse_domain": ("page_metadata", "page_text", "page_links", "feed_items"),
+}
+UNFINISHED: Final = (
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+#: Failures are remembered for so long.
+REMEMBERED: Final = timedelta(days=7)
+#: How many of the newest failed runs are looked at. Schedules start far fewer in ``REMEMBERED``.
+_MOST_FAILED_RUNS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """``pairs`` (crawl, domain) are in unfinished runs, or in open backfills that have not got to them yet.
+
+    ``runs`` are the unfinished runs by kind (``partitions.KINDS``; ``""`` for runs without that tag: a person's).
+    """
+
+    pairs: frozenset[Pair]
+    runs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A partition that was not made since it failed: ``times`` in a row, for the first time at ``since`` and last at
+    ``last`` in the run ``run_id``."""
+
+    times: int
+    since: datetime
+    last: datetime
+    run_id: str
+
+
+def flight(instance: dg.DagsterInstance) -> Flight:
+    """What is in flight now."""
+    crawls, domains = _keys(instance)
+    pairs: set[Pair] = set()
+    runs: dict[str, int] = defaultdict(int)
+    for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
+        if made_by(run):
+            pairs.update(run_partitions(run.tags, crawls, domains))
+            runs[run.tags.get(KIND_TAG, "")] += 1
+    for backfill in open_backfills(instance):
+        left = {key for asset, keys in backfill.left.items() if asset in EXTRACTED for key in keys}
+        if backfill.job in _MADE_BY:
+            left = set(backfill.partitions) - _ended_in(instance, backfill.id)
+        pairs.update(_pairs(left))
+    return Flight(frozenset(pairs), dict(runs))
+
+
+def left_failed(
+    instance: dg.DagsterInstance, *, now: datetime | None = None, within: timedelta = REMEMBERED
+) -> dict[Pair, Failed]:
+    """The partitions that failed ``within`` the time before ``now`` and were not made since, whoever asked.
+
+    A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
+    bad partition records the others, and what came through later, in whatever way, failed no more.
+    """
+    since = (now or datetime.now(UTC)) - within
+    lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
+    records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run)]
+    if not records:
+        return {}
+    crawls, domains = _keys(instance)
+    began = _places_of_runs(instance, [one.dagster_run.run_id for one in records], since)
+    of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
+    latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
+    found: dict[Pair, Failed] = {}
+    # newest first
+    for one in records:
+        run = one.dagster_run
+        recorded = latest[made_by(run)[0]]
+        at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
+        for pair in of_run[run.run_id]:
+            # a run without an event of its own began before everything
+            if recorded.get("|".join(pair), -1) > began.get(run.run_id, 0):
+                continue
+            known = found.get(pair)
+            found[pair] = (
+                Failed(known.times + 1, at, known.last, known.run_id) if known else Failed(1, at, at, run.run_id)
+            )
+    return found
+
+
+def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
+    """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
+    if run.asset_selection is None:
+        return _MADE_BY.get(run.job_name, ())
+    selected = {key.to_user_string() for key in run.asset_selection}
+    return tuple(asset for asset in EXTRACTED if asset in selected)
+
+
+def _keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+    return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+
+
+def _pairs(keys: Iterable[str]) -> Iterable[Pair]:
+    for key in keys:
+        crawl, found, domain = key.partition("|")
+        if found:
+            yield crawl, domain
+
+
+def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
+    """The partitions of a job's backfill whose runs have ended."""
+    ended = [status for status in dg.DagsterRunStatus if status not in UNFINISHED]
+    runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}, statuses=ended))
+    return {run.tags.get("dagster/partition", "") for run in runs}
+
+
+#: Above so many partitions all of an asset's are read, which is one simple question.
+_ASKED_BY_NAME: Final = 2_000
+
+
+def _latest(
+    instance: dg.DagsterInstance, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
+) -> dict[str, Mapping[str, int]]:
+    """When the partitions were recorded last, as places in the event log, by asset."""
+    keys = {"|".join(pair) for pairs in partitions for pair in pairs}
+    if not keys:
+        return {asset: {} for asset in assets}
+    return {
+        asset: instance.get_latest_storage_id_by_partition(
+            dg.AssetKey(asset),
+            dg.DagsterEventType.ASSET_MATERIALIZATION,
+            keys if len(keys) <= _ASKED_BY_NAME else None,
+        )
+        for asset in assets
+    }
+
+
+#: Events that one question asks for.
+_EVENTS_AT_ONCE: Final = 1_000
+
+
+def _places_of_runs(instance: dg.DagsterInstance, runs: Collection[str], since: datetime) -> dict[str, int]:
+    """The place in the event log where each of ``runs`` (created after ``since``) began, or ended where it never began.
+
+    Places compare with those of materializations. Times would not, where the clock of a machine was set.
+    """
+    wanted = set(runs)
+    found: dict[str, int] = {}
+    for kind in (dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_FAILURE):
+        cursor = None
+        while wanted - found.keys():
+            chosen = dg.RunStatusChangeRecordsFilter(kind, after_timestamp=since.timestamp())
+            page = instance.fetch_run_status_changes(chosen, limit=_EVENTS_AT_ONCE, cursor=cursor)
+            for one in page.records:
+                if one.run_id in wanted:
+                    found.setdefault(one.run_id, one.storage_id)
+            cursor = page.cursor
+            if not page.has_more:
+                break
+    return found

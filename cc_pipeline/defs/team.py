@@ -1,0 +1,204 @@
+"""The folder of a team's instance: Dagster's state in PostgreSQL, queued runs, lake and compute logs on S3.
+
+Belongs here: what the files of such a folder say. Not here: the instance of one person (instance), writing files on
+request (cli/init).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Template
+from types import MappingProxyType
+from typing import Final
+
+from cc_pipeline.defs.instance import DAGSTER_YAML
+
+#: Where the folder lies inside the containers.
+IN_CONTAINER: Final = "/srv/cc_pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """What a team decides: ``source`` of the crawls, ``lake`` and ``logs`` (``s3://bucket/prefix``), ``endpoint`` of an
+    S3 server that is not AWS (else empty), ``region``, ``contact``; ``owner`` is the user and group id that the
+    containers run as, ``user:group``."""
+
+    source: str
+    lake: str
+    logs: str
+    endpoint: str
+    region: str
+    contact: str
+    owner: str
+
+
+def team_files(team: Team) -> Mapping[str, str]:
+    """The files by their path in the folder. None of them has a secret; ``.env`` has the lines for them."""
+    bucket, _, prefix = team.logs.removeprefix("s3://").partition("/")
+    words = {
+        "common": DAGSTER_YAML.split("\n", 2)[2],
+        "bucket": bucket,
+        "prefix": prefix.strip("/") or "compute-logs",
+        "endpoint_line": f"\n    endpoint_url: {team.endpoint}" if team.endpoint else "",
+        "region": team.region,
+        "source": team.source,
+        "lake": team.lake,
+        "endpoint": team.endpoint,
+        "contact": team.contact,
+        "owner": team.owner,
+        "inside": IN_CONTAINER,
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+    }
+    # $$ is a dollar sign
+    return {path: Template(text).substitute(words) for path, text in _FILES.items()}
+
+
+_DAGSTER_YAML = """\
+# Written once by cc-pipeline init --team; yours to change. What is secret comes from the environment (.env).
+${common}storage:
+  postgres:
+    postgres_db:
+      # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
+      scheme: postgresql+psycopg2
+      hostname: {env: PGHOST}
+      port: {env: PGPORT}
+      db_name: {env: PGDATABASE}
+      username: {env: PGUSER}
+      password: {env: PGPASSWORD}
+compute_logs:
+  module: dagster_aws.s3.compute_log_manager
+  class: S3ComputeLogManager
+  config:
+    bucket: ${bucket}
+    prefix: ${prefix}
+    region: ${region}${endpoint_line}
+    skip_empty_files: true
+    # seconds between two uploads of what a run has said so far
+    upload_interval: 30
+"""
+
+_WORKSPACE = """\
+# The one code server: sensors, schedules and runs live in it, so this is the host that fetches.
+load_from:
+  - grpc_server:
+      host: {env: CC_PIPELINE_CODE_HOST}
+      port: {env: CC_PIPELINE_CODE_PORT}
+      location_name: cc_pipeline
+"""
+
+_ENV = """\
+# Settings and secrets of this instance. Readable by its owner alone; keep it out of version control.
+# Fill the empty lines. Everything else that can be set is in docs/settings.md.
+CC_PIPELINE_SOURCE=${source}
+CC_PIPELINE_CONTACT=${contact}
+CC_PIPELINE_LAKE=${lake}
+CC_PIPELINE_LAKE_ENDPOINT=${endpoint}
+CC_PIPELINE_S3_REGION=${region}
+# copy: cc.duckdb holds the rows, and whoever opens it needs neither S3 nor an extension of DuckDB
+CC_PIPELINE_PUBLISH=copy
+
+# for the lake and the compute logs; leave both out on a machine that has a role
+AWS_ACCESS_KEY_ID=
+AWS_SECRET_ACCESS_KEY=
+AWS_DEFAULT_REGION=${region}
+
+# Dagster's state. compose.yaml makes this database; without Docker, name a server that is there
+PGHOST=127.0.0.1
+PGPORT=5432
+PGDATABASE=dagster
+PGUSER=dagster
+PGPASSWORD=
+
+# where webserver and daemon find the code server
+CC_PIPELINE_CODE_HOST=127.0.0.1
+CC_PIPELINE_CODE_PORT=4000
+"""
+
+_COMPOSE = """\
+# An example that was never run as a whole: there was no Docker where it was written. The commands of code, webserver
+# and daemon are those that the end-to-end test runs, against a real PostgreSQL and a real S3 server.
+x-ours: &ours
+  build: .
+  user: "${owner}"
+  restart: unless-stopped
+  env_file: .env
+  # a .env in the current folder would win over what is said here
+  working_dir: /tmp
+  environment:
+    HOME: /tmp
+    CC_PIPELINE_HOME: ${inside}
+    DAGSTER_HOME: ${inside}/dagster
+    CC_PIPELINE_CODE_HOST: code
+    PGHOST: postgres
+    PGPORT: "5432"
+
+services:
+  postgres:
+    image: postgres:17
+    restart: unless-stopped
+    environment:
+      POSTGRES_DB: $${PGDATABASE}
+      POSTGRES_USER: $${PGUSER}
+      POSTGRES_PASSWORD: $${PGPASSWORD:?fill PGPASSWORD in .env}
+    volumes: ["postgres:/var/lib/postgresql/data"]
+    healthcheck:
+      test: [CMD-SHELL, "pg_isready -U $$$${POSTGRES_USER} -d $$$${POSTGRES_DB}"]
+      interval: 5s
+
+  # one of these: request budget, catalog and cc.duckdb lie in its folder, and every run is a process of it
+  code:
+    <<: *ours
+    command: [dagster, api, grpc, -m, cc_pipeline.definitions, -h, 0.0.0.0, -p, "4000", --location-name, cc_pipeline]
+    volumes: [".:${inside}"]
+    depends_on: {postgres: {condition: service_healthy}}
+    # a run that is going has this long to end itself; what it committed stays in any case
+    stop_grace_period: 1m
+    healthcheck: {test: [CMD, dagster, api, grpc-health-check, -p, "4000"], interval: 15s, start_period: 2m}
+
+  webserver:
+    <<: *ours
+    command: [dagster-webserver, -h, 0.0.0.0, -p, "3000", -w, ${inside}/workspace.yaml]
+    volumes: ["./dagster:${inside}/dagster", "./workspace.yaml:${inside}/workspace.yaml:ro"]
+    # this host alone: the UI asks for no password, so put a proxy that does in front of it
+    ports: ["127.0.0.1:3000:3000"]
+    depends_on: {code: {condition: service_healthy}}
+
+  # exactly one
+  daemon:
+    <<: *ours
+    command: [dagster-daemon, run, -w, ${inside}/workspace.yaml]
+    volumes: ["./dagster:${inside}/dagster", "./workspace.yaml:${inside}/workspace.yaml:ro"]
+    depends_on: {code: {condition: service_healthy}}
+    healthcheck: {test: [CMD, dagster-daemon, liveness-check], interval: 1m, start_period: 2m}
+
+volumes:
+  postgres:
+"""
+
+_DOCKERFILE = """\
+# Put the wheel beside this file first: make wheel, then cp dist/cc_pipeline-*.whl here.
+FROM python:${python}-slim
+COPY cc_pipeline-*.whl /tmp/
+RUN pip install --no-cache-dir "$$(ls /tmp/cc_pipeline-*.whl)[team]" && rm /tmp/cc_pipeline-*.whl
+"""
+
+_IGNORED = """\
+# what a build of the image does not need: secrets, and whatever the home holds
+*
+!Dockerfile
+!cc_pipeline-*.whl
+"""
+
+_FILES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "dagster/dagster.yaml": _DAGSTER_YAML,
+        "workspace.yaml": _WORKSPACE,
+        ".env": _ENV,
+        "compose.yaml": _COMPOSE,
+        "Dockerfile": _DOCKERFILE,
+        ".dockerignore": _IGNORED,
+        ".gitignore": ".env\n",
+    }
+)

@@ -1,0 +1,206 @@
+"""Files of a table written anew and put in the place of others, in one commit that conflicts with every commit that
+takes out one of the same files, and with no other: no row gets lost, and none is there twice.
+
+What merging and moving rows have in common. None of it changes which rows a table has.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.lake import COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files
+
+#: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
+_ROW_GROUP_BYTES: Final = 8 << 20
+#: Rows that are put into a row group at a time.
+BATCH_ROWS: Final = 1_024
+#: Rows of a narrow column that are looked at together.
+_NARROW_ROWS: Final = 1 << 16
+#: Files whose rows are changed in one commit.
+_AT_ONCE: Final = 8
+#: Commits in a row that may meet another process's.
+_TRIES: Final = 20
+
+
+def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
+    """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    return None if handle is None else lake.open(spec, handle.version())
+
+
+def schema_of_files(spec: TableSpec, handle: DeltaTable, partition: Iterable[str]) -> pa.Schema:
+    """The columns that files of a table have: those it has itself, without those in the names of folders."""
+    here = {field.name for field in handle.schema().fields} - set(partition)
+    return pa.schema([field for field in spec.schema if field.name in here])
+
+
+def replace_files(spec: TableSpec, handle: DeltaTable, gone: Sequence[StoredFile], added: Sequence[StoredFile]) -> None:
+    """Commits that ``added`` stand in the place of ``gone``, all in one partition.
+
+    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. Raises
+    ``CommitFailedError`` where another process took out one of them meanwhile; then nothing was changed.
+    """
+    now = int(time.time() * 1_000)
+    handle.create_write_transaction(
+        [
+            # as changes of data, which they are not: otherwise two merges of the same files both get through
+            *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in gone),
+            *(
+                AddAction(file.path, file.size, dict(file.partition), now, True, statistics_of(spec, file))
+                for file in added
+            ),
+        ],
+        "append",
+        pa.schema([field for field in spec.schema if field.name in {one.name for one in handle.schema().fields}]),
+        partition_by=list(gone[0].partition),
+    )
+
+
+def change_rows(
+    lake: Lake,
+    table: str,
+    crawl: str,
+    column: str,
+    values: pa.Array,
+    change: Callable[[pa.RecordBatch], pa.RecordBatch],
+) -> int:
+    """Writes the files of ``crawl`` anew that have rows whose ``column`` is one of ``values``; gives how many.
+
+    ``change`` takes batches of such a file, rows with other values among them, and gives as many rows in the same
+    columns; afterwards none has one of ``values``. Anybody may read, commit and merge meanwhile: what others replace
+    is looked at again, until no row of the table's newest version has any of them. The old files stay until they are
+    vacuumed. Raises ``EnvironmentFault``.
+    """
+    spec = lake.specs[table]
+    changed, tries = 0, _TRIES
+    known: dict[str, bool] = {}
+    try:
+        while (handle := opened_apart(lake, table)) is not None:
+            files = [file for file in stored_files(spec, handle) if file.partition.get("crawl") == crawl]
+            due: list[StoredFile] = []
+            for file in files:
+                if file.path not in known:
+                    known[file.path] = _has(lake, table, file, column, values)
+                if known[file.path]:
+                    due.append(file)
+            if not due:
+                return changed
+            some = due[:_AT_ONCE]
+            schema = schema_of_files(spec, handle, some[0].partition)
+            added = [new for file in some for new in _changed(lake, spec, schema, file, change)]
+            try:
+                replace_files(spec, handle, some, added)
+                changed += len(some)
+            except CommitFailedError as error:
+                tries -= 1
+                if not tries:
+                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+    except (OSError, DeltaError, pa.ArrowException) as error:
+        raise lake_fault(f"could not change rows of {lake.address(table)}", error) from error
+    return changed
+
+
+def _has(lake: Lake, table: str, file: StoredFile, column: str, values: pa.Array) -> bool:
+    with lake.file_system().open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
+        reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[column])
+        if column not in reader.schema_arrow.names:
+            return False
+        batches = reader.iter_batches(_NARROW_ROWS, columns=[column])
+        return any(
+            pc.any(pc.is_in(pc.unique(batch.column(0)).cast(values.type), value_set=values)).as_py()
+            for batch in batches
+        )
+
+
+def _changed(
+    lake: Lake,
+    spec: TableSpec,
+    schema: pa.Schema,
+    file: StoredFile,
+    change: Callable[[pa.RecordBatch], pa.RecordBatch],
+) -> list[StoredFile]:
+    address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
+    with lake.file_system().open_input_file(address) as source:
+        batches = pq.ParquetFile(source, pre_buffer=False).iter_batches(BATCH_ROWS, use_threads=False)
+        whole = (one for batch in batches for one in with_columns(pa.Table.from_batches([batch]), schema).to_batches())
+        added = list(write_files(lake, spec, schema, file, whole_row_groups(map(change, whole), schema)))
+    if sum(one.rows for one in added) != file.rows:
+        raise EnvironmentFault(
+            f"changing rows of {lake.address(spec.name)} would change how many there are",
+            "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
+        )
+    return added
+
+
+def whole_row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows in their order, put together to as many as a row group has."""
+    held: list[pa.Table] = []
+    rows = size = 0
+    for batch in batches:
+        whole = with_columns(pa.Table.from_batches([batch]), schema)
+        # a row may be a page of a megabyte
+        length = max(1, min(BATCH_ROWS, _ROW_GROUP_BYTES * whole.num_rows // max(whole.nbytes, 1)))
+        for start in range(0, whole.num_rows, length):
+            table = whole.slice(start, length)
+            held.append(table)
+            rows, size = rows + table.num_rows, size + table.nbytes
+            if rows >= ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
+                yield pa.concat_tables(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def write_files(
+    lake: Lake, spec: TableSpec, schema: pa.Schema, like: StoredFile, row_groups: Iterator[pa.Table]
+) -> Iterator[StoredFile]:
+    """Writes files beside ``like``; gives each once it is whole. The log does not name them yet."""
+    folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), uuid4()
+    system = lake.file_system()
+    table = next(row_groups, None)
+    for number in count():
+        if table is None:
+            return
+        path = f"{folder}/part-{number:05}-{run}-c000.zstd.parquet".lstrip("/")
+        address = f"{lake.address(spec.name)}/{path}".removeprefix("s3://")
+        bounds: list[str] = []
+        rows = 0
+        with (
+            system.open_output_stream(address) as sink,
+            pq.ParquetWriter(sink, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL) as writer,
+        ):
+            while table is not None and sink.tell() < FILE_BYTES:
+                if clustered in schema.names:
+                    found = pc.min_max(table.column(clustered)).as_py()
+                    bounds = [min([*bounds[:1], found["min"]]), max([*bounds[1:], found["max"]])]
+                writer.write_table(table, row_group_size=table.num_rows)
+                rows += table.num_rows
+                table = next(row_groups, None)
+        size = system.get_file_info(address).size
+        yield StoredFile(path, like.partition, size, rows, *(bounds or (None, None)))
+
+
+def statistics_of(spec: TableSpec, file: StoredFile) -> str:
+    """What the log says of a file: its rows and, as for other files, bounds of the columns that make slices."""
+    clustered = clustered_by(spec)
+    known = {"numRecords": file.rows}
+    if clustered is None or file.first is None:
+        return json.dumps(known)
+    bounds = {"minValues": {clustered: file.first}, "maxValues": {clustered: file.last}, "nullCount": {clustered: 0}}
+    return json.dumps(known | bounds)

@@ -1,0 +1,198 @@
+"""``get``: one page nearest to a date, what it asks for, and that a home that has it asks for nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from cc_pipeline.minicrawl import Capture
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.world import announce, copy_of, replace_file
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+#: Requests of a page's first look-up in a crawl, everything included: the list of crawls, the index, the record.
+MOST_2012, MOST_MODERN = 8, 18
+
+
+@pytest.fixture
+def server(world: World) -> Iterator[FaultServer]:
+    with FaultServer(world.bucket) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without a home, and caches of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def pages(world: World, crawl: str) -> dict[str, list[Capture]]:
+    """Captures of whole HTML pages by key."""
+    found: dict[str, list[Capture]] = {}
+    for capture in world.truth.of(crawl, subset="warc"):
+        found.setdefault(capture.url_surtkey, []).append(capture)
+    return {key: some for key, some in found.items() if all(c.kind == "html" and c.title for c in some)}
+
+
+def archived(bucket: Path, capture: Capture) -> bytes:
+    with (bucket / capture.warc_filename).open("rb") as file:
+        file.seek(capture.warc_record_offset)
+        return file.read(capture.warc_record_length)
+
+
+def in_each(world: World) -> str:
+    """The key of a page that all crawls have once."""
+    per_crawl = [pages(world, crawl) for crawl in (NEW, OLD, ARC)]
+    return next(key for key in per_crawl[0] if all(len(some.get(key, ())) == 1 for some in per_crawl))
+
+
+@pytest.mark.parametrize(("at", "crawl"), [(None, NEW), ("2018-02", OLD), ("2012-05", ARC)])
+def test_the_nearest_capture_comes_cold_in_few_requests(
+    cli: Cli, world: World, server: FaultServer, away: Path, at: str | None, crawl: str
+) -> None:
+    [truth] = pages(world, crawl)[in_each(world)]
+    when = ("--at", at) if at else ()
+    out = away / "record.gz"
+    said = cli("get", truth.url, *when, "--record", "--out", out, "--source", server.url)
+    assert said.status == 0, said.err
+    assert out.read_bytes() == archived(world.bucket, truth)
+    assert crawl in said.err
+    hits = len(server.hits)
+    assert hits <= (MOST_2012 if crawl == ARC else MOST_MODERN)
+    assert f"{hits - 1} requests" in said.err or f"{hits} requests" in said.err
+    assert list(away.iterdir()) == [out], "it made no home"
+
+
+def test_an_index_of_real_size_is_searched_in_few_requests(cli: Cli, world: World, tmp_path: Path) -> None:
+    """``cluster.idx`` has a hundred megabytes for a crawl."""
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    [truth] = pages(world, NEW)[in_each(world)]
+    cluster = bucket / f"cc-index/collections/{NEW}/indexes/cluster.idx"
+    real = cluster.read_bytes()
+    line = "%s,{:07d})/some/page/of/some/length 20240520000000\tcdx-00001.gz\t123456789\t200000\t{:d}\n"
+    before = "".join((line % "aa").format(number, number) for number in range(700_000))
+    behind = "".join((line % "zz").format(number, number) for number in range(700_000))
+    replace_file(cluster, before.encode() + real + behind.encode())
+    assert cluster.stat().st_size > 100 << 20
+    with FaultServer(bucket) as server:
+        said = cli("get", truth.url, "--record", "--out", tmp_path / "one", "--source", server.url)
+        assert said.status == 0, said.err
+        assert len(server.hits) <= MOST_MODERN
+    assert (tmp_path / "one").read_bytes() == archived(bucket, truth)
+
+
+def test_a_home_that_stores_the_capture_asks_for_nothing(cli: Cli, world: World, tmp_path: Path) -> None:
+    by_key = pages(world, NEW)
+    truth = next(
+        some[0]
+        for some in by_key.values()
+        if some[0].domain == "example.com" and len(some) == 1 and some[0] != world.damaged
+    )
+    home = tmp_path / "home"
+    with FaultServer(world.bucket) as server:
+        assert cli("run", "-c", NEW, "-d", f"url:{truth.url}", "--source", server.url, "--home", home).status == 0
+        server.hits.clear()
+        said = cli("get", truth.url, "--html", "--home", home)
+        assert said.status == 0, said.err
+        assert "stored in this home" in said.err
+        assert server.hits == []
+        assert truth.title is not None and truth.title in said.out
+        # a nearer crawl is asked for all the same
+        said = cli("get", truth.url, "--at", "2018-02", "--most-crawls", 1, "--home", home)
+        assert server.hits
+
+
+def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
+    cli: Cli, world: World, server: FaultServer
+) -> None:
+    old = pages(world, OLD)
+    truth = next(some[0] for key, some in old.items() if key not in {c.url_surtkey for c in world.truth.of(NEW)})
+    said = cli("get", truth.url, "--json", "--source", server.url)
+    assert said.status == 0, said.err
+    assert f"{NEW}: the page is not in it" in said.err
+    assert json.loads(said.out)["crawl"] == OLD
+    said = cli("get", truth.url, "--source", server.url, "--most-crawls", 1)
+    assert (said.status, said.out) == (1, "")
+    assert "--most-crawls 3" in said.err
+    said = cli("get", truth.url, "--source", server.url, "-c", NEW)
+    assert (said.status, said.out) == (1, "")
+    assert "No crawl is left" in said.err
+
+
+def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp_path: Path) -> None:
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    announce(bucket)
+    [truth] = pages(world, NEW)[in_each(world)]
+    said = cli("get", truth.url, "--json", "--source", bucket)
+    assert said.status == 0, said.err
+    assert json.loads(said.out)["crawl"] == NEW
+
+
+def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer) -> None:
+    [truth] = pages(world, NEW)[in_each(world)]
+    assert truth.title is not None
+    asked = ("get", truth.url, "--source", server.url)
+    said = json.loads(cli(*asked, "--json").out)
+    assert (said["title"], said["status"], said["url"]) == (truth.title, truth.fetch_status, truth.url)
+    assert said["record"]["digest_check"] == "match"
+    assert said["record"]["payload_sha1"] == truth.payload_digest
+    assert said["record"]["source"] == server.url + truth.warc_filename
+    assert said["fetch_time"] == truth.fetch_time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert cli(*asked, "--text").out.strip() == said["main_text"].strip()
+    assert cli(*asked, "--markdown").out.strip() == said["markdown"].strip()
+    assert "<html" in cli(*asked).out.lower()
+    twice = cli(*asked, "--text", "--html")
+    assert twice.status == 1 and "choose one of" in twice.err
+
+
+def test_a_page_of_another_charset_is_utf_8(cli: Cli, world: World) -> None:
+    truth = next(
+        some[0]
+        for some in pages(world, NEW).values()
+        if len(some) == 1 and some[0].content_charset not in (None, "UTF-8", "US-ASCII")
+    )
+    said = cli("get", truth.url, "--html", "--source", world.bucket)
+    assert truth.title is not None and truth.title in said.out
+    assert "is UTF-8 now" in said.err
+
+
+def test_a_record_of_2012_becomes_warc_that_says_where_it_is_from(cli: Cli, world: World, tmp_path: Path) -> None:
+    [truth] = pages(world, ARC)[in_each(world)]
+    out = tmp_path / "one.warc.gz"
+    with FaultServer(world.bucket) as server:
+        said = cli("get", truth.url, "--at", "2012", "--warc", "--out", out, "--source", server.url)
+        assert said.status == 0, said.err
+        [record] = [(r.rec_headers, r.content_stream().read()) for r in ArchiveIterator(io.BytesIO(out.read_bytes()))]
+        assert record[0].get_header("WARC-Source-URI") == server.url + truth.warc_filename
+        last = truth.warc_record_offset + truth.warc_record_length - 1
+    assert record[0].get_header("WARC-Source-Range") == f"bytes={truth.warc_record_offset}-{last}"
+    assert record[1] in gzip.decompress(archived(world.bucket, truth))
+
+
+def test_a_damaged_record_is_not_given(cli: Cli, world: World, tmp_path: Path) -> None:
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    [truth] = pages(world, NEW)[in_each(world)]
+    path = bucket / truth.warc_filename
+    data = bytearray(path.read_bytes())
+    data[truth.warc_record_offset + truth.warc_record_length // 2] ^= 0x55
+    replace_file(path, bytes(data))
+    said = cli("get", truth.url, "--json", "--source", bucket)
+    assert said.status == 0, said.err
+    assert json.loads(said.out)["crawl"] == OLD
+    assert f"{NEW}: the capture at" in said.err
+
+
+def test_what_is_no_page_is_refused(cli: Cli, world: World) -> None:
+    assert cli("get", "not a url", "--source", world.bucket).status == 1
+    assert cli("get", "example.com", "--at", "yesterday", "--source", world.bucket).status == 1

@@ -1,0 +1,110 @@
+"""``init``: what the folder of a team has, and what it never has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+PLACES = ("--lake", "s3://our-lake/cc", "--logs", "s3://our-logs/some/where")
+SECRETS = {"PGPASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+
+
+def variables(folder: Path) -> dict[str, str]:
+    lines = (folder / ".env").read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def named(config: Any) -> set[str]:
+    """The variables that a configuration takes values from."""
+    if isinstance(config, dict):
+        return {config["env"]} if set(config) == {"env"} else set().union(*map(named, config.values()))
+    return set().union(*map(named, config)) if isinstance(config, list) else set()
+
+
+def test_a_team_gets_a_folder_without_secrets(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", "https://me:hunter2@crawls.example/?token=hunter2")
+    folder = tmp_path / "team"
+    said = cli("init", "--team", folder, *PLACES)
+    assert said.status == 0, said.err
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"dagster.yaml", "workspace.yaml", ".env", "compose.yaml", "Dockerfile"}
+    assert [path for path in files if "hunter2" in path.read_text("utf-8")] == []
+    assert (folder / ".env").stat().st_mode & 0o077 == 0
+    told = variables(folder)
+    assert {name for name in SECRETS if told[name] == ""} == SECRETS
+    instance = yaml.safe_load((folder / "dagster/dagster.yaml").read_text("utf-8"))
+    workspace = yaml.safe_load((folder / "workspace.yaml").read_text("utf-8"))
+    # every variable that a file takes has its line
+    assert named(instance) | named(workspace) <= set(told)
+    assert instance["storage"]["postgres"]["postgres_db"]["scheme"] == "postgresql+psycopg2"
+    assert (instance["compute_logs"]["config"]["bucket"], instance["compute_logs"]["config"]["prefix"]) == (
+        "our-logs",
+        "some/where",
+    )
+    # what one person's instance has, a team's has too
+    assert instance["concurrency"]["runs"]["max_concurrent_runs"] >= 1
+    settings = load_settings(told, home=str(folder))
+    assert (settings.lake, settings.publish) == ("s3://our-lake/cc", "copy")
+
+
+def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
+    cli("init", "--team", tmp_path, *PLACES)
+    (tmp_path / ".env").write_text("PGPASSWORD=mine\n", "utf-8")
+    (tmp_path / "compose.yaml").unlink()
+    said = cli("init", "--team", tmp_path, *PLACES)
+    assert said.out.split() == ["wrote", str(tmp_path / "compose.yaml")]
+    assert (tmp_path / ".env").read_text("utf-8") == "PGPASSWORD=mine\n"
+    assert "every file is there already" in cli("init", "--team", tmp_path, *PLACES).out
+
+
+def test_the_services_agree_with_each_other(cli: Cli, tmp_path: Path) -> None:
+    cli("init", "--team", tmp_path, *PLACES, "--endpoint", "http://s3.example:9000")
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text("utf-8"))["services"]
+    assert set(services) == {"postgres", "code", "webserver", "daemon"}
+    ours = [services[name] for name in ("code", "webserver", "daemon")]
+    inside = {service["environment"]["CC_PIPELINE_HOME"] for service in ours}
+    assert len(inside) == 1
+    # the home is mounted where fetching happens, and there alone
+    assert [f".:{next(iter(inside))}" in service["volumes"] for service in ours] == [True, False, False]
+    instance = yaml.safe_load((tmp_path / "dagster/dagster.yaml").read_text("utf-8"))
+    assert instance["compute_logs"]["config"]["endpoint_url"] == "http://s3.example:9000"
+    assert variables(tmp_path)["CC_PIPELINE_LAKE_ENDPOINT"] == "http://s3.example:9000"
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--team", "--logs", "s3://b/p"), "--lake"),
+        (("--team", "--lake", "s3://b/p"), "--logs"),
+        (("--team", "--lake", "/srv/lake", "--logs", "s3://b/p"), "/srv/lake"),
+        (("--lake", "s3://b/p"), "CC_PIPELINE_LAKE"),
+        (("--team", *PLACES, "--endpoint", "http://a:hunter2@b"), "credentials"),
+    ],
+)
+def test_a_mistake_writes_nothing(cli: Cli, tmp_path: Path, flags: tuple[str, ...], why: str) -> None:
+    said = cli("init", tmp_path / "team", *flags)
+    assert said.status == 1
+    assert why in said.err
+    assert "hunter2" not in said.err
+    assert not (tmp_path / "team").exists()
+
+
+def test_an_instance_that_cannot_be_opened_is_named(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    cli("init", "--team", tmp_path, *PLACES)
+    run = ("run", "--home", tmp_path, "--source", tmp_path, "-c", "newest", "-d", "example.com")
+    said = cli(*run)
+    assert said.status == 1
+    assert ".env" in said.err
+    assert "Traceback" not in said.err

@@ -1,0 +1,198 @@
+"""What is in flight and what was left failed, whoever asked: runs with every kind of tags, and backfills of the UI."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.flight import UNFINISHED, flight, left_failed, made_by
+from cc_pipeline.defs.internals import open_backfills
+from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
+
+CRAWLS, DOMAINS = ["A", "B"], ["w", "x", "y", "z"]
+FAILURE, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
+_MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        made.add_dynamic_partitions("crawl", CRAWLS)
+        made.add_dynamic_partitions("domain", DOMAINS)
+        yield made
+
+
+def add(
+    instance: dg.DagsterInstance,
+    tags: dict[str, str],
+    job: str = "extract_domain",
+    assets: set[str] | None = None,
+    status: dg.DagsterRunStatus = STARTED,
+) -> dg.DagsterRun:
+    selection = frozenset(map(dg.AssetKey, assets)) if assets is not None else None
+    return instance.add_run(dg.DagsterRun(job_name=job, tags=tags, status=status, asset_selection=selection))
+
+
+def begun(instance: dg.DagsterInstance, tags: dict[str, str], **how: Any) -> dg.DagsterRun:
+    """A run as a process starts it: with its events."""
+    run = add(instance, tags, status=dg.DagsterRunStatus.STARTING, **how)
+    instance.report_dagster_event(
+        dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started"), run.run_id
+    )
+    return run
+
+
+def recorded(instance: dg.DagsterInstance, *keys: str, asset: str = "page_metadata") -> None:
+    for key in keys:
+        instance.report_runless_asset_event(dg.AssetMaterialization(asset, partition=key))
+
+
+@pytest.mark.parametrize(
+    ("tags", "pairs"),
+    [
+        (keys_tags(["B|z", "A|x"]), {("B", "z"), ("A", "x")}),
+        ({"dagster/partition": "A|w"}, {("A", "w")}),
+        (range_tags("A|x", "B|y"), {(crawl, domain) for crawl in "AB" for domain in "xy"}),
+        ({"cc_pipeline/partitions": "what"}, set()),
+        ({}, set()),
+    ],
+)
+def test_a_run_is_in_flight_until_it_ends_however_it_names_its_partitions(
+    instance: dg.DagsterInstance, tags: dict[str, str], pairs: set[tuple[str, str]]
+) -> None:
+    run = add(instance, tags)
+    assert flight(instance).pairs == pairs
+    instance.report_run_failed(run)
+    assert flight(instance).pairs == set()
+
+
+def test_queued_counts_too() -> None:
+    assert dg.DagsterRunStatus.QUEUED in UNFINISHED, "a run made by hand cannot be queued without an origin"
+
+
+@pytest.mark.parametrize("status", [one for one in UNFINISHED if one is not dg.DagsterRunStatus.QUEUED])
+def test_every_state_before_the_end_counts(instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> None:
+    add(instance, {"dagster/partition": "A|w", KIND_TAG: "repair"}, status=status)
+    found = flight(instance)
+    assert (found.pairs, found.runs) == ({("A", "w")}, {"repair": 1})
+
+
+@pytest.mark.parametrize(
+    ("job", "assets", "counts"),
+    [
+        ("extract_domain", None, True),
+        ("fetch_domain", None, True),
+        ("parse_domain", None, True),
+        ("__ASSET_JOB", {"captures", "records"}, True),
+        ("__ASSET_JOB", {"text_sequencefile"}, False),
+        ("export_domain", None, False),
+        ("publish", None, False),
+    ],
+)
+def test_only_runs_that_make_our_assets_count(
+    instance: dg.DagsterInstance, job: str, assets: set[str] | None, counts: bool
+) -> None:
+    add(instance, {"dagster/partition": "A|w"}, job, assets)
+    assert flight(instance).pairs == ({("A", "w")} if counts else set())
+
+
+def backfill_of(instance: dg.DagsterInstance, keys: list[str] | None, **changed: Any) -> PartitionBackfill:
+    return PartitionBackfill.from_asset_partitions(
+        asset_graph=defs().get_repository_def().asset_graph,
+        backfill_id=changed.pop("backfill_id", "one"),
+        tags={},
+        backfill_timestamp=time.time(),
+        asset_selection=[dg.AssetKey(name) for name in changed.pop("assets", ("captures", "records"))],
+        partition_names=keys,
+        dynamic_partitions_store=instance,
+        all_partitions=keys is None,
+        title=None,
+        description=None,
+        run_config=None,
+    )
+
+
+def test_a_backfill_of_the_ui_is_in_flight_before_its_runs_are_there(instance: dg.DagsterInstance) -> None:
+    instance.add_backfill(backfill_of(instance, ["A|x", "B|z"]))
+    assert flight(instance).pairs == {("A", "x"), ("B", "z")}
+    instance.add_backfill(backfill_of(instance, None, backfill_id="two", assets=("text_sequencefile",)))
+    assert flight(instance).pairs == {("A", "x"), ("B", "z")}, "exports are not in the way of an extraction"
+
+
+def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.DagsterInstance) -> None:
+    made = backfill_of(instance, ["A|w", "A|x", "A|y"])
+    data = made.asset_backfill_data
+    assert data is not None
+    assert hasattr(data, "materialized_subset"), f"AssetBackfillData: {_MOVED}"
+    part = {one: backfill_of(instance, [one]).asset_backfill_data for one in ("A|w", "A|x")}
+    data = data._replace(
+        materialized_subset=part["A|w"].target_subset, failed_and_downstream_subset=part["A|x"].target_subset
+    )
+    instance.add_backfill(made.with_asset_backfill_data(data, instance, defs().get_repository_def().asset_graph))
+    assert flight(instance).pairs == {("A", "y")}
+    [one] = open_backfills(instance)
+    assert one.left == {"captures": {"A|y"}, "records": {"A|y"}}, f"open_backfills: {_MOVED}"
+    instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
+    assert flight(instance).pairs == set()
+
+
+def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: dg.DagsterInstance) -> None:
+    recorded(instance, "A|w")
+    run = begun(instance, keys_tags(["A|w", "A|x", "A|y"]))
+    recorded(instance, "A|x")
+    instance.report_run_failed(run)
+    found = left_failed(instance)
+    assert set(found) == {("A", "w"), ("A", "y")}, "made before is not made by this run"
+    assert (found["A", "y"].times, found["A", "y"].run_id) == (1, run.run_id)
+    # whoever makes it settles it
+    recorded(instance, "A|y")
+    assert set(left_failed(instance)) == {("A", "w")}
+
+
+def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstance) -> None:
+    key = {"dagster/partition": "A|w"}
+    runs = []
+    for job, assets in (("extract_domain", None), ("__ASSET_JOB", {"page_metadata", "page_text"})):
+        runs.append(begun(instance, key, job=job, assets=assets))
+        instance.report_run_failed(runs[-1])
+    begun_only = begun(instance, key)
+    instance.report_run_canceled(begun_only)
+    one = left_failed(instance)["A", "w"]
+    assert (one.times, one.run_id) == (2, runs[-1].run_id)
+    assert one.since <= one.last
+    recorded(instance, "A|w")
+    instance.report_run_failed(begun(instance, key))
+    assert left_failed(instance)["A", "w"].times == 1, "what came through in between starts the count anew"
+
+
+def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:
+    run = begun(instance, keys_tags(["A|w", "A|x"]), job="fetch_domain")
+    recorded(instance, "A|w", asset="records")
+    instance.report_run_failed(run)
+    assert set(left_failed(instance)) == {("A", "x")}
+
+
+def test_a_run_that_never_began_fails_all_its_partitions(instance: dg.DagsterInstance) -> None:
+    recorded(instance, "A|w")
+    run = add(instance, keys_tags(["A|w", "A|x"]), status=dg.DagsterRunStatus.STARTING)
+    instance.report_run_failed(run)
+    assert set(left_failed(instance)) == {("A", "w"), ("A", "x")}
+
+
+def test_failures_are_forgotten_after_a_while_and_other_jobs_have_none(instance: dg.DagsterInstance) -> None:
+    instance.report_run_failed(begun(instance, {"dagster/partition": "A|w"}))
+    instance.report_run_failed(begun(instance, {"dagster/partition": "A|x"}, job="export_domain"))
+    assert set(left_failed(instance)) == {("A", "w")}
+    assert left_failed(instance, now=datetime.now(UTC) + timedelta(days=8)) == {}
+
+
+def test_what_a_run_makes_is_in_the_order_of_what_is_made_last() -> None:
+    selection = frozenset(map(dg.AssetKey, ("captures", "page_text", "records", "warehouse")))
+    assert made_by(dg.DagsterRun("__ASSET_JOB", asset_selection=selection)) == ("page_text", "records", "captures")
