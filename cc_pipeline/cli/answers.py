@@ -108,6 +108,11 @@ def explained(path: Path) -> Iterator[None]:
             f"the tables of {path} cannot be read from S3: {error}",
             "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
         ) from error
+    except duckdb.IOException as error:
+        raise EnvironmentFault(
+            f"{path}, or a file that it shows, cannot be read: {error}",
+            "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",
+        ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except duckdb.CatalogException as error:

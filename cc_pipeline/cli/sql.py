@@ -12,7 +12,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -100,15 +100,9 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     statement that DuckDB refuses.
     """
     from cc_pipeline.cli.answers import explained
-    from cc_pipeline.lake.reading import open_published, s3_place
+    from cc_pipeline.lake.moving import open_settled
 
-    path = settings.published_path
-    if not path.exists():
-        raise EnvironmentFault(
-            f"{path} does not exist yet",
-            "Publish it first: cc-pipeline run --crawl … --domain …, or make demo. Is it another home: --home FOLDER.",
-        )
-    with explained(path), open_published(path, s3_place(settings)) as connection:
+    with explained(settings.published_path), open_settled(settings) as connection:
         yield connection
 
 
