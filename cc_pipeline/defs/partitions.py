@@ -31,6 +31,8 @@ KIND_TAG = "cc_pipeline/kind"
 #: ``watch``: a person, or a target that is new on the watch list; ``backfill``: what is missing in older crawls, or is
 #: parsed again; ``repair``: what failed before, and what a source did not give.
 KINDS = ("watch", "backfill", "repair")
+#: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
+LEFT_TAG = "cc_pipeline/left"
 
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
