@@ -38,7 +38,7 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     """
     lake = workspace.lake
     slices = _slices(lake)
-    listed, note = known_crawls(workspace)
+    listed = known_crawls(workspace)
     made = {
         name.rpartition(":")[2]
         for stage in (LIST, HARVEST)
@@ -47,8 +47,8 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     }
     domains = {*defined(lake), *(whole_slug(one.target) for one in slices)}
     domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
-    crawls = {*(crawl.id for crawl in listed), *made, *(one.crawl for one in slices)}
-    return KnownKeys(frozenset(domains), frozenset(crawls), note or "")
+    crawls = {*(crawl.id for crawl in listed.crawls), *made, *(one.crawl for one in slices)}
+    return KnownKeys(frozenset(domains), frozenset(crawls), listed.note or "")
 
 
 def defined(lake: Lake) -> list[str]:
