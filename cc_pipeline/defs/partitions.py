@@ -42,6 +42,17 @@ EVERYTHING = "everything"
 MAX_PARTITIONS = 90_000
 
 
+def too_many(crawls: int, domains: int) -> str | None:
+    """Why so many registered crawls and domains are more partitions than there may be; ``None`` where they are not."""
+    if crawls * domains <= MAX_PARTITIONS:
+        return None
+    return (
+        f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster copes with "
+        f"{MAX_PARTITIONS:,}; put domains that belong together into a set (docs/targets.md), or take away what nobody "
+        "needs: cc-pipeline domains remove, cc-pipeline domains clean"
+    )
+
+
 def partition_key(crawl: str, domain: str) -> str:
     """The key of one partition."""
     return f"{crawl}|{domain}"
