@@ -127,7 +127,13 @@ def ui(
 
     settings = load_settings(home=home)
     prepare_instance(settings)
-    console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
+    console.print(
+        f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", highlight=False, soft_wrap=True
+    )
+    named = os.environ.get("DAGSTER_HOME")
+    if named and Path(named).expanduser().resolve() != settings.dagster_home:
+        note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
+        console_err.print(note, highlight=False, soft_wrap=True, markup=False)
     command = str(Path(sys.executable).with_name("dagster"))
     workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
     where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
