@@ -4,6 +4,7 @@ Belongs here: each name of Dagster that is private or not marked public and does
 Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
+import sqlite3
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -111,6 +112,7 @@ _SQLITE = (
 )
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
+_NO_FILE = sqlite3.connect(":memory:", check_same_thread=False)
 
 
 @cache
@@ -118,6 +120,8 @@ def _share_engines() -> None:
     """Lets Dagster's SQLite storages use one engine for each file.
 
     They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
+    A connection of ours stays open on each file: SQLite ends its write-ahead log, with a flush of the disk, whenever
+    the last one is closed, which is thrice for each event.
     The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
     may be lost then, and none when a process is killed.
     """
@@ -128,14 +132,22 @@ def _share_engines() -> None:
 
 def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
     engines: dict[str, Any] = {}
+    idle: dict[str, sqlite3.Connection] = {}
 
     def engine_of(address: str, **options: Any) -> Any:
         key = f"{address} {sorted(options.items(), key=str)}"
         if key not in engines:
             if len(engines) >= _MOST_ENGINES:
-                engines.pop(next(iter(engines)))
+                oldest = next(iter(engines))
+                engines.pop(oldest)
+                idle.pop(oldest, _NO_FILE).close()
             engines[key] = create_engine(address, **options)
             import_module("sqlalchemy").event.listen(engines[key], "connect", _normal)
+        file = engines[key].url.database
+        if key not in idle and file and Path(file).exists():
+            idle[key] = sqlite3.connect(file, check_same_thread=False)
+            # only one that has read keeps the log
+            idle[key].execute("SELECT count(*) FROM sqlite_master").fetchone()
         return engines[key]
 
     return engine_of
