@@ -73,13 +73,13 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     chosen: list[str] = []
     for text in crawls:
         if text == "newest":
-            listed, _ = known_crawls(workspace)
+            listed = known_crawls(workspace).crawls
             found = next((one.id for one in listed if is_published(workspace, one.id)), None)
             if found is None:
                 raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
             chosen.append(found)
-        elif is_selection(text, known_crawls(workspace)[0]):
-            meant = [one.id for one in select(text, known_crawls(workspace)[0])]
+        elif is_selection(text, known_crawls(workspace).crawls):
+            meant = [one.id for one in select(text, known_crawls(workspace).crawls)]
             if not several:
                 raise UserInputError(
                     f"{text!r} means {len(meant)} crawls ({', '.join(meant[:3])} …), this command takes single ones: "
