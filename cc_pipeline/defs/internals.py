@@ -10,13 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+#: The name of the code location, as workspace.yaml and pyproject.toml give it.
+CODE_LOCATION = "cc_pipeline"
 #: Metadata with which an output of an asset is no event of it.
 _NO_EVENT = "__source_asset_observation__"
 
@@ -235,6 +237,26 @@ def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
     if sqlite:
         with engine.connect() as again:
             again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextmanager
+def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
+    """Inside the block runs of ``job`` that this process executes are created as those of the code location.
+
+    Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
+    """
+    origins = import_module("dagster._core.remote_origin")
+    loadable = import_module("dagster._core.types.loadable_target_origin").LoadableTargetOrigin(
+        module_name="cc_pipeline.definitions"
+    )
+    location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, CODE_LOCATION)
+    origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
+    within: Any = instance
+    within.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)
+    try:
+        yield
+    finally:
+        del within.create_run_for_job
 
 
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
