@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -52,6 +53,11 @@ class Flight:
     pairs: frozenset[Pair]
     runs: Mapping[str, int]
 
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is in flight."""
+        return bool(self.pairs or self.runs)
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:
@@ -64,17 +70,22 @@ class Failed:
     run_id: str
 
 
-def flight(instance: dg.DagsterInstance) -> Flight:
-    """What is in flight now."""
+def flight(instance: dg.DagsterInstance, *, but: str | None = None) -> Flight:
+    """What is in flight now, ``but`` for the run of that id."""
     crawls, domains = _keys(instance)
     pairs: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
     for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
-        if made_by(run):
+        if made_by(run) and run.run_id != but:
             pairs.update(run_partitions(run.tags, crawls, domains))
             runs[run.tags.get(KIND_TAG, "")] += 1
     for backfill in open_backfills(instance):
-        left = {key for asset, keys in backfill.left.items() if asset in EXTRACTED for key in keys}
+        left = {
+            key
+            for asset, keys in backfill.left.items()
+            if asset in EXTRACTED and keys
+            for key in keys - _recorded_since(instance, asset, keys, backfill.looked_at)
+        }
         if backfill.job in _MADE_BY:
             left = set(backfill.partitions) - _ended_in(instance, backfill.id)
         pairs.update(_pairs(left))
@@ -159,6 +170,17 @@ def _pairs(keys: Iterable[str]) -> Iterable[Pair]:
             yield crawl, domain
 
 
+def _recorded_since(
+    instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], looked_at: int | None
+) -> AbstractSet[str]:
+    """What the daemon will find made when it looks again; before it looked at all, nothing was launched."""
+    if looked_at is None:
+        return frozenset()
+    return instance.get_latest_storage_id_by_partition(
+        dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys), after_cursor=looked_at
+    ).keys()
+
+
 def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
     """The partitions of a job's backfill whose runs have ended."""
     ended = [status for status in dg.DagsterRunStatus if status not in UNFINISHED]
@@ -181,10 +203,14 @@ def _latest(
         asset: instance.get_latest_storage_id_by_partition(
             dg.AssetKey(asset),
             dg.DagsterEventType.ASSET_MATERIALIZATION,
-            keys if len(keys) <= _ASKED_BY_NAME else None,
+            _asked(keys),
         )
         for asset in assets
     }
+
+
+def _asked(keys: AbstractSet[str]) -> set[str] | None:
+    return set(keys) if len(keys) <= _ASKED_BY_NAME else None
 
 
 #: Events that one question asks for.

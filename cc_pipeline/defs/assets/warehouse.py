@@ -31,9 +31,6 @@ from cc_pipeline.stages.workspace import Workspace
         "source_faults",
     ],
     pool="warehouse",
-    automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
-    & ~dg.AutomationCondition.in_progress()
-    & ~dg.AutomationCondition.any_deps_in_progress(),
 )
 def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
