@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from cc_pipeline.defs.partitions import between, range_of, run_partitions
+from cc_pipeline.defs.partitions import KEYS_TAG, between, range_of, run_partitions
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.reports.checks import (
     index_complete_verdict,
@@ -42,7 +42,7 @@ def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.Asset
 def _slices(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[Slice] | None:
     """The slices of the partitions (crawl × domain) of the run; ``None`` for a run without any, which is about all."""
     instance = context.instance
-    if not any(range_of(context.run.tags)):
+    if KEYS_TAG not in context.run.tags and not any(range_of(context.run.tags)):
         return None
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
     return part_slices(workspace, [Slice(*pair) for pair in run_partitions(context.run.tags, crawls, domains)])

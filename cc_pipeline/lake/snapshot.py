@@ -192,9 +192,9 @@ def _annotate(connection: duckdb.DuckDBPyConnection, notes: Notes) -> None:
     """Comments on the columns in ``main``; those in ``lake`` have the same names. Opens no file of the lake."""
     found = "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal"
     comments = [
-        f'COMMENT ON COLUMN main.{table}."{column}" IS {quoted(note)}'
+        f'COMMENT ON COLUMN main.{table}."{column}" IS {quoted(comment)}'
         for table, column in connection.execute(found).fetchall()
-        if (note := notes(table, column)) is not None
+        if (comment := notes(table, column)) is not None
     ]
     if comments:
         connection.execute(";".join(comments))
