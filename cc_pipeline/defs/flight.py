@@ -153,7 +153,8 @@ def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
 
 def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
     """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
-    if run.asset_selection is None:
+    # runs of the command line have an empty one where others have none
+    if not run.asset_selection:
         return _MADE_BY.get(run.job_name, ())
     selected = {key.to_user_string() for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)

@@ -88,6 +88,7 @@ def test_every_state_before_the_end_counts(instance: dg.DagsterInstance, status:
     ("job", "assets", "counts"),
     [
         ("extract_domain", None, True),
+        ("extract_domain", set(), True),
         ("fetch_domain", None, True),
         ("parse_domain", None, True),
         ("__ASSET_JOB", {"captures", "records"}, True),
