@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -109,24 +109,21 @@ def left_failed(
     began = _places_of_runs(instance, [one.dagster_run.run_id for one in records], since)
     of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
     latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
-    found: dict[Pair, Failed] = {}
-    # newest first
+    # times, first, last, run of the last: newest run first
+    found: dict[Pair, tuple[int, datetime, datetime, str]] = {}
     for one in records:
         run = one.dagster_run
-        recorded = latest[made_by(run)[0]]
+        done, place = latest[made_by(run)[0]], began.get(run.run_id, 0)
         at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
+        # what the daemon tried again by itself is the same failure: the process of its run was lost
+        once = 0 if _RETRY_TAG in run.tags else 1
         for pair in of_run[run.run_id]:
             # a run without an event of its own began before everything
-            if recorded.get("|".join(pair), -1) > began.get(run.run_id, 0):
-                continue
-            known = found.get(pair)
-            # what the daemon tried again by itself is the same failure: the process of its run was lost
-            once = 0 if _RETRY_TAG in run.tags else 1
-            found[pair] = (
-                replace(known, times=known.times + once, since=at) if known else Failed(once, at, at, run.run_id)
-            )
+            if done.get(f"{pair[0]}|{pair[1]}", -1) <= place:
+                times, _, last, run_id = found.get(pair, (0, at, at, run.run_id))
+                found[pair] = times + once, at, last, run_id
     # of some, the run that was tried again is too old to be seen
-    return {pair: replace(one, times=max(1, one.times)) for pair, one in found.items()}
+    return {pair: Failed(max(1, one[0]), *one[1:]) for pair, one in found.items()}
 
 
 def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:

@@ -15,6 +15,7 @@ import dagster as dg
 from cc_pipeline import progress
 from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview
 from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.stages.extract import Made, extract
@@ -63,12 +64,15 @@ def extract_partitions(
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]
     run = PartitionRun(context, wanted_keys(context), tables)
+    publishing = PublishWhileRunning(context, workspace)
     with logged_progress(context.log):
         for made in extract(workspace, [_pair(key) for key in run.left], tables):
             key = partition_key(made.crawl, made.slug)
             yield from run.done(key, {table: _shown(workspace, made, table, shown[table]) for table in made.reports})
             if made.error is not None:
                 run.failed(key, made.error, [table for table in tables if table not in made.reports])
+            publishing.between()
+        publishing.at_end()
     yield from run.end()
 
 
