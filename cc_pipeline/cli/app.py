@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import (
+    automation,
     catalog,
     copy,
     doctor,
@@ -57,6 +58,7 @@ app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
 app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
+app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 

@@ -37,6 +37,8 @@ _PICTURE, _SHOWN = "key ranges", "key ranges shown"
     kinds={"json", "deltalake"},
     code_version="1",
     metadata=table_metadata("crawls", CRAWLS_SCHEMA),
+    # the list is read once a day
+    automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
 )
 def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""

@@ -6,6 +6,7 @@ Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: th
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
+from cc_pipeline.defs.publication import publication_metadata
 from cc_pipeline.stages.keeping.upkeep import merge_and_publish
 from cc_pipeline.stages.workspace import Workspace
 
@@ -31,9 +32,6 @@ from cc_pipeline.stages.workspace import Workspace
         "source_faults",
     ],
     pool="warehouse",
-    automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
-    & ~dg.AutomationCondition.in_progress()
-    & ~dg.AutomationCondition.any_deps_in_progress(),
 )
 def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
@@ -41,13 +39,5 @@ def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wor
     Open the file read-only at any time, also while it is published again.
     """
     publication = merge_and_publish(workspace)
-    lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
     context.log.info(f"published {publication.path}")
-    return dg.MaterializeResult(
-        metadata={
-            "path": dg.MetadataValue.path(str(publication.path)),
-            "bytes": dg.MetadataValue.int(publication.bytes),
-            "dagster/row_count": dg.MetadataValue.int(publication.rows.get("captures", 0)),
-            "tables": dg.MetadataValue.md(f"| table | rows |\n|---|---|\n{lines}"),
-        }
-    )
+    return dg.MaterializeResult(metadata=publication_metadata(publication))
