@@ -14,7 +14,7 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline import progress
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
@@ -136,6 +136,8 @@ class _Previews:
         metadata = own_figures(report, made.slug, table)
         if own[f"rows:{table}"]:
             metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
+            for pictures in (partition_pictures, partition_links):
+                metadata |= pictures(self._workspace, made.crawl, made.slug, table, report)
         version = own.get(f"version:{table}")
         return metadata, None if version is None else str(version)
 
