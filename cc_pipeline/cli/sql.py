@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import answer_query, checked_format, console, console_err, show_table
+from cc_pipeline.cli.output import answer_query, checked_format, console, console_err, show_table, warn
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
@@ -19,12 +19,15 @@ def crawls(
     limit: Annotated[int, typer.Option(help="How many, newest first; 0 for all.")] = 20,
 ) -> None:
     """List the crawls of the source, newest first."""
-    from cc_pipeline.stages.indexing.crawls import list_crawls
+    from cc_pipeline.stages.indexing.crawls import known_crawls
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
     with open_workspace(settings) as workspace:
-        found = list_crawls(workspace)
+        listed = known_crawls(workspace)
+    found = listed.crawls
+    if listed.note is not None:
+        warn(listed.note)
     rows = [(c.id, c.era, str(c.started or ""), str(c.ended or ""), c.name) for c in found[: limit or None]]
     show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
     if limit and len(found) > limit:

@@ -5,7 +5,7 @@ Not here: anything the public interface can do. ``test_internals`` says which na
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -16,23 +16,59 @@ from typing import Any
 
 import dagster as dg
 
+#: Metadata with which an output of an asset is no event of it.
+_NO_EVENT = "__source_asset_observation__"
 
-def attach_metadata(
-    context: dg.AssetExecutionContext, metadata: dict[str, dg.MetadataValue], asset: str, key: str
-) -> None:
-    """Adds ``metadata`` to one partition of ``asset``, whose key the run is known to target.
 
-    ``context.add_asset_metadata`` lists every partition of the run from the event log to check each key: 23 ms a
-    call at 100 partitions, growing with their number. The accumulator behind it costs microseconds. Where it is not
-    found, the public way is taken.
+def without_record(asset: str) -> dg.MaterializeResult[None]:
+    """The output of ``asset`` whose partitions were recorded one by one.
+
+    An output usually records every partition of the run again, or, in a run whose partitions Dagster does not know,
+    one without a partition. Without an output, what depends on the step (its checks) is skipped.
     """
-    step = getattr(context.op_execution_context, "_step_execution_context", None)
-    accumulator = getattr(step, "_metadata_accumulator", None)
-    add = getattr(accumulator, "with_additional_asset_metadata", None)
-    if step is None or add is None:
-        context.add_asset_metadata(metadata, asset_key=asset, partition_key=key)
-        return
-    step._metadata_accumulator = add(asset_key=dg.AssetKey(asset), metadata=metadata, partition_key=key)
+    return dg.MaterializeResult(asset_key=asset, metadata={_NO_EVENT: True})
+
+
+@cache
+def allow_lists_of_partitions() -> None:
+    """Lets a run without a partition of Dagster's own materialize partitioned assets that depend on partitioned ones.
+
+    Before a step, Dagster reads which version of its inputs' partitions is there. It does not ask first whether the run
+    has partitions, and fails.
+    """
+    context: Any = import_module("dagster._core.execution.context.system").StepExecutionContext
+    has = context.has_asset_partitions_for_input
+
+    def has_partitions(step: Any, name: str) -> bool:
+        return bool(step.has_partitions and has(step, name))
+
+    context.has_asset_partitions_for_input = has_partitions
+
+
+def plan_partition(context: dg.AssetExecutionContext, asset: str, key: str) -> None:
+    """Has Dagster show a partition as failed when the run ends, unless it is recorded after all.
+
+    Where Dagster knows the partitions of a run, it plans each when the run begins.
+    """
+    events = import_module("dagster._core.events")
+    planned = events.AssetMaterializationPlannedData(dg.AssetKey(asset), partition=key)
+    event = events.DagsterEvent.build_asset_materialization_planned_event(
+        context.job_name, str(context.op_execution_context.op_handle), planned
+    )
+    context.instance.report_dagster_event(event, context.run.run_id)
+
+
+def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -> set[str]:
+    """Partitions of ``asset`` that any of ``runs`` recorded.
+
+    The public way to ask for materializations cannot ask by run, and one asset may have 90,000 of them.
+    """
+    return {
+        str(event.dagster_event.step_materialization_data.materialization.partition)
+        for run in runs
+        for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        if event.dagster_event is not None and event.dagster_event.asset_key == dg.AssetKey(asset)
+    }
 
 
 def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
@@ -196,6 +232,27 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """
     instance.report_run_failed(run, why)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
+    """The data of the JSON metadata ``name`` of a check's last evaluation that has it, ``None`` where there is none.
+
+    The public interface has no history of checks, and the newest record is that of the run which asks.
+    """
+    history = instance.event_log_storage.get_asset_check_execution_history(check, limit=_EVALUATIONS)
+    for record in history:
+        entry = record.event
+        event = entry.dagster_event if entry is not None else None
+        if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue
+        found = event.asset_check_evaluation_data.metadata.get(name)
+        if isinstance(found, dg.JsonMetadataValue):
+            return found.data
+    return None
+
+
+#: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
+_EVALUATIONS = 25
 
 
 @dataclass(frozen=True, slots=True)

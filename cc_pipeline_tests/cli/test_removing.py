@@ -12,11 +12,12 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import keys as keys_of
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import forget_partitions
+from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
@@ -179,4 +180,9 @@ def test_the_cap_holds_where_targets_are_added(
     assert cli("domains", "add", "one.example", "--home", home).status == 1, "with the set of the list there are five"
     said = cli("domains", "add", "two.example", "--home", home)
     assert "put domains that belong together into a set" in said.err
-    keys_of.refuse_too_many(instance, domains=["one.example"])
+    monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
+    ran = cli("run", "-c", NEW, "-d", "three.example", "--home", home)
+    assert (ran.status, "into a set" in ran.err) == (1, True)
+    assert "three.example" not in instance.get_dynamic_partitions("domain")
+    with pytest.raises(UserInputError, match="into a set"):
+        refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])
