@@ -29,13 +29,13 @@ def crawl_list_verdict(workspace: Workspace) -> CheckResult:
     if not have:
         return CheckResult(name, "ok", "the list of crawls was not read yet")
     try:
-        listed = known_crawls(workspace)
+        known = known_crawls(workspace)
     except EnvironmentFault as fault:
         return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
     figures = {"crawls": len(have), "newest": max(have, key=lambda crawl: crawl)}
-    new = {crawl.id for crawl in listed.crawls} - have
-    if listed.note is not None:
-        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
+    new = {crawl.id for crawl in known.crawls} - have
+    if known.note is not None:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {known.note}", figures)
     if new or not crawls_are_listed(workspace):
         message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
         return CheckResult(name, "warn", message, figures)
