@@ -64,7 +64,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     done = cli("domains", "remove", "example.com", "--purge", "--now", "--yes", "--home", home)
     assert done.status == 0, done.err
     assert "open it anew" in " ".join(done.out.split())
-    assert "purged: example.com; nothing of it is left" in done.out
+    assert "purged: example.com; its rows and bytes are deleted" in done.out
     assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
     assert "example.com" not in instance.get_dynamic_partitions("domain")
     for asset in ("captures", "records", "page_metadata", "page_text"):
