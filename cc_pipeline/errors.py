@@ -84,6 +84,10 @@ class EnvironmentFault(CcPipelineError):
         return type(self), (self.what, self.advice), self.__dict__
 
 
+class PlaceFault(EnvironmentFault):
+    """What this pipeline writes to (the disk, the home, the lake) does not take it: the fault of no target."""
+
+
 class Incomplete(EnvironmentFault):
     """The source did not give all that was planned, and may still give it. What is complete was committed.
 
@@ -124,11 +128,11 @@ def disk_is_full(error: BaseException) -> bool:
 
 @contextmanager
 def disk_trouble(path: Path) -> Iterator[None]:
-    """Turns an ``OSError`` inside the block into an ``EnvironmentFault`` about ``path`` that says what to do."""
+    """Turns an ``OSError`` inside the block into a ``PlaceFault`` about ``path`` that says what to do."""
     try:
         yield
     except OSError as error:
         advice = f"Check that {path.parent} can be written to"
         if error.errno in _NO_ROOM:
             advice = "Free some space; what is complete is kept and the next run goes on from there"
-        raise EnvironmentFault(f"{path} cannot be written: {error.strerror or error}", advice) from error
+        raise PlaceFault(f"{path} cannot be written: {error.strerror or error}", advice) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,10 @@ class Settings:
     of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
     index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
     ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted subsets' files
-    too. ``backfill_per_tick`` is how many partitions one tick of the schedule runs. ``publish`` says
-    what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
+    too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most, ``backfill_hours`` how
+    much work it lets wait, ``partitions_per_run`` how many one run takes at most. ``publish_every`` are the minutes
+    that ``cc.duckdb`` may be behind while runs go on. ``webhook`` is where failures are told. ``publish`` says what
+    ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows.
     """
 
     source: str
@@ -64,7 +66,11 @@ class Settings:
     publish: str = "views"
     crawls: tuple[str, ...] = ("newest",)
     page_indexes: bool = False
-    backfill_per_tick: int = 50
+    backfill_per_tick: int = 2_000
+    backfill_hours: float = 1.0
+    partitions_per_run: int = 200
+    publish_every: float = 10.0
+    webhook: str = field(default="", repr=False)
     rate: float | None = None
     concurrency: int | None = None
     max_bytes: int = 20_000_000_000
@@ -93,6 +99,11 @@ class Settings:
     def watch_list_path(self) -> Path:
         """The watch list: one target a line."""
         return self.home / "domains.txt"
+
+    @property
+    def watch_list_copy(self) -> Path:
+        """The last watch list that could be read."""
+        return self.cache_path / "domains.txt"
 
     @property
     def dagster_home(self) -> Path:
@@ -162,6 +173,10 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "crawls": _words(env, "CRAWLS"),
         "page_indexes": _yes(env, "PAGE_INDEXES"),
         "backfill_per_tick": _number(env, "BACKFILL_PER_TICK", int),
+        "backfill_hours": _number(env, "BACKFILL_HOURS", float),
+        "partitions_per_run": _number(env, "PARTITIONS_PER_RUN", int),
+        "publish_every": _number(env, "PUBLISH_EVERY", float),
+        "webhook": _text(env, "WEBHOOK"),
         "rate": _number(env, "RATE", float),
         "concurrency": _number(env, "CONCURRENCY", int),
         "max_bytes": _number(env, "MAX_BYTES", int),
@@ -236,8 +251,17 @@ def _checked(settings: Settings) -> Settings:
         raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
     if not 0 <= settings.max_index_gaps <= 1:
         raise UserInputError(f"{PREFIX}MAX_INDEX_GAPS must be a share between 0 and 1, not {settings.max_index_gaps}")
-    if settings.backfill_per_tick < 1:
-        raise UserInputError(f"{PREFIX}BACKFILL_PER_TICK must be a number above 0, not {settings.backfill_per_tick}")
+    for name, count in (
+        ("BACKFILL_PER_TICK", settings.backfill_per_tick),
+        ("PARTITIONS_PER_RUN", settings.partitions_per_run),
+    ):
+        if count < 1:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {count}")
+    for name, amount in (("BACKFILL_HOURS", settings.backfill_hours), ("PUBLISH_EVERY", settings.publish_every)):
+        if not 0 < amount < math.inf:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {amount:g}")
+    if settings.webhook and scheme_of(settings.webhook) not in _WEB:
+        raise UserInputError(f"{PREFIX}WEBHOOK is no http:// or https:// address")
     for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):
         if endpoint and split_access(endpoint)[1]:
             raise UserInputError(

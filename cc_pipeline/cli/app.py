@@ -13,6 +13,7 @@ from cc_pipeline.cli import (
     copy,
     doctor,
     domains,
+    export,
     get,
     harvest,
     init,
@@ -45,6 +46,7 @@ app.command("plan")(lookup.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
+app.command("export")(export.export)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)

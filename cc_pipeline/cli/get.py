@@ -145,7 +145,7 @@ def _crawls(workspace: Workspace, texts: list[str] | None) -> list[Crawl] | None
 
     if not texts:
         return None
-    listed = known_crawls(workspace)[0]
+    listed = known_crawls(workspace).crawls
     chosen: dict[str, Crawl] = {}
     for text in texts:
         if text == "newest":

@@ -107,7 +107,7 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
 
 def _published(workspace: Workspace) -> list[str]:
-    from cc_pipeline.stages.indexing.crawls import list_crawls
+    from cc_pipeline.stages.indexing.crawls import known_crawls
     from cc_pipeline.stages.indexing.harvest import is_published
 
-    return [crawl.id for crawl in list_crawls(workspace) if is_published(workspace, crawl.id)]
+    return [crawl.id for crawl in known_crawls(workspace).crawls if is_published(workspace, crawl.id)]

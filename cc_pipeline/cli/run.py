@@ -12,7 +12,7 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import all_runs, despite_gaps, resolve_crawls, step
+from cc_pipeline.cli.running import all_runs, despite_gaps, others_are_done, resolve_crawls, step
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, disk_is_full
@@ -22,7 +22,6 @@ from cc_pipeline.stages import watch_list
 if TYPE_CHECKING:
     import duckdb
 
-    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import Workspace
 
 #: Beyond this many (crawl, target) pairs only those without captures are named.
@@ -38,9 +37,9 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
 
     It names targets without captures: without that, they look like success.
     """
-    from cc_pipeline.lake.reading import open_published, s3_place
+    from cc_pipeline.lake.moving import open_settled
 
-    with open_published(settings.published_path, s3_place(settings)) as connection:
+    with open_settled(settings) as connection:
         rows = connection.execute(
             "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
         ).fetchall()
@@ -242,13 +241,14 @@ def materialize(
     crawls: Sequence[str],
     targets: Sequence[Target],
     afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
-) -> tuple[list[str], Incomplete | None]:
+) -> tuple[list[str], EnvironmentFault | None]:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run.
 
-    Gives the crawls' ids, and what the source did not give, if that is more than the settings allow: what came is
-    parsed and published all the same. ``afterwards`` is called with the workspace of the runs, still open, and the ids.
+    Gives the crawls' ids, and why partitions failed, if some did (``Incomplete`` where the source did not give all):
+    the others, and what came of these, are published all the same. ``afterwards`` is called with the workspace of the
+    runs, still open, and the ids.
     """
-    trouble: Incomplete | None = None
+    trouble: EnvironmentFault | None = None
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import open_workspace
 
@@ -262,25 +262,14 @@ def materialize(
         chosen = resolve_crawls(workspace, crawls)
         despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:
-            step("pages", lambda: list(launcher.extract(chosen, targets)), console)
-        except Incomplete as error:
+            step("pages", lambda: all_runs(launcher.extract(chosen, targets)), console)
+        except EnvironmentFault as error:
+            if not (others_are_done(error) or isinstance(error, Incomplete)):
+                raise
             trouble = error
-            step("pages of what came", lambda: _parse_what_came(launcher, workspace, chosen, targets), console)
         step("cc.duckdb", launcher.publish, console)
         afterwards(workspace, chosen)
     return chosen, trouble
-
-
-def _parse_what_came(
-    launcher: Launcher, workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]
-) -> None:
-    from cc_pipeline.stages.slice import FETCH, slices_of
-
-    for crawl in crawls:
-        fetched = FETCH.made_from(workspace.lake, slices_of(crawl, [target.slug for target in targets]))
-        slugs = [slice_.target for slice_, digest in fetched.items() if digest is not None]
-        if slugs:
-            all_runs(launcher.parse(crawl, slugs))
 
 
 @contextmanager

@@ -30,11 +30,18 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
     try:
         work()
     except RunFailed as failed:
-        family = _INCOMPLETE.get(failed.error_class, EnvironmentFault)
+        family = _INCOMPLETE.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
         what, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (make dev)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
     screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
+
+
+def others_are_done(error: EnvironmentFault) -> bool:
+    """Whether an error of :func:`step` is about single partitions, while all others of its runs were done."""
+    from cc_pipeline.defs.launch import RunFailed
+
+    return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
 
 
 def despite_gaps(harvest: Callable[[], object]) -> None:
@@ -66,13 +73,13 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     chosen: list[str] = []
     for text in crawls:
         if text == "newest":
-            listed, _ = known_crawls(workspace)
+            listed = known_crawls(workspace).crawls
             found = next((one.id for one in listed if is_published(workspace, one.id)), None)
             if found is None:
                 raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
             chosen.append(found)
-        elif is_selection(text, known_crawls(workspace)[0]):
-            meant = [one.id for one in select(text, known_crawls(workspace)[0])]
+        elif is_selection(text, known_crawls(workspace).crawls):
+            meant = [one.id for one in select(text, known_crawls(workspace).crawls)]
             if not several:
                 raise UserInputError(
                     f"{text!r} means {len(meant)} crawls ({', '.join(meant[:3])} …), this command takes single ones: "

@@ -99,6 +99,14 @@ def parse_target_lines(text: str, folder: Path | None = None) -> tuple[Target, .
 
     ``folder`` as for ``parse_target``. Raises ``UserInputError`` naming every wrong line.
     """
+    found, wrong = right_and_wrong_lines(text, folder)
+    if wrong:
+        raise UserInputError("; ".join(wrong))
+    return found
+
+
+def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+    """As :func:`parse_target_lines`: the targets of the lines that can be read, and what is wrong with the others."""
     found: dict[str, Target] = {}
     wrong: list[str] = []
     for number, content in _lines(text):
@@ -110,9 +118,7 @@ def parse_target_lines(text: str, folder: Path | None = None) -> tuple[Target, .
         other = found.setdefault(target.slug, target)
         if other is not target and other.version != target.version:
             wrong.append(f"line {number}: the set {target.value!r} is already defined with other members")
-    if wrong:
-        raise UserInputError("; ".join(wrong))
-    return tuple(found.values())
+    return tuple(found.values()), tuple(wrong)
 
 
 def set_slug_in(line: str) -> str | None:

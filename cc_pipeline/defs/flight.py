@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -35,6 +35,7 @@ UNFINISHED: Final = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
+_RETRY_TAG: Final = "dagster/retry_number"
 #: Failures are remembered for so long.
 REMEMBERED: Final = timedelta(days=7)
 #: How many of the newest failed runs are looked at. Schedules start far fewer in ``REMEMBERED``.
@@ -108,10 +109,35 @@ def left_failed(
             if recorded.get("|".join(pair), -1) > began.get(run.run_id, 0):
                 continue
             known = found.get(pair)
+            # what the daemon tried again by itself is the same failure: the process of its run was lost
+            once = 0 if _RETRY_TAG in run.tags else 1
             found[pair] = (
-                Failed(known.times + 1, at, known.last, known.run_id) if known else Failed(1, at, at, run.run_id)
+                replace(known, times=known.times + once, since=at) if known else Failed(once, at, at, run.run_id)
             )
-    return found
+    # of some, the run that was tried again is too old to be seen
+    return {pair: replace(one, times=max(1, one.times)) for pair, one in found.items()}
+
+
+def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
+    """The partitions of ``asset`` that were ever recorded, with the place of the last record in the event log."""
+    places = instance.get_latest_storage_id_by_partition(dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION)
+    split = ((key.partition("|"), place) for key, place in places.items())
+    return {(crawl, domain): place for (crawl, _, domain), place in split}
+
+
+#: How many ended runs the pace is taken from.
+_MEASURED: Final = 50
+
+
+def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
+    """Seconds and partitions of the newest runs that made pages and were well."""
+    crawls, domains = _keys(instance)
+    well = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name="extract_domain")
+    return [
+        (one.end_time - one.start_time, len(run_partitions(one.dagster_run.tags, crawls, domains)))
+        for one in instance.get_run_records(well, limit=_MEASURED)
+        if one.end_time is not None and one.start_time is not None
+    ]
 
 
 def made_by(run: dg.DagsterRun) -> tuple[str, ...]:

@@ -24,12 +24,14 @@ from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.partitions import (
     CRAWL,
     DOMAIN,
+    KIND_TAG,
     SOURCE_FILE,
-    between,
     contiguous_ranges,
+    keys_tags,
     partition_key,
     range_tags,
 )
+from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
@@ -56,15 +58,30 @@ class RunFailed(Exception):
     """A run ended in failure.
 
     ``error_class`` is the class name of the error that a step raised, ``None`` where no step failed. ``reason`` is
-    that error's message. The name of a class that is not ours stands in front of it.
+    that error's message. The name of a class that is not ours stands in front of it. ``failed`` are the partitions that
+    failed by themselves, while all others of the run were done; ``error_class`` is then the gravest of theirs.
     """
 
-    def __init__(self, job: str, run_id: str, partitions: str, reason: str, error_class: str | None = None) -> None:
+    def __init__(
+        self,
+        job: str,
+        run_id: str,
+        partitions: str,
+        reason: str,
+        error_class: str | None = None,
+        failed: Sequence[FailedPartition] = (),
+    ) -> None:
         self.job = job
         self.run_id = run_id
         self.reason = reason
         self.error_class = error_class
+        self.failed = tuple(failed)
         super().__init__(f"{job} ({partitions}) failed: {reason}")
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the source did not give everything, and nothing else is wrong."""
+        return self.error_class in _names(Incomplete)
 
 
 class Launcher:
@@ -126,22 +143,15 @@ class Launcher:
         return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls)))
 
     def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
-        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run.
+        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
+        of their keys.
 
-        Raises ``RunFailed``. Where that is because the source did not give everything, the other runs come first.
+        Raises ``RunFailed``. Where partitions failed by themselves, all others come first.
         """
-        self._workspace.register_targets(targets)
-        slugs = [target.slug for target in targets]
-        self._add(DOMAIN, slugs)
+        self.add_targets(targets)
         self._add(CRAWL, crawls)
-        ordered_crawls = self._instance.get_dynamic_partitions("crawl")
-        ordered_domains = self._instance.get_dynamic_partitions("domain")
-        pairs = [
-            (partition_key(first_crawl, first), partition_key(last_crawl, last))
-            for first_crawl, last_crawl in contiguous_ranges(ordered_crawls, crawls)
-            for first, last in contiguous_ranges(ordered_domains, slugs)
-        ]
-        yield from self._run_ranges("extract_domain", pairs)
+        slugs = [target.slug for target in targets]
+        return self._run_keys("extract_domain", [partition_key(crawl, slug) for crawl in crawls for slug in slugs])
 
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
@@ -160,14 +170,14 @@ class Launcher:
         return self._run("build_url_index", crawl, partition_key=crawl)
 
     def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
-        """Materializes captures and records of ``targets`` in ``crawl``."""
+        """Materializes captures and records of ``targets`` in ``crawl``; raises as ``extract`` does."""
         self.add_targets(targets)
         self._add(CRAWL, [crawl])
-        return self._run_domains("fetch_domain", crawl, [target.slug for target in targets])
+        return self._run_keys("fetch_domain", [partition_key(crawl, target.slug) for target in targets])
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Materializes the page tables of partitions whose records are there."""
-        return self._run_domains("parse_domain", crawl, slugs)
+        """Materializes the page tables of partitions whose records are there; raises as ``extract`` does."""
+        return self._run_keys("parse_domain", [partition_key(crawl, slug) for slug in slugs])
 
     def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
         """Notes in the instance that a partition of ``asset`` was written by no run."""
@@ -194,45 +204,38 @@ class Launcher:
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
 
-    def _run_domains(self, job: str, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        ordered = self._instance.get_dynamic_partitions("domain")
-        ranges = contiguous_ranges(ordered, slugs)
-        yield from self._run_ranges(
-            job, [(partition_key(crawl, one), partition_key(crawl, two)) for one, two in ranges]
-        )
+    def _run_keys(self, job: str, keys: Sequence[str]) -> Iterator[LaunchedRun]:
+        """Runs over any partitions. That some fail is no reason to keep the others from theirs: it is raised last."""
+        most = self._workspace.settings.partitions_per_run
+        failures: list[RunFailed] = []
+        for start in range(0, len(keys), most):
+            some = keys[start : start + most]
+            shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
+            try:
+                yield self._run(job, shown, tags={**keys_tags(some), KIND_TAG: "watch"})
+            except RunFailed as failed:
+                if not failed.failed:
+                    raise
+                failures.append(failed)
+        if len(failures) == 1:
+            raise failures[0]
+        if failures:
+            every = [one for failure in failures for one in failure.failed]
+            raise _of_partitions(job, failures[-1].run_id, f"{len(keys):,} partitions", every, len(keys))
 
     def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:
-        """A run for each range. What one lacks is no reason to keep the others from their own: that is raised last.
-
-        In a range over several crawls a step that fails for one of them ends the run for all, so they run one by one.
-        """
+        """A run for each range of crawls. What the source lacks of one is no reason to keep the others from their own:
+        that is raised last."""
         incomplete: RunFailed | None = None
         for first, last in pairs:
             try:
-                run = self._run_range(job, first, last)
+                yield self._run_range(job, first, last)
             except RunFailed as failed:
-                if failed.error_class not in _names(Incomplete):
+                if not failed.is_incomplete:
                     raise
-                single = self._crawl_by_crawl(first, last)
-                try:
-                    if len(single) > 1:
-                        yield from self._run_ranges(job, single)
-                    else:
-                        incomplete = incomplete or failed
-                except RunFailed as again:
-                    if again.error_class not in _names(Incomplete):
-                        raise
-                    incomplete = incomplete or again
-            else:
-                yield run
+                incomplete = incomplete or failed
         if incomplete is not None:
             raise incomplete
-
-    def _crawl_by_crawl(self, first: str, last: str) -> list[tuple[str, str]]:
-        """The same partitions (crawl × domain) as a range for each crawl."""
-        (first_crawl, one, first_domain), (last_crawl, _, last_domain) = first.partition("|"), last.partition("|")
-        crawls = between(self._instance.get_dynamic_partitions("crawl"), first_crawl, last_crawl) if one else ()
-        return [(partition_key(crawl, first_domain), partition_key(crawl, last_domain)) for crawl in crawls]
 
     def _run_range(self, job: str, first: str, last: str) -> LaunchedRun:
         shown = first if first == last else f"{first} … {last}"
@@ -266,13 +269,32 @@ class Launcher:
 
 def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFailed:
     for event in result.all_events:
-        error = event.step_failure_data.error if event.is_step_failure else None
+        if not event.is_step_failure:
+            continue
+        raised_here = event.step_failure_data.user_failure_data
+        found = failed_in(raised_here.metadata) if raised_here is not None else []
+        if raised_here is not None and found:
+            return _failed(job, result.run_id, shown, raised_here.description or "", found)
+        error = event.step_failure_data.error
         if error is not None:
             # Dagster wraps what a step raises in an error of its own
             raised = error.cause or error
             words = what_was_said(raised.message, raised.cls_name)
             return RunFailed(job, result.run_id, shown, words, raised.cls_name)
     return RunFailed(job, result.run_id, shown, "no step gave a reason; see the run in the UI")
+
+
+def _of_partitions(job: str, run_id: str, shown: str, failed: Sequence[FailedPartition], asked: int) -> RunFailed:
+    return _failed(job, run_id, shown, said(failed, asked), failed)
+
+
+def _failed(job: str, run_id: str, shown: str, words: str, failed: Sequence[FailedPartition]) -> RunFailed:
+    incomplete = _names(Incomplete)
+    gravest = next(
+        (one for one in failed if one.error_class not in incomplete),
+        next((one for one in failed if one.error_class != Incomplete.__name__), failed[0]),
+    )
+    return RunFailed(job, run_id, shown, words, gravest.error_class, failed)
 
 
 def what_was_said(logged: str, error_class: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Sensors: new crawls and the watch list. Both ship stopped.
+"""Sensors: new crawls, changed path lists and the watch list. They ship stopped.
 
 Belongs here: reading the instance and the source, and asking for runs. Not here: the decisions (stages/automation).
 """
@@ -10,10 +10,11 @@ import dagster as dg
 
 from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS, PARTITION_TAG
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import decide_crawls
-from cc_pipeline.stages.indexing.crawls import list_crawls
-from cc_pipeline.stages.indexing.harvest import is_published
+from cc_pipeline.stages.indexing.crawls import known_crawls
+from cc_pipeline.stages.indexing.harvest import is_published, list_as_it_is
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partition keys that one tick adds at most; the next tick adds the others.
@@ -35,23 +36,41 @@ def new_crawls(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
-    what failed before."""
+    what failed before. While the list cannot be read, its last good copy counts."""
+    try:
+        listed = known_crawls(workspace)
+    except CcPipelineError as fault:
+        return dg.SkipReason(str(fault))
+    note = f"; {listed.note}" if listed.note is not None else ""
+    silent: list[str] = []
+
+    def is_runnable(crawl: str) -> bool:
+        # one that does not answer is asked for with the next tick
+        if silent:
+            return False
+        try:
+            return is_published(workspace, crawl)
+        except CcPipelineError as fault:
+            silent.append(str(fault))
+            return False
+
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
     failures, due = _failures_in_a_row(context.instance, _now())
     requested = [crawl for crawl in cursor["requested"] if crawl not in due]
     decision = decide_crawls(
-        listed=[crawl.id for crawl in list_crawls(workspace)],
+        listed=[crawl.id for crawl in listed.crawls],
         registered=set(context.instance.get_dynamic_partitions("crawl")),
         requested=set(requested),
         selection=workspace.settings.crawls,
-        is_runnable=lambda crawl: is_published(workspace, crawl),
+        is_runnable=is_runnable,
         new_keys_per_tick=_NEW_KEYS_PER_TICK,
     )
     if not decision.register and not decision.run:
-        waiting = f"; not published yet: {', '.join(decision.waiting)}" if decision.waiting else ""
+        why = f"the source does not answer ({silent[0]}), so these wait" if silent else "not published yet"
+        waiting = f"; {why}: {', '.join(decision.waiting)}" if decision.waiting else ""
         left = [crawl for crawl in requested if failures.get(crawl, 0) >= _MOST_FAILURES]
         given_up = f"; failed {_MOST_FAILURES} times, so launch by hand: {', '.join(left)}" if left else ""
-        return dg.SkipReason(f"no new crawl{waiting}{given_up}")
+        return dg.SkipReason(f"no new crawl{waiting}{given_up}{note}")
     cursor["requested"] = [*requested, *decision.run]
     return dg.SensorResult(
         dynamic_partitions_requests=[CRAWL.build_add_request(list(decision.register))] if decision.register else [],
@@ -105,17 +124,59 @@ def watch_list(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: makes a partition of each target of the list that is not one yet."""
-    targets = watch_list_file.read(workspace.settings.watch_list_path)
-    # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
-    workspace.register_targets(targets)
+    watched = watch_list_file.read_what_is_right(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
+    targets, note = watched.targets, f"; {watched.note}" if watched.note is not None else ""
+    try:
+        # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
+        workspace.register_targets(targets)
+    except CcPipelineError as fault:
+        return dg.SkipReason(f"{fault}{note}")
     known = set(context.instance.get_dynamic_partitions("domain"))
     new = [target.slug for target in targets if target.slug not in known][:_NEW_KEYS_PER_TICK]
     if not new:
-        return dg.SkipReason("every target of the watch list is a partition already")
+        return dg.SkipReason(f"every target of the watch list is a partition already{note}")
     crawls = len(context.instance.get_dynamic_partitions("crawl"))
     if (len(known) + len(new)) * crawls > MAX_PARTITIONS:
         return dg.SkipReason(
             f"{crawls:,} crawls × {len(known) + len(new):,} targets would be more than {MAX_PARTITIONS:,} partitions; "
             "put domains that belong together into a set (docs/targets.md)"
         )
+    if watched.note is not None:
+        context.log.warning(watched.note)
     return dg.SensorResult(dynamic_partitions_requests=[DOMAIN.build_add_request(new)])
+
+
+#: Harvested crawls whose path lists are compared: lists of older ones are history.
+_NEWEST = 2
+
+
+@dg.sensor(
+    job=harvest_crawl,
+    minimum_interval_seconds=86_400,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Harvests the newest crawls again when their path lists name other files than when they were read.",
+)
+def path_lists(
+    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.SensorResult | dg.SkipReason:
+    """One tick: compares the lists of the newest harvested crawls by what they name, and asks once for each new
+    content: a harvest that fails is the business of whoever looks at failed runs."""
+    asked: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
+    harvested = context.instance.get_materialized_partitions(dg.AssetKey("row_groups"))
+    changed: dict[str, str] = {}
+    try:
+        for crawl in sorted(harvested, reverse=True)[:_NEWEST]:
+            listed = list_as_it_is(workspace, crawl)
+            if listed is not None and asked.get(crawl) != listed:
+                changed[crawl] = listed
+    except CcPipelineError as fault:
+        return dg.SkipReason(str(fault))
+    if not changed:
+        return dg.SkipReason("no path list of the newest crawls has changed")
+    return dg.SensorResult(
+        run_requests=[
+            dg.RunRequest(run_key=f"list:{crawl}:{digest[:16]}", partition_key=crawl)
+            for crawl, digest in changed.items()
+        ],
+        cursor=json.dumps({crawl: asked[crawl] for crawl in sorted(asked)[-_NEWEST:]} | changed),
+    )

@@ -25,7 +25,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
-from cc_pipeline.errors import EnvironmentFault, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, with_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
@@ -169,7 +169,7 @@ class Lake:
                 if left == 0:
                     raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
             except (OSError, DeltaError) as error:
-                raise lake_fault(f"could not write {self.address(table)}", error) from error
+                raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
 
     def commit_digests(self, table: str, digests: Mapping[str, str]) -> None:
         """Commits new ``digests`` of slices of a table that is there; its rows stay as they are."""
@@ -187,7 +187,7 @@ class Lake:
                 commit_properties=CommitProperties(app_transactions=transactions),
             )
         except (OSError, DeltaError) as error:
-            raise lake_fault(f"could not write {self.address(table)}", error) from error
+            raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
@@ -216,6 +216,16 @@ class Lake:
             return []
         found = self._log(spec).at(handle.version() if version is None else version)
         return None if found is None else list(found)
+
+    def version(self, table: str) -> int:
+        """The version of the table as it is now; -1 where there is none yet."""
+        handle = self.open(self.specs[table])
+        return _NONE_YET if handle is None else handle.version()
+
+    def changed_since(self, table: str, before: int, now: int) -> set[str] | None:
+        """The names of digests that were committed after version ``before``, up to ``now``; ``None`` where the log does
+        not tell any more. No rows are read."""
+        return self._log(self.specs[table]).names_since(before, now)
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
@@ -248,10 +258,10 @@ class Lake:
             raise lake_fault(f"could not read {self.address(table)}", error) from error
         return with_columns(found, schema)
 
-    def pin(self, table: str) -> PinnedTable:
-        """The table as it is now, as explicit files."""
+    def pin(self, table: str, version: int | None = None) -> PinnedTable:
+        """The table as it is now, or at ``version``, as explicit files."""
         spec = self.specs[table]
-        handle = self.open(spec)
+        handle = None if version == _NONE_YET else self.open(spec, version)
         if handle is None:
             return PinnedTable(spec, _NONE_YET, (), 0)
         actions = pa.table(handle.get_add_actions(flatten=True))
@@ -336,7 +346,7 @@ class Lake:
         except (OSError, DeltaError) as error:
             # another process may be making the table at this moment
             if not isinstance(error, CommitFailedError) or self.open(spec) is None:
-                raise lake_fault(f"could not create {address}", error) from error
+                raise lake_fault(f"could not create {address}", error, PlaceFault) from error
 
     def _log(self, spec: TableSpec) -> TransactionLog:
         if spec.name not in self._logs:
@@ -345,10 +355,10 @@ class Lake:
         return self._logs[spec.name]
 
 
-def lake_fault(what: str, error: Exception) -> EnvironmentFault:
-    """What the Delta library or the file system raised, as a fault whose message begins with ``what``."""
+def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:
+    """What the Delta library or the file system raised, as a fault of ``family`` whose message begins with ``what``."""
     if disk_is_full(error):
-        return EnvironmentFault(
+        return PlaceFault(
             f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."
         )
-    return EnvironmentFault(f"{what}: {error}", "Check the place and its permissions, then run it again.")
+    return family(f"{what}: {error}", "Check the place and its permissions, then run it again.")

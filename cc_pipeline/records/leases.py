@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed
@@ -83,7 +83,7 @@ class Lease:
             try:
                 self._storage.transport.put(self.key, json.dumps(content).encode())
             except OSError as error:
-                raise EnvironmentFault(
+                raise PlaceFault(
                     f"{self.key} cannot be written: {error.strerror or error}", "Check the place and its free space."
                 ) from error
             self._expires = expires

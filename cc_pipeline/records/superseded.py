@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, PlaceFault
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -35,7 +35,7 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
     try:
         storage.transport.put(key, json.dumps({"files": named}).encode())
     except OSError as error:
-        raise EnvironmentFault(
+        raise PlaceFault(
             f"{key} cannot be written: {error.strerror or error}", "Check the place and its free space."
         ) from error
 

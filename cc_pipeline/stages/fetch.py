@@ -38,7 +38,15 @@ from cc_pipeline.stages.keeping.held import (
     slices_that_lost,
 )
 from cc_pipeline.stages.sets.set_parts import over_parts
-from cc_pipeline.stages.shortfall import Shortfall, fetch_rows, of_targets, refuse, shortfalls, unsettled_rows
+from cc_pipeline.stages.shortfall import (
+    NotGiven,
+    Shortfall,
+    fetch_rows,
+    of_targets,
+    refused,
+    shortfalls,
+    unsettled_rows,
+)
 from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -56,9 +64,9 @@ def fetch_captures(
     unless their bytes are gone.
 
     ``replay`` fetches quarantined and settled records again too, and ``distrusted`` are captures whose stored bytes are
-    not used. Raises ``Incomplete`` when the source gives nothing,
-    or less than the settings allow, after what came was committed; ``EnvironmentFault`` when the disk fails. Records
-    fetched until then are kept, and the next call adopts them.
+    not used. Raises ``NotGiven`` when the source gives nothing, or less than the settings allow, after what came was
+    committed: it says of which targets, and has the report of all. Raises ``EnvironmentFault`` when the disk fails.
+    Records fetched until then are kept, and the next call adopts them.
     """
     started = time.monotonic()
     wanted = _digests(workspace, slices_of(crawl, slugs))
@@ -71,13 +79,14 @@ def fetch_captures(
     unfinished = left_behind(workspace.storage, crawl)
     result: RecordsResult | None = None
     found: dict[Slice, Shortfall] = {}
+    refusal: NotGiven | None = None
     # where a fetch was killed between its commit and its end, its journals are settled even if nothing is stale
     if stale or unfinished:
         to_make = {slice_: wanted[slice_] for slice_ in stale}
         result, found = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted)
         forget(workspace.storage, unfinished)
         judged = of_targets([*found.values(), *_beside(workspace, crawl, wanted, found)])
-        refuse(judged, workspace.settings.max_unsettled, workspace.settings.source)
+        refusal = refused(judged, workspace.settings.max_unsettled, workspace.settings.source)
     figures, whole = _figures(workspace, crawl, wanted.keys())
     report = FETCH.report(
         figures,
@@ -87,7 +96,11 @@ def fetch_captures(
         requests=result.requests if result else 0,
         notes=(*_notes(result, found), *lost_note(healed)),
     )
-    return replace(report, per_target={**whole, **report.per_target})
+    report = replace(report, per_target={**whole, **report.per_target})
+    if refusal is not None:
+        refusal.report = report
+        raise refusal
+    return report
 
 
 def _beside(

@@ -14,8 +14,9 @@ from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.keys import PLACE
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.plan import check_budget, price_of
+from cc_pipeline.settings import Settings
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.budget import chosen_limits, default_limits
+from cc_pipeline.transport.budget import SourceLimits, chosen_limits, default_limits
 
 
 def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> None:
@@ -26,7 +27,7 @@ def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Non
     if not slugs:
         return
     settings = workspace.settings
-    limits = chosen_limits(default_limits(settings.source, settings.s3_endpoint), settings.rate, settings.concurrency)
+    limits = limits_of(settings)
     for slug, captures in places_of_targets(workspace, crawl, slugs).items():
         check_budget(
             price_of(captures),
@@ -35,6 +36,11 @@ def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Non
             what=f"{slug} in {crawl}",
             rate=limits.rate,
         )
+
+
+def limits_of(settings: Settings) -> SourceLimits:
+    """What the request budget allows at the source."""
+    return chosen_limits(default_limits(settings.source, settings.s3_endpoint), settings.rate, settings.concurrency)
 
 
 def places_of_targets(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Mapping[str, pa.Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from cc_pipeline.stages.gate import places_of_targets, refuse_dear
 from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
 from cc_pipeline.stages.sets.carried import in_commits, in_passes, what_is_known
 from cc_pipeline.stages.sets.set_parts import is_divided, retire_others, summed
-from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of
+from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of, written
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
@@ -94,7 +94,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     parts = workspace.parts(slugs)
     wanted = _digests(workspace, crawl, _versions(workspace, parts))
     stale = _stale(workspace, wanted)
-    requests = size = done = written = 0
+    requests = size = done = rows_written = 0
     notes: dict[str, None] = {}
     for some in in_passes(workspace, stale):
         progress.report("locate", done, len(stale), crawl)
@@ -106,18 +106,18 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         for together in in_commits(made_from):
             mine = {slice_: captures[slice_] for slice_ in together}
             commit_lookups(workspace, together, found, {s: known[s].counted(table) for s, table in mine.items()}, mine)
-            written += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, mine)})
+            rows_written += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, mine)})
         done += len(some)
     if stale:
         progress.report("locate", done, len(stale), crawl)
     retire_others(workspace, LOCATE, crawl, parts, "lookups")
     every = [part for own in parts.values() for part in own]
     refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, every))
-    figures = _figures(workspace, crawl, parts)
+    figures = _figures(workspace, crawl, parts, set(stale))
     return StageReport(
         LOCATE.label,
         rows=sum(int(own["rows:captures"]) for own in figures.values()),
-        written=written,
+        written=rows_written,
         bytes=size,
         requests=requests,
         seconds=time.monotonic() - started,
@@ -196,8 +196,11 @@ def _rows(found: Mapping[Slice, pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from pa.concat_tables(waiting).combine_chunks().to_batches()
 
 
-def _figures(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
-    """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
+def _figures(
+    workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]], made: Set[Slice]
+) -> dict[str, Figures]:
+    """Rows, and the price of fetching them all: so that a person can decide before the fetch. Of a divided set all rows
+    count as written where those of any part were."""
     every = [part for own in parts.values() for part in own]
     places = places_of_targets(workspace, crawl, every)
     rows = lookups_of(workspace, slices_of(crawl, every))
@@ -213,6 +216,7 @@ def _figures(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]
             "fetch requests": price.requests,
             **summed([versions[Slice(crawl, part)] for part in own]),
         }
+        figures[slug] |= written(figures[slug], any(slice_ in made for slice_ in slices_of(crawl, own)))
         if told:
             figures[slug]["index complete"] = max(told, key=len)
     return figures

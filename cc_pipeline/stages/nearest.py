@@ -86,7 +86,7 @@ def nearest_capture(
     home = crawls is None and _stored_without_asking(workspace, target, period)
     if home:
         return home
-    listed = known_crawls(workspace)[0] if crawls is None else crawls
+    listed = known_crawls(workspace).crawls if crawls is None else crawls
     order = by_distance(listed, period)
     missed: list[str] = []
     for crawl in order:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.keys import TIMESTAMP
-from cc_pipeline.stages.slice import Figures, Slice
+from cc_pipeline.stages.slice import Figures, Slice, StageReport
 
 #: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
 MOST_ROUNDS: Final = 5
@@ -192,16 +192,34 @@ def unsettled_rows(records: pa.Table) -> pa.Table:
     return lost.filter(pc.coalesce(pc.invert(lost["settled"]), before))
 
 
-def refuse(found: Sequence[Shortfall], allowed: float, source: str) -> None:
-    """Raises ``Incomplete`` where a slice lacks more than the share ``allowed``, with the figure and what to do."""
+class NotGiven(Incomplete):
+    """Targets lack more than they may. ``each`` says it of every one of them by slug, ``reasons`` are why most of their
+    captures did not come. ``report`` is of all targets that were fetched together: what came is committed."""
+
+    each: dict[str, Incomplete]
+    reasons: set[str | None]
+    report: StageReport
+
+
+def refused(found: Sequence[Shortfall], allowed: float, source: str) -> NotGiven | None:
+    """The error to raise where targets lack more than the share ``allowed``, with the figure and what to do. Its
+    ``report`` is not set yet."""
     over = [one for one in found if one.too_much(allowed)]
     if not over:
-        return
+        return None
+    refusal = NotGiven(*_said(over, allowed, source))
+    refusal.each = {one.slice_.target: Incomplete(*_said([one], allowed, source)) for one in over}
+    refusal.reasons = {one.reason for one in over}
+    return refusal
+
+
+def _said(over: Sequence[Shortfall], allowed: float, source: str) -> tuple[str, str]:
+    """What is wrong with these, and what to do."""
     worst = max(over, key=lambda one: one.unsettled / max(1, one.planned))
     total, planned = sum(one.unsettled for one in over), sum(one.planned for one in over)
     names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in over[:3])
     more = f" and {len(over) - 3:,} more" if len(over) > 3 else ""
-    raise Incomplete(
+    return (
         f"{source} did not give {total:,} of {planned:,} captures ({share(total, planned)}) of {names}{more}; mostly "
         f"{worst.reason}, e.g. {worst.example}",
         "What came is kept. Check the source and the network (cc-pipeline doctor), then run it again: only what is "

@@ -99,7 +99,8 @@ class StageReport:
 
     ``rows`` are rows now in the table for the slices asked for, ``written`` those written by this call (0 when
     the inputs were already there). ``bytes`` and ``requests`` were spent on the source, ``seconds`` in the stage.
-    ``per_target`` maps a slug to its own figures (for per-partition metadata).
+    ``per_target`` maps a slug to its own figures (for per-partition metadata); ``written:TABLE`` among them are the
+    rows of a table that this call wrote.
     """
 
     stage: str
@@ -138,12 +139,16 @@ class Stage:
     def slice_of(self, name: str) -> Slice | None:
         """The slice whose digest is committed under ``name``; ``None`` for names of other stages.
 
-        Only for stages whose names hold crawl and target.
+        Only for stages whose names hold the crawl.
         """
         label, _, rest = self.named.partition(":")
         mine, found, named = name.partition(":")
+        if not found or mine != label:
+            return None
+        if rest == "{crawl}":
+            return Slice(named)
         crawl, more, target = named.partition(":")
-        return Slice(crawl, target) if found and mine == label and rest == "{crawl}:{target}" and more else None
+        return Slice(crawl, target) if more and rest == "{crawl}:{target}" else None
 
     def digest(self, **made_from: object) -> str:
         """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
@@ -193,6 +198,18 @@ class Stage:
             else:
                 written = lake.commit(table, given, where, digests)
         return written
+
+    def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
+        """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
+
+        Skips a table that has none of them. Raises ``EnvironmentFault`` when the lake cannot be written.
+        """
+        gone = {self.digest_name(slice_): GONE for slice_ in slices}
+        where = [slice_.where for slice_ in slices]
+        for table in self.tables:
+            if not lake.holds(table, gone):
+                contents = {_content_name(slice_): NOTHING for slice_ in slices}
+                lake.commit(table, lake.specs[table].schema.empty_table(), where, gone | contents)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
@@ -248,6 +265,7 @@ class Stage:
         # Arrow keeps what it freed for rows to come, and the next stage needs memory of other kinds
         pa.default_memory_pool().release_unused()
         names = [f"rows:{table}" for table in counted or (self.main_table,)]
+        made = set(fresh)
         return StageReport(
             self.label,
             rows=sum(int(own[name]) for own in figures.values() for name in names),
@@ -258,8 +276,14 @@ class Stage:
             fresh_slices=len(fresh),
             reused_slices=len(figures) - len(fresh),
             notes=notes,
-            per_target={slice_.target: own for slice_, own in figures.items()},
+            per_target={slice_.target: own | written(own, slice_ in made) for slice_, own in figures.items()},
         )
+
+
+def written(own: Figures, made: bool) -> Figures:
+    """``written:TABLE`` beside each ``rows:TABLE`` of a slice: all of them, or none where it was there already."""
+    rows = {name.removeprefix("rows:"): count for name, count in own.items() if name.startswith("rows:")}
+    return {f"written:{table}": count if made else 0 for table, count in rows.items()}
 
 
 def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> dict[str, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target_lines, set_slug_in
+from cc_pipeline.commoncrawl.target_text import parse_target_lines, right_and_wrong_lines, set_slug_in
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
@@ -18,6 +20,59 @@ def read(path: Path) -> tuple[Target, ...]:
     """The targets of the list; none when there is no file. Files of sets lie beside the list. Raises
     ``UserInputError`` naming every wrong line, of the list or of a set's file."""
     return _parsed(path, _text(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a watch list says to those who only act on it: the ``targets`` of its right lines; ``note`` names the wrong
+    ones, or says that the list cannot be read and the ``targets`` are those of its last good copy."""
+
+    targets: tuple[Target, ...]
+    note: str | None = None
+
+
+def read_what_is_right(path: Path, copy: Path) -> Watched:
+    """As :func:`read`, for sensors and schedules: one bad line is no reason to leave the others alone, and a list that
+    cannot be read is none to forget what was on it. ``copy`` is where the last good copy lies. Raises nothing."""
+    try:
+        text = _text(path)
+    except (UserInputError, EnvironmentFault) as fault:
+        try:
+            targets = _what_is_right(_text(copy), path.parent)[0]
+        except (UserInputError, EnvironmentFault):
+            targets = ()
+        return Watched(targets, f"{fault}; the last good copy of the list is used instead, with {len(targets)} targets")
+    _keep(copy, text)
+    targets, wrong = _what_is_right(text, path.parent)
+    if not wrong:
+        return Watched(targets)
+    named = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
+    return Watched(
+        targets, f"{path}, {named}. Correct or delete the wrong lines; the other {len(targets)} targets count"
+    )
+
+
+#: Wrong lines that a note names.
+_NAMED = 5
+
+
+def _keep(copy: Path, text: str) -> None:
+    """Keeps the text of the list, unless there is no room for it: the list itself is what counts."""
+    with suppress(UserInputError, EnvironmentFault):
+        if (copy.exists() or text) and _text(copy) != text:
+            with suppress(OSError):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+            _write(copy, text)
+
+
+def _what_is_right(text: str, folder: Path) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+    # as in _parsed
+    return right_and_wrong_lines(text, folder) if "@" in text else _right_of_text(text)
+
+
+@lru_cache(maxsize=2)
+def _right_of_text(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+    return right_and_wrong_lines(text)
 
 
 def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:

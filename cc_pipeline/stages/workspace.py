@@ -72,7 +72,7 @@ class Workspace:
     def transport(self) -> Transport:
         """The one transport to the source, within the machine's request budget. Its ``stats`` only grow: a stage
         takes the difference."""
-        return _open_transport(self.settings, self.settings.source, self.settings.source_access)
+        return open_transport(self.settings, self.settings.source, self.settings.source_access)
 
     @cached_property
     def place(self) -> Transport:
@@ -100,7 +100,7 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return _open_transport(settings, root, access, _LIST_RETRY)
+        return open_transport(settings, root, access, _LIST_RETRY)
 
     def _download_crawl_list(self) -> bytes:
         return self._list_transport.read_all(self.settings.collinfo.rpartition("/")[2]).data
@@ -157,7 +157,7 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
         workspace.close()
 
 
-def _open_transport(settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None) -> Transport:
+def open_transport(settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None) -> Transport:
     """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,

@@ -1,5 +1,6 @@
 """What is used of Dagster behind its public interface is still there; a failure here names what an upgrade moved."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -7,33 +8,92 @@ import pytest
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
-from cc_pipeline.defs.internals import attach_metadata, definitions_in, end_run, instance_in
+from cc_pipeline.defs.internals import (
+    allow_lists_of_partitions,
+    definitions_in,
+    end_run,
+    instance_in,
+    last_evaluation,
+    plan_partition,
+    recorded_by,
+    without_record,
+)
 
 _KEYS = ["a", "b"]
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 
 
-def test_metadata_of_a_partition_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    @dg.asset(partitions_def=dg.StaticPartitionsDefinition(_KEYS), backfill_policy=dg.BackfillPolicy.single_run())
+_PARTITIONED = dg.StaticPartitionsDefinition(_KEYS)
+
+
+def test_an_output_may_be_no_event_and_lets_checks_run() -> None:
+    @dg.multi_asset(specs=[dg.AssetSpec("table", skippable=True)], partitions_def=_PARTITIONED, can_subset=True)
+    def tables(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
+        yield dg.AssetMaterialization("table", partition="a")
+        yield without_record("table")
+
+    @dg.asset_check(asset="table")
+    def looks_at_it() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    result = dg.Definitions(assets=[tables], asset_checks=[looks_at_it]).resolve_implicit_global_asset_job_def()
+    done = result.execute_in_process(instance=dg.DagsterInstance.ephemeral())
+    keys = [event.partition for event in done.get_asset_materialization_events()]
+    assert keys == ["a"], f"__source_asset_observation__: {_MOVED}"
+    assert len(done.get_asset_check_evaluations()) == 1
+
+
+def test_a_run_without_a_partition_may_make_partitions_of_what_depends_on_others() -> None:
+    allow_lists_of_partitions()
+
+    @dg.asset(partitions_def=_PARTITIONED)
+    def above() -> None: ...
+
+    @dg.multi_asset(specs=[dg.AssetSpec("table", deps=["above"], skippable=True)], partitions_def=_PARTITIONED)
+    def tables() -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
+        yield dg.AssetMaterialization("table", partition="a")
+        yield without_record("table")
+
+    job = dg.define_asset_job("job", selection=dg.AssetSelection.assets("table"))
+    defined = dg.Definitions(assets=[above, tables], jobs=[job])
+    with dg.DagsterInstance.ephemeral() as instance:
+        dg.materialize([above], partition_key="a", instance=instance)
+        done = defined.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
+        assert done.success, f"StepExecutionContext.has_asset_partitions_for_input: {_MOVED}"
+        assert instance.get_materialized_partitions(dg.AssetKey("table")) == {"a"}
+
+
+def test_a_partition_that_a_run_does_not_make_shows_as_failed() -> None:
+    @dg.asset(partitions_def=_PARTITIONED)
     def table(context: dg.AssetExecutionContext) -> None:
-        for key in context.partition_keys:
-            attach_metadata(context, {"rows": dg.MetadataValue.text(key)}, "table", key)
+        plan_partition(context, "table", "b")
+        raise dg.Failure("b failed")
 
-    def slow(*_: object, **__: object) -> None:
-        pytest.fail(f"_step_execution_context._metadata_accumulator.with_additional_asset_metadata: {_MOVED}")
+    job = dg.Definitions(assets=[table]).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, raise_on_error=False)
+        shown = instance.get_status_by_partition(dg.AssetKey("table"), _KEYS, _PARTITIONED)
+        assert {key: status and status.value for key, status in (shown or {}).items()} == {"a": None, "b": "FAILED"}, (
+            f"AssetMaterializationPlannedData: {_MOVED}"
+        )
+        assert recorded_by(instance, [done.run_id], "table") == set()
 
-    monkeypatch.setattr(dg.AssetExecutionContext, "add_asset_metadata", slow)
-    result = dg.materialize(
-        [table],
-        tags={"dagster/asset_partition_range_start": "a", "dagster/asset_partition_range_end": "b"},
-        instance=dg.DagsterInstance.ephemeral(),
-    )
-    found = {
-        event.step_materialization_data.materialization.partition: event.step_materialization_data.materialization
-        for event in result.get_asset_materialization_events()
-    }
-    rows = {key: one.metadata.get("rows") for key, one in found.items()}
-    assert rows == {key: dg.MetadataValue.text(key) for key in _KEYS}, f"metadata is not attached: {_MOVED}"
+
+def test_what_a_run_recorded_is_read_back_by_run() -> None:
+    @dg.op
+    def say_it() -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
+        yield dg.AssetMaterialization("table", partition="a")
+        yield dg.AssetMaterialization("other", partition="b")
+        yield dg.Output(None)
+
+    @dg.job
+    def saying() -> None:
+        say_it()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        first, second = (saying.execute_in_process(instance=instance).run_id for _ in range(2))
+        assert recorded_by(instance, [first, second], "table") == {"a"}, f"all_logs: {_MOVED}"
+        assert recorded_by(instance, [], "table") == set()
 
 
 def test_a_command_loads_the_same_jobs_as_the_ui() -> None:
@@ -151,4 +211,22 @@ def test_no_other_file_reaches_behind_the_public_interface() -> None:
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text("utf-8")
         assert path.name == "internals.py" or "dagster._" not in text, f"{path} imports a private module of Dagster"
-        assert path.name == "internals.py" or "_step_execution_context" not in text
+        assert path.name == "internals.py" or "__source_asset_observation__" not in text
+
+
+def test_the_last_evaluation_of_a_check_is_found() -> None:
+    @dg.asset
+    def table() -> None: ...
+
+    notes: list[object] = []
+
+    @dg.asset_check(asset=table)
+    def sound(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        key = dg.AssetCheckKey(dg.AssetKey("table"), "sound")
+        notes.append(last_evaluation(context.instance, key, "note"))
+        return dg.AssetCheckResult(passed=True, metadata={"note": {"run": len(notes)}})
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        for _ in range(3):
+            dg.materialize([table, sound], instance=instance)
+    assert notes == [None, {"run": 1}, {"run": 2}], f"get_asset_check_execution_history: {_MOVED}"

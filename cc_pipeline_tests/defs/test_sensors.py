@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,14 +13,13 @@ import pytest
 
 import cc_pipeline.defs.sensors as sensors
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.sensors import new_crawls, watch_list
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.defs.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, replace_file, workspace_of
+from cc_pipeline_tests.world import ANNOUNCED, ARC, NEW, OLD, announce, copy_of, harvest, replace_file, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 
@@ -175,8 +175,8 @@ def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
     assert reason(ticks.tick()) == "no new crawl"
 
 
-@pytest.mark.parametrize("kind", ["500", "403", "reset"])
-def test_a_list_that_does_not_come_fails_the_tick_and_leaves_the_cursor(
+@pytest.mark.parametrize("kind", ["500", "403"])
+def test_a_list_that_does_not_come_is_a_skip_with_the_last_good_copy(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, kind: str
 ) -> None:
     with FaultServer(bucket[0]) as server:
@@ -185,15 +185,16 @@ def test_a_list_that_does_not_come_fails_the_tick_and_leaves_the_cursor(
         cursor, keys = ticks.cursor, instance.get_dynamic_partitions("crawl")
         server.set_rules([Rule(kind, key="collinfo.json", times=None)])
         asked_before = len(server.hits)
-        with pytest.raises(EnvironmentFault, match=r"the list of crawls .* could not be read"):
-            ticks.tick()
+        said = reason(ticks.tick())
+        assert "the list of crawls" in said
+        assert "the copy from 0 days ago is used instead" in said
         assert len(server.hits) - asked_before <= RetryPolicy().attempts, "polite also when refused"
         assert (ticks.cursor, instance.get_dynamic_partitions("crawl")) == (cursor, keys)
         server.set_rules([])
         assert reason(ticks.tick()) == "no new crawl"
 
 
-def test_a_list_that_cannot_be_read_fails_the_tick_and_leaves_the_cursor(
+def test_a_list_that_cannot_be_read_is_a_skip_with_or_without_a_copy(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
@@ -201,9 +202,11 @@ def test_a_list_that_cannot_be_read_fails_the_tick_and_leaves_the_cursor(
     ticks.tick()
     cursor = ticks.cursor
     replace_file(root / "collinfo.json", b"<html>")
-    with pytest.raises(EnvironmentFault, match="is not JSON"):
-        ticks.tick()
+    assert "is not JSON" in reason(ticks.tick())
     assert ticks.cursor == cursor
+    elsewhere = Ticks(new_crawls, instance, settings_of(root, tmp_path / "new"))
+    assert "is not JSON" in reason(elsewhere.tick()), "there is no copy either"
+    assert elsewhere.cursor is None
 
 
 def test_a_tick_asks_for_little(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -226,6 +229,29 @@ def test_the_public_list_is_asked_for_once_a_day(
     monkeypatch.setattr(sensors, "is_published", lambda workspace, crawl: True)
     # the default source: a fresh copy is at hand, so nothing is sent
     assert asked(Ticks(new_crawls, instance, load_settings(home=str(home))).tick()) == [NEW]
+
+
+def test_a_changed_path_list_is_harvested_again_once_for_each_content(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    settings = settings_of(root, tmp_path / "home")
+    harvest(workspace_of(root, tmp_path / "home"))
+    ticks = Ticks(path_lists, instance, settings)
+    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "nothing is harvested"
+    instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=NEW))
+    assert reason(ticks.tick()) == "no path list of the newest crawls has changed"
+    listed = root / "crawl-data" / NEW / "cc-index-table.paths.gz"
+    paths = gzip.decompress(listed.read_bytes()).splitlines(keepends=True)
+    replace_file(listed, gzip.compress(b"".join(paths)))
+    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "other bytes, the same content"
+    replace_file(listed, gzip.compress(b"".join(paths[:-1])))
+    assert asked(ticks.tick()) == [NEW]
+    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "asked for once"
+    replace_file(listed, gzip.compress(b"".join(paths[:-2])))
+    assert asked(ticks.tick()) == [NEW]
+    replace_file(listed, b"")
+    assert reason(ticks.tick()).endswith("is empty")
 
 
 class TestWatchList:
@@ -253,13 +279,24 @@ class TestWatchList:
         assert instance.get_dynamic_partitions("domain") == ["set-press"]
         assert definitions(bucket[0], tmp_path, ["set-press"])["set-press"] == "set:press = example.com, example.org"
 
-    def test_a_bad_line_fails_the_tick_and_registers_nothing(
+    def test_a_bad_line_is_named_and_the_others_are_partitions(
         self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
         (tmp_path / "domains.txt").write_text("example.com\n../x\n")
-        with pytest.raises(UserInputError, match=r"domains\.txt, line 2: '\.\.'"):
-            Ticks(watch_list, instance, settings_of(bucket[0], tmp_path)).tick()
-        assert instance.get_dynamic_partitions("domain") == []
+        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
+        ticks.tick()
+        assert instance.get_dynamic_partitions("domain") == ["example.com"]
+        assert "domains.txt, line 2: '..'" in reason(ticks.tick())
+
+    def test_a_list_that_cannot_be_read_is_as_it_was(
+        self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        (tmp_path / "domains.txt").write_text("example.com\n")
+        ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
+        ticks.tick()
+        (tmp_path / "domains.txt").write_bytes(b"\xff\xfe")
+        assert "last good copy of the list is used instead, with 1 targets" in reason(ticks.tick())
+        assert instance.get_dynamic_partitions("domain") == ["example.com"]
 
     def test_new_targets_are_capped_each_tick(
         self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch

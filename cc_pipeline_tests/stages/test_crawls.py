@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.indexing.crawls import commit_crawls, find_crawl, known_crawls, list_crawls
+from cc_pipeline.stages.indexing.crawls import commit_crawls, find_crawl, known_crawls
 from cc_pipeline.stages.indexing.harvest import commit_manifest, is_published
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
@@ -28,7 +29,7 @@ Bucket = tuple[Path, MiniCrawlTruth]
 
 def test_crawls_are_listed_newest_first_and_committed_once(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    assert [crawl.id for crawl in list_crawls(workspace)] == [NEW, OLD, ARC]
+    assert [crawl.id for crawl in known_crawls(workspace).crawls] == [NEW, OLD, ARC]
     assert (commit_crawls(workspace).written, commit_crawls(workspace).written) == (3, 0)
 
 
@@ -90,13 +91,14 @@ def test_the_last_copy_serves_while_the_list_is_broken_and_says_so(bucket: Bucke
     commit_crawls(workspace)
     replace_file(root / "collinfo.json", b"not json")
     workspace = workspace_of(root, tmp_path / "home")
-    # a sensor must not take an old list for today's
-    with pytest.raises(EnvironmentFault):
-        list_crawls(workspace)
     assert find_crawl(workspace, OLD).id == OLD
-    crawls, note = known_crawls(workspace)
-    assert [crawl.id for crawl in crawls] == [NEW, OLD, ARC]
+    listed = known_crawls(workspace)
+    note = listed.note
+    assert [crawl.id for crawl in listed.crawls] == [NEW, OLD, ARC]
+    # a sensor must not take an old list for today's
+    assert listed.fault is not None
     assert note is not None
+    assert datetime.now(UTC) - listed.read_at < timedelta(minutes=5)
     report = commit_crawls(workspace)
     assert (report.rows, report.written, report.notes) == (3, 0, (note,))
     assert "is not JSON" in note
@@ -107,13 +109,13 @@ def test_one_bad_entry_does_not_hide_the_others(bucket: Bucket, tmp_path: Path) 
     root = copy_of(bucket[0], tmp_path / "bucket")
     text = (root / "collinfo.json").read_text().replace('"CC-MAIN-2018-05"', '"../../etc"', 1)
     replace_file(root / "collinfo.json", text.encode())
-    assert [crawl.id for crawl in list_crawls(workspace_of(root, tmp_path / "home"))] == [NEW, ARC]
+    assert [crawl.id for crawl in known_crawls(workspace_of(root, tmp_path / "home")).crawls] == [NEW, ARC]
 
 
 def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:
     source = closed_port()
     with pytest.raises(EnvironmentFault, match=source) as refused:
-        list_crawls(workspace_of(source, tmp_path, collinfo=f"{source}/elsewhere/collinfo.json"))
+        known_crawls(workspace_of(source, tmp_path, collinfo=f"{source}/elsewhere/collinfo.json"))
     assert "CC_PIPELINE_SOURCE" in refused.value.advice
     assert "after 4 attempts" in str(refused.value)
 
@@ -124,5 +126,5 @@ def test_a_host_of_the_list_that_always_refuses_is_asked_a_bounded_number_of_tim
 ) -> None:
     with FaultServer(bucket[0], rules=[Rule(kind, times=None)]) as server:
         with pytest.raises(EnvironmentFault, match=f"could not be read.*{kind}"):
-            list_crawls(workspace_of(bucket[0], tmp_path, collinfo=f"{server.url}/collinfo.json"))
+            known_crawls(workspace_of(bucket[0], tmp_path, collinfo=f"{server.url}/collinfo.json"))
         assert len(server.hits) == asked

@@ -41,6 +41,7 @@ def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket:
     _, fetched, parsed = extract(workspace, "example.com")
     figures = fetched.per_target["example.com"]
     assert figures.pop("version:records")
+    assert figures.pop("written:records") == len(mine)
     assert figures | {"stored bytes": 0} == {
         "rows:records": len(mine), "fetched": len(mine) - 1, "quarantined": 1, "missing": 0, "stored bytes": 0,
         "unsettled": 0, "not here": f"{100 / len(mine):.1f} %",

@@ -3,17 +3,16 @@
 Belongs here: the two export assets. Not here: the file format (archive) or the order of records (stages).
 """
 
-from collections.abc import Iterator
 from typing import Literal, cast
 
 import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.archive.sequencefile import Compression
-from cc_pipeline.defs.internals import attach_metadata
 from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
-from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, by_crawl, partition_key
-from cc_pipeline.defs.slices import BACKFILL, logged_progress
+from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
+from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone
 from cc_pipeline.stages.export import VERSION, Codec, ExportKind, ExportOptions, export_prefix, export_slices
 from cc_pipeline.stages.workspace import Workspace
 
@@ -49,6 +48,7 @@ class SequenceFileConfig(dg.Config):
             owners=OWNERS,
             kinds={"hadoop"},
             code_version=VERSION,
+            skippable=True,
         ),
         dg.AssetSpec(
             "metadata_sequencefile",
@@ -58,6 +58,7 @@ class SequenceFileConfig(dg.Config):
             owners=OWNERS,
             kinds={"hadoop"},
             code_version=VERSION,
+            skippable=True,
         ),
     ],
     partitions_def=CRAWL_AND_DOMAIN,
@@ -66,23 +67,23 @@ class SequenceFileConfig(dg.Config):
 )
 def export_sequencefiles(
     context: dg.AssetExecutionContext, config: SequenceFileConfig, workspace: dg.ResourceParam[Workspace]
-) -> Iterator[dg.MaterializeResult[None]]:
+) -> Yielded:
     """Writes records as text and as metadata: both have the same records, in the same order and files."""
     selected = {key.to_user_string() for key in context.selected_asset_keys}
-    kinds = [kind for asset, kind in _KINDS.items() if asset in selected]
-    with logged_progress(context.log):
-        for crawl, slugs in by_crawl(list(context.partition_keys)).items():
-            report = export_slices(workspace, crawl, slugs, kinds, config.options())
-            for slug in slugs:
-                for asset in selected:
-                    kind = _KINDS[asset]
-                    own = report.per_target[slug]
-                    metadata = stage_metadata(report, rows=int(own[f"{kind} records"])) | figures(
-                        {name: value for name, value in own.items() if name.startswith(kind)}
-                    )
-                    where = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
-                    metadata["path"] = dg.MetadataValue.path(where)
-                    attach_metadata(context, metadata, asset, partition_key(crawl, slug))
-    for asset in _KINDS:
-        if asset in selected:
-            yield dg.MaterializeResult(asset_key=asset)
+    assets = [asset for asset in _KINDS if asset in selected]
+    options = config.options()
+
+    def export(key: str) -> dict[str, Described]:
+        crawl, _, slug = key.partition("|")
+        report = export_slices(workspace, crawl, [slug], [_KINDS[asset] for asset in assets], options)
+        own = report.per_target[slug]
+        made: dict[str, Described] = {}
+        for asset in assets:
+            kind = _KINDS[asset]
+            metadata = stage_metadata(report, rows=int(own[f"{kind} records"]))
+            metadata |= figures({name: value for name, value in own.items() if name.startswith(kind)})
+            where = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
+            made[asset] = metadata | {"path": dg.MetadataValue.path(where)}, None
+        return made
+
+    yield from each_alone(context, PartitionRun(context, wanted_keys(context), assets), export)

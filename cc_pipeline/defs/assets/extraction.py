@@ -3,14 +3,12 @@
 Belongs here: the assets over crawl × domain. Not here: locators, fetching, parsers.
 """
 
-from collections.abc import Iterator
-
 import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.defs.metadata import OWNERS, table_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
-from cc_pipeline.defs.slices import BACKFILL, materialize_slices
+from cc_pipeline.defs.slices import BACKFILL, Yielded, extract_partitions
 from cc_pipeline.documents.schemas import (
     FEED_ITEMS_SCHEMA,
     PAGE_LINKS_SCHEMA,
@@ -19,82 +17,62 @@ from cc_pipeline.documents.schemas import (
     PARSER_VERSION,
 )
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
-_CAPTURE_PREVIEW = ["url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset"]
+#: The columns of each table's preview.
+_SHOWN = {
+    "captures": ["url", "fetch_time", "fetch_status", "content_mime_type", "warc_filename", "warc_record_offset"],
+    "records": ["url", "outcome", "reason", "digest_check", "payload_length", "stored_file", "stored_offset"],
+    "page_metadata": ["url", "http_result", "mime_type", "parsed_as", "charset_detected", "disposition"],
+    "page_text": ["url", "title", "content_languages", "main_content"],
+    "page_links": ["url", "type", "href", "text"],
+    "feed_items": ["url", "title", "published", "link"],
+}
 
 
-@dg.multi_asset(
-    name="locate",
-    specs=[
-        dg.AssetSpec(
-            "captures",
-            description="One row per capture of the target in the crawl, with every column of the index.",
-            deps=["row_groups"],
-            group_name="extraction",
-            owners=OWNERS,
-            kinds={"deltalake"},
-            code_version="1",
-            metadata=table_metadata("captures", CAPTURES_SCHEMA),
-        ),
-    ],
-    partitions_def=CRAWL_AND_DOMAIN,
-    backfill_policy=BACKFILL,
-)
-def locate(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> Iterator[dg.MaterializeResult[None]]:
-    """Looks the targets up in the cheapest index the crawl has, and prices the fetch of their captures."""
-    yield from materialize_slices(context, workspace, locate_captures, {"captures": _CAPTURE_PREVIEW})
-
-
-_RECORD_PREVIEW = ["url", "outcome", "reason", "digest_check", "payload_length", "stored_file", "stored_offset"]
-
-
-@dg.multi_asset(
-    name="fetch",
-    specs=[
-        dg.AssetSpec(
-            "records",
-            description="One row per planned capture with exactly one outcome; fetched bytes are kept as WARC or ARC.",
-            deps=["captures"],
-            group_name="extraction",
-            owners=OWNERS,
-            kinds={"deltalake", "warc"},
-            code_version="1",
-            metadata=table_metadata("records", RECORD_SCHEMA),
-        )
-    ],
-    partitions_def=CRAWL_AND_DOMAIN,
-    backfill_policy=BACKFILL,
-)
-def fetch(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> Iterator[dg.MaterializeResult[None]]:
-    """Fetches records within the request budget (near ones in one request), verifies each, and stores it."""
-    yield from materialize_slices(context, workspace, fetch_captures, {"records": _RECORD_PREVIEW})
-
-
-def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
+def _spec(
+    name: str, schema: pa.Schema, description: str, *, group: str, dep: str, version: str, kinds: set[str]
+) -> dg.AssetSpec:
     return dg.AssetSpec(
         name,
         description=description,
-        deps=["records"],
-        group_name="content",
+        deps=[dep],
+        group_name=group,
         owners=OWNERS,
-        kinds={"deltalake"},
-        code_version=PARSER_VERSION,
+        kinds={"deltalake", *kinds},
+        code_version=version,
         metadata=table_metadata(name, schema),
+        # a subset is made, and partitions are recorded apart from outputs
+        skippable=True,
     )
 
 
+def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
+    return _spec(name, schema, description, group="content", dep="records", version=PARSER_VERSION, kinds=set())
+
+
 @dg.multi_asset(
-    name="parse",
+    name="extract",
     specs=[
+        _spec(
+            "captures",
+            CAPTURES_SCHEMA,
+            "One row per capture of the target in the crawl, with every column of the index.",
+            group="extraction",
+            dep="row_groups",
+            version="1",
+            kinds=set(),
+        ),
+        _spec(
+            "records",
+            RECORD_SCHEMA,
+            "One row per planned capture with exactly one outcome; fetched bytes are kept as WARC or ARC.",
+            group="extraction",
+            dep="captures",
+            version="1",
+            kinds={"warc"},
+        ),
         _page_spec("page_metadata", PAGE_METADATA_SCHEMA, "One row per record: the 2012 metadata schema, typed."),
         _page_spec("page_text", PAGE_TEXT_SCHEMA, "One row per page with text: full text, main content, language."),
         _page_spec("page_links", PAGE_LINKS_SCHEMA, "One row per link, with every attribute and its resolved address."),
@@ -102,15 +80,12 @@ def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     ],
     partitions_def=CRAWL_AND_DOMAIN,
     backfill_policy=BACKFILL,
+    can_subset=True,
 )
-def parse(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> Iterator[dg.MaterializeResult[None]]:
-    """Decodes and parses each stored record once and writes the four tables from that one pass."""
-    shown = {
-        "page_metadata": ["url", "http_result", "mime_type", "parsed_as", "charset_detected", "disposition"],
-        "page_text": ["url", "title", "content_languages", "main_content"],
-        "page_links": ["url", "type", "href", "text"],
-        "feed_items": ["url", "title", "published", "link"],
-    }
-    yield from materialize_slices(context, workspace, parse_records, shown)
+def extract(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> Yielded:
+    """Looks targets up in the cheapest index their crawl has, fetches and verifies their records, and parses each once.
+
+    Every partition is recorded when it is done, and fails by itself. The four page tables come from one pass: where
+    some of them are selected, all are written, and these are recorded.
+    """
+    yield from extract_partitions(context, workspace, _SHOWN)

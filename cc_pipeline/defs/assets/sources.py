@@ -3,15 +3,13 @@
 Belongs here: the assets partitioned by file. Not here: readers of those files (archive) and their rows (stages).
 """
 
-from collections.abc import Iterator
-
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.defs.internals import attach_metadata
-from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.metadata import OWNERS, PREVIEW_ROWS, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import SOURCE_FILE
-from cc_pipeline.defs.slices import logged_progress
+from cc_pipeline.defs.recording import Described, PartitionRun
+from cc_pipeline.defs.slices import Yielded, each_alone
 from cc_pipeline.documents.schemas import (
     FEED_ITEMS_SCHEMA,
     PAGE_LINKS_SCHEMA,
@@ -19,6 +17,7 @@ from cc_pipeline.documents.schemas import (
     PAGE_TEXT_SCHEMA,
     PARSER_VERSION,
 )
+from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.stages.whole_files import read_sources, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA
@@ -45,6 +44,7 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
         kinds={"deltalake"},
         code_version=PARSER_VERSION,
         metadata=table_metadata(_WRITTEN[name][0], schema),
+        skippable=True,
     )
 
 
@@ -66,24 +66,22 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     partitions_def=SOURCE_FILE,
     backfill_policy=_BACKFILL,
 )
-def read_files(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> Iterator[dg.MaterializeResult[None]]:
+def read_files(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> Yielded:
     """Reads each file once, from its beginning to its end, into the tables of parsed pages."""
-    with logged_progress(context.log):
-        for slug in context.partition_keys:
-            _read_one(context, workspace, slug)
-    for asset in _WRITTEN:
-        yield dg.MaterializeResult(asset_key=asset)
 
+    def read(slug: str) -> dict[str, Described]:
+        report = read_sources(workspace, [slug])
+        for note in report.notes:
+            context.log.warning(note)
+        file = registered(workspace, [slug])[slug]
+        about = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
+        made: dict[str, Described] = {}
+        for asset, (table, shown) in _WRITTEN.items():
+            own = report.per_target[slug]
+            where = {"crawl": file.crawl, "target": slug}
+            rows = first_rows(workspace.lake, table, where, shown, PREVIEW_ROWS)
+            metadata = stage_metadata(report, rows=int(own[f"rows:{table}"]))
+            made[asset] = metadata | about | {"preview": preview(rows, shown)}, None
+        return made
 
-def _read_one(context: dg.AssetExecutionContext, workspace: Workspace, slug: str) -> None:
-    report = read_sources(workspace, [slug])
-    for note in report.notes:
-        context.log.warning(note)
-    file = registered(workspace, [slug])[slug]
-    about = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
-    for asset, (table, shown) in _WRITTEN.items():
-        rows = workspace.lake.read(table, {"crawl": file.crawl, "target": slug}, [*shown])
-        metadata = stage_metadata(report, rows=rows.num_rows) | about | {"preview": preview(rows, shown)}
-        attach_metadata(context, metadata, asset, slug)
+    yield from each_alone(context, PartitionRun(context, context.partition_keys, _WRITTEN), read)

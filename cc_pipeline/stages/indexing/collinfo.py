@@ -1,11 +1,14 @@
-"""Reads the list of crawls: from its address, from today's copy, or, when the address fails, from the last copy."""
+"""Reads the list of crawls: from its address, from today's copy, or, when the address fails, from the last good copy.
+
+This is the one answer to "which crawls are there, and how old is that", for commands, sensors, ``doctor`` and checks.
+"""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cc_pipeline.addresses import host_of
@@ -14,15 +17,16 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
 from cc_pipeline.transport.faults import RangeFault
 
-_DAY_SECONDS = 86_400
+_A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlList:
-    """``crawls`` are newest first. When they come from the last copy, ``fault`` is the error that today's list met,
-    and ``note`` a sentence that says so."""
+    """``crawls`` are newest first, as they were listed at ``read_at``. When they come from the last good copy,
+    ``fault`` is the error that today's list met, and ``note`` a sentence that says so."""
 
     crawls: tuple[Crawl, ...]
+    read_at: datetime
     fault: EnvironmentFault | None = None
     note: str | None = None
 
@@ -33,18 +37,26 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
 
     Raises ``EnvironmentFault`` when the list cannot be read and there is no copy of it.
     """
-    copy = settings.cache_path / "collinfo.json"
-    if _fresh(settings, copy):
-        return CrawlList(parse_collinfo(copy.read_bytes(), str(copy)))
+    path = settings.cache_path / "collinfo.json"
+    copy = _last_good(path)
+    if copy is not None and _is_fresh(settings, copy):
+        return copy
     try:
-        return CrawlList(_read_anew(settings, download, copy))
+        return CrawlList(_read_anew(settings, download, path), datetime.now(UTC))
     except EnvironmentFault as fault:
-        try:
-            crawls = parse_collinfo(copy.read_bytes(), str(copy))
-            age = (time.time() - copy.stat().st_mtime) / _DAY_SECONDS
-        except (OSError, DataFault):
-            raise fault from None
-        return CrawlList(crawls, fault, f"{fault.what}; the copy from {age:.0f} days ago is used instead")
+        if copy is None:
+            raise
+        age = (datetime.now(UTC) - copy.read_at) / _A_DAY
+        note = f"{fault.what}; the copy from {age:.0f} days ago is used instead"
+        return CrawlList(copy.crawls, copy.read_at, fault, note)
+
+
+def _last_good(copy: Path) -> CrawlList | None:
+    try:
+        crawls = parse_collinfo(copy.read_bytes(), str(copy))
+        return CrawlList(crawls, datetime.fromtimestamp(copy.stat().st_mtime, UTC))
+    except (OSError, DataFault):
+        return None
 
 
 def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) -> tuple[Crawl, ...]:
@@ -68,11 +80,7 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
     return crawls
 
 
-def _fresh(settings: Settings, copy: Path) -> bool:
+def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
     # only requests to the public list are saved; a local or private list may change at any moment
-    if host_of(settings.collinfo) != host_of(DEFAULT_COLLINFO):
-        return False
-    try:
-        return time.time() - copy.stat().st_mtime < _DAY_SECONDS
-    except OSError:
-        return False
+    public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
+    return public and datetime.now(UTC) - copy.read_at < _A_DAY

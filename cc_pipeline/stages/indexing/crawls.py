@@ -11,33 +11,24 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.crawls import Crawl, validate_crawl_id
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.indexing.collinfo import CrawlList
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 
 
-def list_crawls(workspace: Workspace) -> tuple[Crawl, ...]:
-    """The crawls of the source, newest first; from the cache when Common Crawl's own list is under a day old.
+def known_crawls(workspace: Workspace) -> CrawlList:
+    """Which crawls there are, newest first, and of when that is; Common Crawl's own list is read once a day.
 
-    Raises ``EnvironmentFault`` when the list cannot be read.
+    When the list cannot be read, the last good copy, and a sentence that says so: the index server that publishes the
+    list is down more often than the bucket with the data. Raises ``EnvironmentFault`` when there is no copy either.
     """
-    listed = workspace.crawl_list
-    if listed.fault is not None:
-        raise listed.fault
-    return listed.crawls
-
-
-def known_crawls(workspace: Workspace) -> tuple[tuple[Crawl, ...], str | None]:
-    """As :func:`list_crawls`, but when the list cannot be read, the last copy and a sentence that says so.
-
-    The index server that publishes the list is down more often than the bucket with the data.
-    """
-    return workspace.crawl_list.crawls, workspace.crawl_list.note
+    return workspace.crawl_list
 
 
 def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     """The crawl named ``crawl_id``. Raises ``UserInputError`` naming the newest ones when there is none."""
     wanted = validate_crawl_id(crawl_id)
-    crawls, _ = known_crawls(workspace)
+    crawls = known_crawls(workspace).crawls
     for crawl in crawls:
         if crawl.id == wanted:
             return crawl
@@ -51,20 +42,20 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
 def commit_crawls(workspace: Workspace) -> StageReport:
     """Writes the ``crawls`` table: one row per crawl."""
     started = time.monotonic()
-    crawls, note = known_crawls(workspace)
-    rows, digest = _rows(crawls)
+    listed = known_crawls(workspace)
+    rows, digest = _rows(listed.crawls)
     written = 0
     if workspace.lake.digest("crawls", "crawls") != digest:
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
         written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
-    notes = (note,) if note else ()
+    notes = (listed.note,) if listed.note else ()
     return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
 
 
 def crawls_are_listed(workspace: Workspace) -> bool:
     """Whether the ``crawls`` table has the list as it can be read now: writing it again would change nothing."""
-    crawls, note = known_crawls(workspace)
-    return note is None and workspace.lake.digest("crawls", "crawls") == _rows(crawls)[1]
+    listed = known_crawls(workspace)
+    return listed.fault is None and workspace.lake.digest("crawls", "crawls") == _rows(listed.crawls)[1]
 
 
 def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:

@@ -49,6 +49,15 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
     return workspace.transport.exists(path_list_key(crawl, "cc-index-table"))
 
 
+def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
+    """The digest of a harvested crawl's path list at the source, if it names other files than when it was read;
+    ``None`` where it does not, and for the ARC years. Raises ``EnvironmentFault`` when it cannot be read."""
+    if find_crawl(workspace, crawl).era == "arc":
+        return None
+    digest = input_digest({"paths": [file.path for file in _listed(workspace, crawl)[0]]})
+    return digest if LIST.stale(workspace.lake, {Slice(crawl): digest}) else None
+
+
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
 

@@ -17,7 +17,7 @@ from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, remembered_source
-from cc_pipeline.stages.indexing.crawls import list_crawls
+from cc_pipeline.stages.indexing.crawls import known_crawls
 from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
 from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
@@ -151,11 +151,16 @@ def _publishing(settings: Settings) -> Iterator[Finding]:
 def _source(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     try:
-        crawls = list_crawls(workspace)
+        listed = known_crawls(workspace)
     except CcPipelineError as error:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return
-    yield Finding("ok", "source", f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}")
+    crawls = listed.crawls
+    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}"
+    if listed.fault is not None:
+        yield Finding("bad", "source", f"{listed.note}. {text}", listed.fault.advice)
+    else:
+        yield Finding("ok", "source", text)
 
 
 def _tables(workspace: Workspace) -> Iterator[Finding]:

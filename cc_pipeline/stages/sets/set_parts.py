@@ -9,9 +9,9 @@ from typing import Concatenate, ParamSpec
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.errors import Incomplete
 from cc_pipeline.lake.contents import together
 from cc_pipeline.records.superseded import note
+from cc_pipeline.stages.shortfall import NotGiven
 from cc_pipeline.stages.slice import FETCH, GONE, VERSION, Figures, Slice, Stage, StageReport, empty_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
@@ -33,8 +33,9 @@ def over_parts(made: Stage, beside: str = "") -> Callable[[StageCall[P]], StageC
             parts = workspace.parts(slugs)
             try:
                 report = folded(stage(workspace, crawl, _all(parts), *args, **options), parts)
-            except Incomplete:
+            except NotGiven as refusal:
                 # what came was committed, if anything did
+                refusal.report = folded(refusal.report, parts)
                 retire_others(workspace, made, crawl, _made(workspace, made, crawl, parts), beside)
                 raise
             retire_others(workspace, made, crawl, parts, beside)

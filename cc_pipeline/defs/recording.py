@@ -1,0 +1,169 @@
+"""A step over many partitions records each when it is done, and each fails by itself.
+
+Dagster's own way, a result for each asset, records all partitions of the run at its end, with the same figures, and
+none when one fails. Belongs here: which partitions a run is for, and what becomes of each. Not here: how one is made.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+import dagster as dg
+
+from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in
+from cc_pipeline.errors import CcPipelineError, UserInputError
+
+# wherever runs are executed, the assets are loaded
+allow_lists_of_partitions()
+
+#: Failed partitions that the message of a run names; its metadata has them all, up to ``_KEPT``.
+_NAMED = 5
+_KEPT = 1_000
+#: Characters of a reason there.
+_REASON = 500
+#: Key of that metadata.
+FAILED = "failed partitions"
+_TOLD = f'{{"CRAWL": ["DOMAIN", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
+
+
+#: Metadata of a partition and, where it is known, the version of its data.
+Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that failed: its key, the class of the error, and its words."""
+
+    partition: str
+    error_class: str
+    reason: str
+
+
+def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
+    """The keys (``crawl|domain``) a run is for: those of its tag, or the partitions that Dagster knows of.
+
+    Raises ``UserInputError`` for a tag that cannot be read and for a run without partitions.
+    """
+    try:
+        listed = keys_in(context.run.tags)
+    except ValueError as error:
+        raise UserInputError(f"the run's tag {KEYS_TAG} cannot be read ({error}); write it as {_TOLD}") from error
+    if listed is None and not (context.has_partition_key or context.has_partition_key_range):
+        raise UserInputError(f"the run names no partition; choose some in the UI, or name them in its tag: {_TOLD}")
+    keys = list(context.partition_keys) if listed is None else list(dict.fromkeys(listed))
+    if not keys:
+        raise UserInputError(f"the run's tag {KEYS_TAG} names no partition; write it as {_TOLD}")
+    return keys
+
+
+class PartitionRun:
+    """One step over the partitions ``keys``: which of them are left to do, and what became of each.
+
+    ``keys`` of a tag may be any text: those that are no partitions fail by themselves. A retry of the step, and a run
+    that goes on from one that failed, leaves out what was recorded there; where Dagster planned each partition of the
+    run (a range), these are recorded again, since it would show them as failed otherwise.
+    """
+
+    def __init__(self, context: dg.AssetExecutionContext, keys: Sequence[str], assets: Iterable[str]) -> None:
+        self._context = context
+        self._assets = list(assets)
+        self._listed = KEYS_TAG in context.run.tags
+        self._failed: list[FailedPartition] = []
+        self._asked = len(keys)
+        done = self._done_before()
+        self.left = [key for key in keys if key not in done]
+        if len(self.left) < len(keys):
+            context.log.info(f"{len(keys) - len(self.left):,} of {len(keys):,} partitions were recorded before")
+        if self._listed:
+            self._leave_out_unknown()
+
+    def done(self, key: str, made: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
+        """The records of a partition: one for each asset that was made."""
+        crawl, found, domain = key.partition("|")
+        partition = dg.MultiPartitionKey({"crawl": crawl, "domain": domain}) if found else key
+        # with these tags Dagster reads the key back as one of several dimensions
+        named = {"dagster/partition/crawl": crawl, "dagster/partition/domain": domain} if found else {}
+        for asset, (metadata, version) in made.items():
+            tags = named | ({} if version is None else {"dagster/data_version": version})
+            yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(metadata), tags=tags)
+
+    def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
+        """Notes that ``assets`` (default: all of the step) of a partition were not made."""
+        ours = isinstance(error, CcPipelineError)
+        self._failed.append(FailedPartition(key, type(error).__name__, str(error) if ours else repr(error)))
+        words = str(error) if ours else "".join(traceback.format_exception(error)).rstrip()
+        self._context.log.error(f"{key} failed: {words}")
+        if self._listed and "|" in key:
+            for asset in self._assets if assets is None else assets:
+                plan_partition(self._context, asset, key)
+
+    def end(self) -> Iterator[dg.MaterializeResult[None]]:
+        """The step's outputs. Raises ``dg.Failure`` with the list where partitions failed."""
+        if self._failed:
+            raise dg.Failure(
+                said(self._failed, self._asked),
+                {
+                    "partitions failed": len(self._failed),
+                    FAILED: dg.MetadataValue.json(
+                        [asdict(one) | {"reason": one.reason[:_REASON]} for one in self._failed[:_KEPT]]
+                    ),
+                },
+            )
+        for asset in self._assets:
+            yield without_record(asset)
+
+    def _done_before(self) -> set[str]:
+        """Partitions of which this run, or those that it goes on from, recorded every asset of the step."""
+        run, instance = self._context.run, self._context.instance
+        runs = [run.run_id] if self._context.retry_number else []
+        parent = run.parent_run_id if self._listed else None
+        while parent is not None and parent not in runs:
+            before = instance.get_run_by_id(parent)
+            # whoever repeats a run that was well means all of it
+            if before is None or before.status is dg.DagsterRunStatus.SUCCESS:
+                break
+            runs.append(parent)
+            parent = before.parent_run_id
+        found = [recorded_by(instance, runs, asset) for asset in self._assets] if runs else []
+        return set.intersection(*found) if found else set()
+
+    def _leave_out_unknown(self) -> None:
+        crawls = set(self._context.instance.get_dynamic_partitions(_name(CRAWL)))
+        domains = set(self._context.instance.get_dynamic_partitions(_name(DOMAIN)))
+        for key in list(self.left):
+            crawl, _, domain = key.partition("|")
+            if crawl in crawls and domain in domains:
+                continue
+            self.left.remove(key)
+            what = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
+            advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline domains add"
+            self.failed(key, UserInputError(f"{what} that this home knows as a partition; {advice}"), ())
+
+
+def said(failed: Sequence[FailedPartition], asked: int) -> str:
+    """What failed, for a person: the words of a single error as they are, else those of the first few by partition."""
+    if len(failed) == 1 and asked == 1:
+        return failed[0].reason
+    whats = [one.reason.partition("\n") for one in failed]
+    named = "; ".join(f"{one.partition}: {what}" for one, (what, _, _) in zip(failed[:_NAMED], whats, strict=False))
+    more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
+    advice = next((text for _, _, text in whats if text), "")
+    text = f"{len(failed):,} of {asked:,} partitions failed, the others are done. {named}{more}"
+    return f"{text}\n{advice}" if advice else text
+
+
+def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
+    """The partitions that the metadata of a step's ``dg.Failure`` names; none for another failure."""
+    value = metadata.get(FAILED)
+    rows = value.value if isinstance(value, dg.JsonMetadataValue) else []
+    return [FailedPartition(**row) for row in json.loads(json.dumps(rows))] if rows else []
+
+
+def _name(definition: dg.DynamicPartitionsDefinition) -> str:
+    assert definition.name is not None
+    return definition.name

@@ -1,0 +1,159 @@
+"""From targets to pages, many partitions (crawl, target) at a time, each of them with an end of its own.
+
+Partitions go through the stages in groups, which share look-ups and commits. A group is small enough that little is
+lost when a run ends, and large enough that a partition costs hardly more than in one call for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby, islice
+from typing import Final
+
+from cc_pipeline.errors import Incomplete
+from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.isolation import apart
+from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, StageReport, slices_of
+from cc_pipeline.stages.workspace import Workspace
+
+#: The tables of a partition, in the order in which they are made.
+TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
+#: Partitions that are located together.
+_TOGETHER: Final = 50
+#: Captures of partitions that are fetched and parsed together: minutes of a real source, while commits cost a second.
+_CAPTURES_TOGETHER: Final = 5_000
+
+_Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of one partition. ``reports`` has the report of each table that was made, in which ``per_target`` says
+    what is the partition's own; the rest of it may be about several. ``error`` is why other tables were not made."""
+
+    crawl: str
+    slug: str
+    reports: Mapping[str, StageReport]
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    reports: dict[str, StageReport] = field(default_factory=dict)
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Source:
+    """Why the source is left alone for now, once that is so."""
+
+    stop: Exception | None = None
+
+    def go_on(self) -> None:
+        """Raises it."""
+        if self.stop is not None:
+            raise self.stop
+
+
+def extract(workspace: Workspace, wanted: Iterable[tuple[str, str]], tables: Collection[str]) -> Iterator[Made]:
+    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), and gives each partition once, when it is done.
+
+    Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
+    Of a partition whose source did not give everything, what came is parsed all the same; it counts as failed.
+    What is no partition's fault (see :mod:`~cc_pipeline.stages.isolation`) is raised, after what was made until then
+    was given: partitions that were not given then have not been tried.
+    """
+    source = _Source()
+    crawls: dict[str, dict[str, None]] = {}
+    for crawl, slug in wanted:
+        crawls.setdefault(crawl, {})[slug] = None
+    for crawl, slugs in crawls.items():
+        ordered = iter(sorted(slugs))
+        while group := list(islice(ordered, _TOGETHER)):
+            yield from _group(workspace, crawl, group, tables, source)
+
+
+def _group(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], source: _Source
+) -> Iterator[Made]:
+    states = {slug: _State() for slug in slugs}
+
+    def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
+        for outcome in apart(partial(stage, workspace, crawl), some):
+            source.stop = source.stop or outcome.stop
+            for slug in outcome.slugs:
+                error = outcome.errors.get(slug)
+                if error is not None:
+                    states[slug].error = states[slug].error or error
+                elif outcome.report is not None:
+                    states[slug].reports |= dict.fromkeys(made, outcome.report)
+
+    def ended(some: Iterable[str]) -> Iterator[Made]:
+        for slug in some:
+            state = states.pop(slug)
+            yield Made(crawl, slug, state.reports, state.error)
+
+    try:
+        source.go_on()
+        if "captures" in tables:
+            run(locate_captures, slugs, ["captures"])
+            yield from ended([slug for slug, state in states.items() if state.error is not None])
+        for some in _by_captures(workspace, crawl, states):
+            source.go_on()
+            if "records" in tables:
+                run(fetch_captures, some, ["records"])
+            if pages := [table for table in TABLES if table in tables and table in PAGE_TABLES]:
+                ready = [slug for slug in some if states[slug].error is None]
+                short = [slug for slug in some if isinstance(states[slug].error, Incomplete)]
+                run(parse_records, ready, pages)
+                # they count as failed, whatever becomes of their pages
+                run(parse_records, _fetched(workspace, crawl, short), ())
+            yield from ended(some)
+    except Exception as error:
+        # captures that were located stay, and are told of; those of whom nothing was made have not been tried
+        for slug, state in states.items():
+            if state.reports:
+                yield Made(crawl, slug, state.reports, state.error or error)
+        raise
+
+
+def _by_captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) -> Iterator[list[str]]:
+    """The slugs in their order, so many at a time as have few captures together."""
+    counts = _captures(workspace, crawl, states)
+    group, size = 0, 0
+    numbers: dict[str, int] = {}
+    for slug in states:
+        if size and size + counts.get(slug, 0) > _CAPTURES_TOGETHER:
+            group, size = group + 1, 0
+        size += counts.get(slug, 0)
+        numbers[slug] = group
+    for _, some in groupby(list(states), key=numbers.__getitem__):
+        yield list(some)
+
+
+def _captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) -> dict[str, int]:
+    """How many captures each target has, as far as that is known without counting."""
+    reports = {slug: state.reports.get("captures") for slug, state in states.items()}
+    known = {
+        slug: int(report.per_target[slug]["rows:captures"]) for slug, report in reports.items() if report is not None
+    }
+    others = [slug for slug in states if slug not in known]
+    if others:
+        parts = workspace.parts(others)
+        whole = {part: slug for slug, own in parts.items() for part in own}
+        rows = workspace.lake.read("fetches", {"crawl": crawl, "target": [*whole]}, ["target", "planned"])
+        for row in rows.to_pylist():
+            slug = whole[row["target"]]
+            known[slug] = known.get(slug, 0) + row["planned"]
+    return known
+
+
+def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
+    """Those of ``slugs`` of which a source gave anything, now or before."""
+    parts = workspace.parts(slugs)
+    here = FETCH.made_from(workspace.lake, slices_of(crawl, [part for own in parts.values() for part in own]))
+    return [slug for slug, own in parts.items() if all(here[slice_] is not None for slice_ in slices_of(crawl, own))]
