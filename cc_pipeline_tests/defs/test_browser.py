@@ -206,7 +206,8 @@ def runs_every_check(tab: Tab, server: Server) -> None:
     """All checks at once from the job, and those of one asset from its page."""
     every = set(checks_of(server))
     assert {"row_groups", "captures", "records"} <= {asset for asset, _ in every}
-    tab.open("/locations/cc_pipeline/jobs/check_everything/launchpad")
+    tab.open("/locations/cc_pipeline/jobs/check_everything", "Launchpad")
+    tab.page.get_by_text("Launchpad", exact=True).first.click()
     tab.click("Launch Run")
     tab.page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}"))
     run = str(tab.page.url).rsplit("/runs/", 1)[1][:36]

@@ -14,10 +14,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from benchmarks.compare_published import differences
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.keeping.stored_files import verify
+from cc_pipeline_tests.defs.published import published_rows
 from cc_pipeline_tests.stages import at_once
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
@@ -46,7 +46,7 @@ def test_everybody_at_once(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) 
     assert min(times[role] for role in ("publish", "tidy", "read")) >= 2
 
     publish(shared)
-    assert differences(shared.settings.published_path, alone.settings.published_path) == []
+    assert published_rows(shared.settings.home) == published_rows(alone.settings.home)
     assert shared.lake.read("records").num_rows == alone.lake.read("records").num_rows
     found = verify(shared.lake, shared.storage, None)
     assert (found.read > 0, found.damaged) == (True, {})
