@@ -295,3 +295,24 @@ def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
         asset.to_user_string(): set(keys.get_partition_keys())
         for asset, keys in subset.partitions_subsets_by_asset_key.items()
     }
+
+
+def executes(server: Mapping[str, Any], run_id: str) -> bool:
+    """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
+
+    ``False`` for a server that has not, and where nobody listens any more. An error of any other kind is raised: the
+    server may be busy. Dagster asks this itself before it cancels a run; its monitoring does not, for runs that a code
+    server started, so a killed server would leave them under way for ever.
+    """
+    client = import_module("dagster._grpc.client").DagsterGrpcClient(
+        host=server.get("host"),
+        port=server.get("port"),
+        socket=server.get("socket"),
+        use_ssl=bool(server.get("use_ssl")),
+    )
+    types, serdes = import_module("dagster._grpc.types"), import_module("dagster._serdes")
+    answer = client.can_cancel_execution(types.CanCancelExecutionRequest(run_id=run_id), timeout=_ANSWER_SECONDS)
+    return bool(serdes.deserialize_value(answer, types.CanCancelExecutionResult).can_cancel)
+
+
+_ANSWER_SECONDS = 10
