@@ -11,6 +11,7 @@ from cc_pipeline import interruption
 from cc_pipeline.cli import (
     catalog,
     copy,
+    dataset,
     doctor,
     domains,
     export,
@@ -47,6 +48,7 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
+app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
