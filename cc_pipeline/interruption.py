@@ -75,6 +75,31 @@ def watched() -> Iterator[None]:
         _pipe = None
 
 
+@contextmanager
+def of_one_step() -> Iterator[None]:
+    """Inside the block Ctrl-C raises ``KeyboardInterrupt`` and does not end the process: a prompt goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    wakeup = signal.set_wakeup_fd(-1)
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    except BaseException:
+        if came:  # whatever a library made of the signal
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+
+
 def received() -> int | None:
     """The first SIGINT or SIGTERM that came inside the block of :func:`watched`, ``None`` where none did."""
     numbers = _pipe.numbers() if _pipe is not None else []

@@ -120,9 +120,7 @@ def query(
 
       cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
     """
-    import duckdb
-
-    from cc_pipeline.cli.output import write_answer
+    from cc_pipeline.cli.answers import answer, explained
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
 
@@ -132,12 +130,9 @@ def query(
         raise EnvironmentFault(
             f"{path} does not exist yet", "Harvest a crawl first: cc-pipeline harvest --crawl newest"
         )
-    with open_catalog(path) as catalog:
-        try:
-            _refuse_orders(sql)
-            write_answer(catalog.connection(), sql, output)
-        except duckdb.Error as error:
-            raise UserInputError(f"DuckDB says: {error}") from None
+    with explained(path), open_catalog(path) as catalog:
+        _refuse_orders(sql)
+        answer(catalog.connection(), sql, output)
 
 
 def _refuse_orders(sql: str) -> None:

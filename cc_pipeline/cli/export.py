@@ -240,7 +240,7 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
 
 
 def _dataset_query(folder: Path) -> str:
-    from cc_pipeline.lake.snapshot import quoted
+    from cc_pipeline.lake.reading import quoted
 
     files = sorted(folder.glob("*.parquet"))
     if not files:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cc_pipeline.errors import UserInputError
+
+#: What stands for standard input where a file could be named.
+STANDARD_INPUT = "-"
 _NO_LIMIT = 1 << 62
 Source = Annotated[
     str | None,
@@ -51,3 +57,27 @@ def at_any_price(yes: bool) -> int | None:
 def most_gaps(allow_gaps: bool) -> float | None:
     """The setting ``max_index_gaps`` that the flag means; ``None`` leaves it to the environment."""
     return 1.0 if allow_gaps else None
+
+
+def text_meant(given: str) -> str:
+    """The text that ``given`` means: that of a file for ``@FILE``, of standard input for ``-``, else itself.
+
+    Raises ``UserInputError`` where it cannot be read.
+    """
+    if given == STANDARD_INPUT:
+        return _decoded(sys.stdin.buffer.read(), "standard input")
+    if not given.startswith("@"):
+        return given
+    path = Path(given[1:]).expanduser()
+    try:
+        return _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UserInputError(f"{given} names a file that cannot be read: {error.strerror or error}") from None
+
+
+def _decoded(data: bytes, place: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UserInputError(f"{place}, line {line} is not UTF-8 text; save it as UTF-8") from None

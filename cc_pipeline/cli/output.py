@@ -1,30 +1,37 @@
-"""What a person or a pipe sees: consoles, progress bars, tables, CSV, JSON lines, answers to queries."""
+"""What a person or a pipe sees: consoles, progress bars, tables, CSV, JSON lines, whole files."""
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from cc_pipeline.lake.reading import S3Place
-
 console = Console()
 console_err = Console(stderr=True)
+
+#: Characters that would end a line or a column of a table, or give orders to a terminal.
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
+#: Rows from which the widths of the columns of plain text are taken; those behind them are written as they come.
+_MEASURED = 1_000
+#: Characters for a column, below which each row of a wide result stands alone.
+_NARROWEST = 12
+#: Characters between two columns of a table on a terminal.
+_BETWEEN = 3
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -35,8 +42,37 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         numeric = bool(materialized) and all(isinstance(row[place], int | float) for row in materialized)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in materialized:
-        table.add_row(*(_shown_cell(value) for value in row))
+        # what pages say is no markup
+        table.add_row(*(Text(_shown_cell(value).translate(_ESCAPED)) for value in row))
     console.print(table)
+
+
+def show_cut(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows on a terminal, each cell cut to what fits: as a table, or one value a line where there are many columns."""
+    texts = [[_cell(value).translate(_ESCAPED) for value in row] for row in rows]
+    if len(columns) * (_NARROWEST + _BETWEEN) <= console.width:
+        table = Table(header_style="bold", show_edge=False, pad_edge=False)
+        widths = [max(cell_len(row[place]) for row in [columns, *texts]) for place in range(len(columns))]
+        room = console.width - _BETWEEN * (len(columns) - 1)
+        widest = next(cap for cap in range(room, 0, -1) if sum(min(width, cap) for width in widths) <= room)
+        for place, name in enumerate(columns):
+            numeric = bool(rows) and all(isinstance(row[place], int | float | None) for row in rows)
+            table.add_column(
+                Text(name),
+                justify="right" if numeric else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                width=min(widths[place], widest),
+            )
+        for row in texts:
+            table.add_row(*map(Text, row))
+        console.print(table)
+        return
+    width = max(map(len, columns))
+    for number, row in enumerate(texts, start=1):
+        console.print(Text(f"row {number:,}", style="bold"))
+        for name, text in zip(columns, row, strict=True):
+            console.print(Text(f"{name:<{width}}  {text}"), no_wrap=True, overflow="ellipsis")
 
 
 def _shown_cell(value: object) -> str:
@@ -104,7 +140,7 @@ def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     elif console.is_terminal:
         show_table(title, columns, rows)
     else:
-        _aligned(columns, [[_cell(value) for value in row] for row in rows])
+        write_aligned(columns, rows)
 
 
 def json_line(row: Mapping[str, object]) -> str:
@@ -113,7 +149,7 @@ def json_line(row: Mapping[str, object]) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as it stands in CSV: times in ISO 8601, bytes in hexadecimal digits, mappings as JSON."""
+    """A value as it stands in CSV: times in ISO 8601, bytes in hexadecimal digits, lists and mappings as JSON."""
     return _cell(value)
 
 
@@ -127,11 +163,34 @@ def warn(text: str) -> None:
     console_err.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
 
 
-def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[place]) for row in [columns, *rows]) for place in range(len(columns))]
-    for row in [columns, *rows]:
+def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Writes rows as plain text in columns: as wide as the first thousand rows need, so that memory stays flat."""
+    texts = ([_cell(value).translate(_ESCAPED) for value in row] for row in rows)
+    first = [list(columns), *islice(texts, _MEASURED)]
+    widths = [max(len(row[place]) for row in first) for place in range(len(columns))]
+    for row in chain(first, texts):
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
         sys.stdout.write(line.rstrip() + "\n")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Another name beside ``path`` to write to, renamed to it when the block ends well, and deleted when not.
+
+    Raises ``EnvironmentFault`` where the folder cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.touch()
+        yield beside
+        os.replace(beside, path)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {error.strerror or error}", "Check the folder and its permissions."
+        ) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def _cell(value: object) -> str:
@@ -139,8 +198,10 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, dict):
-        return json_line(value).rstrip("\n") if value else ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=_jsonable, ensure_ascii=False) if value else ""
     return str(_jsonable(value))
 
 
@@ -152,37 +213,3 @@ def _jsonable(value: object) -> object:
     if isinstance(value, bytes):
         return value.hex()
     return value if isinstance(value, bool | int | float) else str(value)
-
-
-def answer_query(path: Path, query: str, output: str, *, advice: str, lake: S3Place | None = None) -> None:
-    """Runs ``query`` on the DuckDB file ``path``, read-only, and writes its rows to standard output.
-
-    ``lake`` is the lake on S3 that views of the file may read. Raises ``EnvironmentFault`` with ``advice`` when there
-    is no such file, and where S3 cannot be read or refuses; ``UserInputError`` with DuckDB's own message for a query
-    that it refuses.
-    """
-    import duckdb
-
-    from cc_pipeline.lake.reading import open_published
-
-    if not path.exists():
-        raise EnvironmentFault(f"{path} does not exist yet", advice)
-    try:
-        with open_published(path, lake) as connection:
-            write_answer(connection, query, output)
-    except duckdb.HTTPException as error:
-        raise EnvironmentFault(
-            f"the tables of {path} cannot be read from S3: {error}",
-            "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
-        ) from error
-    except duckdb.Error as error:
-        raise UserInputError(f"DuckDB says: {error}") from None
-
-
-def write_answer(connection: DuckDBPyConnection, query: str, output: str) -> None:
-    """Runs ``query`` and writes its rows to standard output. Raises what DuckDB raises for a query that it refuses."""
-    connection.execute("SET TimeZone = 'UTC'")
-    result = connection.execute(query)
-    columns = [column[0] for column in result.description or []]
-    rows = iter(lambda: result.fetchmany(10_000), [])
-    write_rows("", columns, (row for batch in rows for row in batch), output)

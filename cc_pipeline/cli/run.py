@@ -37,9 +37,9 @@ def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[
 
     It names targets without captures: without that, they look like success.
     """
-    from cc_pipeline.lake.reading import open_published, s3_place
+    from cc_pipeline.lake.moving import open_settled
 
-    with open_published(settings.published_path, s3_place(settings)) as connection:
+    with open_settled(settings) as connection:
         rows = connection.execute(
             "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
         ).fetchall()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import answer_query, checked_format, console, console_err, show_table, warn
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.cli.output import console, show_table, warn
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 def crawls(
@@ -36,44 +42,71 @@ def crawls(
 
 def sql(
     query: Annotated[
-        str | None, typer.Argument(help="One query; without it a prompt opens.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Statements, or @FILE with them, or - for standard input; without any a prompt opens.",
+            show_default=False,
+        ),
     ] = None,
     home: options.Home = None,
-    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--format", show_default=False, help="table, csv, jsonl or parquet (default: by --out, or table)."
+        ),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: an object a line.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", show_default=False, help="Write the result to this file.")
+    ] = None,
 ) -> None:
-    """Query cc.duckdb, read-only: one query, or a prompt.
+    """Query cc.duckdb, read-only: statements that end with ;, or a prompt.
+
+    Every result shows. On a terminal cells are cut to fit; in a pipe and in the other formats they are whole.
 
     [bold]Examples[/]
 
       cc-pipeline sql "SELECT crawl, count(*) FROM captures GROUP BY ALL ORDER BY ALL"
 
-      cc-pipeline sql --format csv "SELECT url, title FROM page_text" > titles.csv
+      cc-pipeline sql --csv "SELECT url, title FROM page_text" > titles.csv
+
+      cc-pipeline sql "FROM page_metadata" --out pages.parquet
+
+      cc-pipeline sql @questions.sql
     """
-    checked_format(output)
+    from cc_pipeline.cli.answers import answer, chosen_format, explained
+
     settings = load_settings(home=home)
-    if query is not None:
-        _answer(settings, query, output)
-        return
-    console_err.print("Type one statement per line. SHOW TABLES lists the tables. Leave with Ctrl-D.")
-    while True:
-        try:
-            line = input("cc> ").strip().rstrip(";")
-        except EOFError:
-            return
-        if line.lower() in ("exit", "quit", ".quit"):
-            return
-        if line:
-            try:
-                _answer(settings, line, output)
-            except UserInputError as error:
-                console_err.print(f"[red]{error}[/]", highlight=False, markup=True)
+    chosen = chosen_format(output, out, csv=as_csv, json=as_json)
+    if query is None and not sys.stdin.isatty():
+        query = "-"
+    text = None if query is None else options.text_meant(query)
+    with open_answers(settings) as connection:
+        if text is None:
+            from cc_pipeline.cli.prompt import converse
+
+            def ask(typed: str) -> None:
+                with explained(settings.published_path):
+                    answer(connection, typed, chosen, out)
+
+            converse(connection, settings.home / "sql_history", ask)
+        else:
+            answer(connection, text, chosen, out)
 
 
-def _answer(settings: Settings, query: str, output: str) -> None:
-    from cc_pipeline.lake.reading import s3_place
+@contextmanager
+def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The home's cc.duckdb, read-only, for the length of the block; DuckDB's errors inside become ours.
 
-    advice = "Publish it first: cc-pipeline run --crawl … --domain …, or make demo."
-    answer_query(settings.published_path, query, output, advice=advice, lake=s3_place(settings))
+    Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
+    statement that DuckDB refuses.
+    """
+    from cc_pipeline.cli.answers import explained
+    from cc_pipeline.lake.moving import open_settled
+
+    with explained(settings.published_path), open_settled(settings) as connection:
+        yield connection
 
 
 #: Rows held at a time: a row of ``page_metadata`` holds all links of its page.
@@ -98,28 +131,18 @@ def metadata_json(
 
       cc-pipeline metadata-json --where "parsed_as = 'feed'" --limit 1 --compat 2012
     """
-    import duckdb
-
     from cc_pipeline.documents.legacy2012.json import metadata_json as document_of
-    from cc_pipeline.lake.reading import open_published, s3_place
 
     if compat not in (None, "2012"):
         raise UserInputError(f"--compat is {compat!r}; the only value is 2012")
     mode: Literal["2012"] | None = "2012" if compat else None
-    settings = load_settings(home=home)
-    path = settings.published_path
-    if not path.exists():
-        raise EnvironmentFault(f"{path} does not exist yet", "Publish it first: cc-pipeline run --crawl … --domain …")
     order = "crawl, warc_filename, warc_record_offset, url"
     query = f"SELECT * FROM page_metadata WHERE ({where}) ORDER BY {order}" + (f" LIMIT {limit}" if limit else "")
-    with open_published(path, s3_place(settings)) as connection:
-        try:
-            result = connection.execute(query)
-            columns = [column[0] for column in result.description or []]
-            while rows := result.fetchmany(_BATCH):
-                for values in rows:
-                    row = dict(zip(columns, values, strict=True))
-                    url = (row["url"] or "").translate(_ESCAPED)
-                    sys.stdout.write(f"{url}\t{document_of(row, compat=mode)}\n")
-        except duckdb.Error as error:
-            raise UserInputError(f"DuckDB says: {error}") from None
+    with open_answers(load_settings(home=home)) as connection:
+        result = connection.execute(query)
+        columns = [column[0] for column in result.description or []]
+        while rows := result.fetchmany(_BATCH):
+            for values in rows:
+                row = dict(zip(columns, values, strict=True))
+                url = (row["url"] or "").translate(_ESCAPED)
+                sys.stdout.write(f"{url}\t{document_of(row, compat=mode)}\n")

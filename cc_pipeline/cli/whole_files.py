@@ -68,10 +68,10 @@ def _name(location: str) -> str:
 
 
 def _rows(settings: Settings, slug: str) -> list[int]:
-    from cc_pipeline.lake.reading import open_published, s3_place
+    from cc_pipeline.lake.moving import open_settled
 
     tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
-    with open_published(settings.published_path, s3_place(settings)) as connection:
+    with open_settled(settings) as connection:
         counts = [
             connection.execute(f"SELECT count(*) FROM lake.{table} WHERE target = ?", [slug]).fetchone()
             for table in tables

@@ -5,8 +5,9 @@ Not here: anything the public interface can do. ``test_internals`` says which na
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -161,6 +162,69 @@ def _read_revisions_once() -> None:
     scripts.from_config = from_config
 
 
+def forget_partitions(instance: dg.DagsterInstance, keys: Collection[str]) -> int:
+    """Deletes what the instance recorded of partitions, with all metadata and previews; gives how many events.
+
+    The public way, ``instance.wipe_asset_partitions``, is not there for SQLite and PostgreSQL (1.13). An event is in
+    the file of its run and in the index of all assets; the newest one of an asset stands with the asset too. SQLite
+    overwrites what it deletes here, so that no text is left in its files.
+    """
+    storage: Any = instance.event_log_storage
+    schema = import_module("dagster._core.storage.event_log.schema")
+    events, tags, assets = schema.SqlEventLogStorageTable, schema.AssetEventTagsTable, schema.AssetKeyTable
+    sql = import_module("sqlalchemy")
+    count = 0
+    wanted = sorted(keys)
+    for first in range(0, len(wanted), _KEYS_AT_ONCE):
+        mine = events.c.partition.in_(wanted[first : first + _KEYS_AT_ONCE])
+        with _overwriting(storage.index_connection()) as index:
+            found = index.execute(sql.select(events.c.id, events.c.run_id, events.c.asset_key).where(mine)).fetchall()
+            for at in range(0, len(found), _KEYS_AT_ONCE):
+                ids = [row[0] for row in found[at : at + _KEYS_AT_ONCE]]
+                index.execute(tags.delete().where(tags.c.event_id.in_(ids)))
+        # the index last: it tells which runs there are, also after a kill
+        for run_id in sorted({row[1] for row in found if row[1]}):
+            with _overwriting(storage.run_connection(run_id)) as connection:
+                connection.execute(events.delete().where(mine))
+        with _overwriting(storage.index_connection()) as index:
+            index.execute(events.delete().where(mine))
+            for asset in sorted({row[2] for row in found if row[2]}):
+                newest = _newest_materialization(index, events, asset)
+                values = {"last_materialization": newest, "cached_status_data": None}
+                index.execute(assets.update().where(assets.c.asset_key == asset).values(**values))
+        count += len(found)
+    return count
+
+
+def _newest_materialization(index: Any, events: Any, asset: str) -> str | None:
+    """What stands with an asset as its newest materialization."""
+    serdes, sql = import_module("dagster._serdes"), import_module("sqlalchemy")
+    made = sql.and_(events.c.asset_key == asset, events.c.dagster_event_type == "ASSET_MATERIALIZATION")
+    row = index.execute(sql.select(events.c.id, events.c.event).where(made).order_by(events.c.id.desc())).first()
+    if row is None:
+        return None
+    text: str = serdes.serialize_value(dg.EventLogRecord(row[0], serdes.deserialize_value(row[1], dg.EventLogEntry)))
+    return text
+
+
+#: Keys, or ids of events, that one statement names.
+_KEYS_AT_ONCE = 400
+
+
+@contextmanager
+def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
+    """A connection of the event log; what is deleted in SQLite's is overwritten, in its write-ahead log too."""
+    with connecting as connection:
+        sqlite = connection.dialect.name == "sqlite"
+        if sqlite:
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")
+        yield connection
+        engine = connection.engine
+    if sqlite:
+        with engine.connect() as again:
+            again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """Marks a run whose process is gone as failed and frees the pool slots it holds.
 
@@ -168,6 +232,27 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """
     instance.report_run_failed(run, why)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
+    """The data of the JSON metadata ``name`` of a check's last evaluation that has it, ``None`` where there is none.
+
+    The public interface has no history of checks, and the newest record is that of the run which asks.
+    """
+    history = instance.event_log_storage.get_asset_check_execution_history(check, limit=_EVALUATIONS)
+    for record in history:
+        entry = record.event
+        event = entry.dagster_event if entry is not None else None
+        if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue
+        found = event.asset_check_evaluation_data.metadata.get(name)
+        if isinstance(found, dg.JsonMetadataValue):
+            return found.data
+    return None
+
+
+#: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
+_EVALUATIONS = 25
 
 
 @dataclass(frozen=True, slots=True)

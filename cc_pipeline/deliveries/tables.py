@@ -15,7 +15,7 @@ import duckdb
 from cc_pipeline.deliveries.whole import Handed
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.snapshot import quoted
+from cc_pipeline.lake.reading import quoted
 
 FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv")
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import duckdb
 
@@ -21,6 +22,8 @@ from cc_pipeline.settings import Settings
 
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
+#: What stands between the name of a published file and the mark of the process that builds a new one beside it.
+BUILDING: Final = ".building-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
     connection.execute("SET autoinstall_known_extensions = false")
     packaged = _packaged_extension()
     try:
-        connection.execute(f"LOAD {_text(str(packaged))}" if packaged else "LOAD httpfs")
+        connection.execute(f"LOAD {quoted(str(packaged))}" if packaged else "LOAD httpfs")
     except duckdb.Error as error:
         raise EnvironmentFault(
             f"the tables are on S3, and DuckDB {duckdb.__version__} has no httpfs extension here to read them",
@@ -111,5 +114,6 @@ def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
     return bool(found and found[0])
 
 
-def _text(value: str) -> str:
+def quoted(value: str) -> str:
+    """``value`` as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"

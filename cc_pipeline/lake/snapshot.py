@@ -20,11 +20,9 @@ import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
-from cc_pipeline.lake.reading import S3Place, let_read
+from cc_pipeline.lake.reading import BUILDING, S3Place, let_read, quoted
 from cc_pipeline.processes import this_process
 
-#: What stands between the name of the file and the mark of the process that builds a new one beside it.
-BUILDING: Final = ".building-"
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
 #: What it may hold while it looks for rows that several targets have.
@@ -292,8 +290,3 @@ def _number(ask: Ask, query: str) -> int:
 
 def _resolved(sql: Sql, ask: Ask) -> str:
     return sql if isinstance(sql, str) else sql(ask)
-
-
-def quoted(value: str) -> str:
-    """``value`` as SQL writes it."""
-    return "'" + value.replace("'", "''") + "'"

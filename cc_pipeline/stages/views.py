@@ -9,7 +9,8 @@ from functools import partial
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.snapshot import Ask, ViewSpec, quoted
+from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.snapshot import Ask, ViewSpec
 
 _KEY = ", ".join(CAPTURE)
 #: Targets that a view names one by one.

@@ -17,12 +17,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.cli.output import answer_query
+from cc_pipeline.cli.answers import answer as write_answer
+from cc_pipeline.cli.sql import open_answers
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.pins import pinned_versions
-from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.parse import parse_records
@@ -105,7 +105,8 @@ def with_httpfs(workspace: Workspace, *arguments: str, **more: str) -> subproces
 def answer(workspace: Workspace, query: str, capsys: pytest.CaptureFixture[str]) -> Counter[str]:
     capsys.readouterr()
     settings = workspace.settings
-    answer_query(settings.published_path, query, "csv", advice="", lake=s3_place(settings))
+    with open_answers(settings) as connection:
+        write_answer(connection, query, "csv")
     return Counter(map(str, list(csv.reader(capsys.readouterr().out.splitlines()))[1:]))
 
 

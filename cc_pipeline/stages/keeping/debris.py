@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from cc_pipeline.lake.snapshot import BUILDING
+from cc_pipeline.lake.reading import BUILDING
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.settings import Settings
 

@@ -1,0 +1,240 @@
+"""Statements of SQL and their results: each is shown to a person, or written whole for a program.
+
+DuckDB writes CSV, JSON lines and Parquet itself, so ten million rows cost seconds and no memory. Lists and structs are
+JSON in CSV and tables, times are ISO 8601, bytes hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import duckdb
+from duckdb import ExpectedResultType, StatementType
+
+from cc_pipeline.cli.output import checked_format, console, notice, show_cut, whole_file, write_aligned
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+
+FORMATS: Final = ("table", "csv", "jsonl", "parquet")
+_SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+#: How DuckDB is told to write each format.
+_COPIED: Final = {
+    "csv": "FORMAT csv, HEADER",
+    "jsonl": "FORMAT json",
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+}
+#: Kinds of statements that answer with rows; of the others there is nothing to show.
+_ANSWERING: Final = (
+    StatementType.SELECT,
+    StatementType.EXPLAIN,
+    StatementType.PRAGMA,
+    StatementType.CALL,
+    StatementType.MULTI,
+)
+_NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
+_TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
+#: Rows that a terminal shows; whoever wants more of them uses a format for programs.
+_MOST_SHOWN: Final = 1_000
+#: Characters of a cell that are fetched for a terminal.
+_MOST_FETCHED: Final = 1_000
+_FETCHED_AT_ONCE: Final = 1_000
+_PIPE_BLOCK: Final = 1 << 16
+_RESULT: Final = "_answer"
+
+
+def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, json: bool = False) -> str:
+    """The format that a person means: ``output``, or its short forms, or by the name of ``out``, or a table.
+
+    Raises ``UserInputError`` for several that differ, for an unknown one, and for Parquet on a terminal.
+    """
+    said = {name for name, meant in ((output, output), ("csv", csv), ("jsonl", json)) if meant and name}
+    if len(said) > 1:
+        raise UserInputError(f"{' and '.join(sorted(said))} are two formats; choose one of {', '.join(FORMATS)}")
+    by_name = "table" if out is None else _SUFFIXES.get(out.suffix.lower(), "csv")
+    chosen = checked_format(said.pop() if said else by_name, FORMATS)
+    if chosen == "table" and out is not None:
+        raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
+    if chosen == "parquet" and out is None and sys.stdout.isatty():
+        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
+    return chosen
+
+
+def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "table", out: Path | None = None) -> None:
+    """Runs the statements of ``text`` one after the other, and writes every result to standard output, or to ``out``.
+
+    A file appears only when it is whole. Raises ``UserInputError`` where several results are to go into one file, and
+    ``EnvironmentFault`` where it cannot be written; what DuckDB raises for a statement that it refuses.
+    """
+    connection.execute("SET TimeZone = 'UTC'")
+    # a name in a query never means a variable of this program
+    connection.execute("SET python_enable_replacements = false")
+    statements = connection.extract_statements(text)
+    answering = sum(_answers(statement) for statement in statements)
+    if answering != 1 and (out is not None or output == "parquet"):
+        raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {answering}")
+    seen = 0
+    for statement in statements:
+        result = connection.sql(statement)  # of a query only the names and types of its columns
+        if result is None or not _answers(statement):
+            continue
+        if seen and output in ("table", "csv"):
+            sys.stdout.write("\n")
+        seen += 1
+        if statement.type == StatementType.SELECT:
+            # asked through a relation, DuckDB hears no Ctrl-C
+            _write(connection, result, f"({_unended(statement.query)}\n)", output, out)
+        elif statement.type == StatementType.EXPLAIN and output == "table":
+            sys.stdout.writelines(f"{row[-1]}\n" for row in result.fetchall())
+        else:
+            connection.register(_RESULT, result)
+            _write(connection, result, _RESULT, output, out)
+            connection.unregister(_RESULT)
+        sys.stdout.flush()
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns DuckDB's errors inside the block, on the file ``path``, into ours."""
+    try:
+        yield
+    except duckdb.HTTPException as error:
+        raise EnvironmentFault(
+            f"the tables of {path} cannot be read from S3: {error}",
+            "Check the AWS credentials, CC_PIPELINE_LAKE_ENDPOINT and the network.",
+        ) from error
+    except duckdb.IOException as error:
+        raise EnvironmentFault(
+            f"{path}, or a file that it shows, cannot be read: {error}",
+            "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",
+        ) from error
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except duckdb.CatalogException as error:
+        raise UserInputError(
+            f"DuckDB says: {error}\nSHOW TABLES lists what there is, DESCRIBE a table's columns"
+        ) from None
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
+
+
+def is_complete(text: str) -> bool:
+    """Whether the statements of ``text`` are ended: by a semicolon that is in no string and no comment."""
+    last = _last_token(text)
+    return last is not None and text[last] == ";"
+
+
+def _unended(query: str) -> str:
+    """The text of one statement without its semicolon, and what stands behind it."""
+    while (last := _last_token(query)) is not None and query[last] == ";":
+        query = query[:last]
+    return query
+
+
+def _last_token(text: str) -> int | None:
+    """Where the last token begins that is no comment."""
+    # offsets count bytes
+    data = text.encode()
+    starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
+    return len(data[: starts[-1]].decode()) if starts else None
+
+
+def _answers(statement: duckdb.Statement) -> bool:
+    return statement.type in _ANSWERING and ExpectedResultType.QUERY_RESULT in statement.expected_result_type
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, result: duckdb.DuckDBPyRelation, rows: str, output: str, out: Path | None
+) -> None:
+    """Writes ``rows``, a name or a query in parentheses, whose columns are those of ``result``."""
+    screen = output == "table" and console.is_terminal
+    query = f"SELECT {_readable(result, output, cut=_MOST_FETCHED if screen else None)} FROM {rows} AS {_RESULT}"
+    if out is not None:
+        with whole_file(out) as beside:
+            _copy(connection, query, output, beside)
+    elif output != "table":
+        _copy_to_pipe(connection, query, output, sys.stdout)
+    else:
+        _show(connection.execute(query), result.columns, screen=screen)
+
+
+def _readable(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
+    """The columns of a result, by their places, as ``output`` shows them; ``cut`` bounds the length of texts."""
+    columns = []
+    for place, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), start=1):
+        value = f"#{place}"
+        if output != "parquet":
+            if kind.id == "blob":
+                value = f"lower(hex({value}))"
+            elif kind.id in _TIMES:
+                zone = _TIMES[kind.id]
+                value = f"replace(strftime({value}, '%Y-%m-%dT%H:%M:%S.%f{zone}'), '.000000{zone}', '{zone}')"
+            elif kind.id in _NESTED and output != "jsonl":
+                value = f"CAST(to_json({value}) AS VARCHAR)"
+            if cut is not None and kind.id in ("varchar", "blob", *_NESTED):
+                value = f"left({value}, {cut})"
+        quoted = name.replace('"', '""')
+        columns.append(f'{value} AS "{quoted}"')
+    return ", ".join(columns)
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, query: str, output: str, path: Path) -> None:
+    target = str(path).replace("'", "''")
+    try:
+        connection.execute(f"COPY ({query}) TO '{target}' ({_COPIED[output]}, USE_TMP_FILE false)")
+    except duckdb.IOException as error:
+        if disk_is_full(error):
+            raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
+        raise
+
+
+def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: TextIO) -> None:
+    """Has DuckDB write to a pipe and hands on what comes: opened by its name, standard output may be a file that others
+    have written to, and would lose that."""
+    reading, writing = os.pipe()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            connection.execute(f"COPY ({query}) TO '/dev/fd/{writing}' ({_COPIED[output]}, USE_TMP_FILE false)")
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            os.close(writing)
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        stream.flush()
+        while block := os.read(reading, _PIPE_BLOCK):
+            stream.buffer.write(block)
+        stream.flush()
+    except BaseException:
+        connection.interrupt()
+        raise
+    finally:
+        os.close(reading)
+        writer.join()
+    if failed:
+        raise failed[0]
+
+
+def _show(rows: duckdb.DuckDBPyConnection, columns: Sequence[str], *, screen: bool) -> None:
+    each = _each(rows)
+    if not screen:
+        write_aligned(columns, each)
+        return
+    shown = list(islice(each, _MOST_SHOWN))
+    show_cut(columns, shown)
+    if next(each, None) is not None:
+        notice(f"there are more than these {_MOST_SHOWN:,} rows; --csv or --out FILE.parquet has all of them")
+
+
+def _each(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := rows.fetchmany(_FETCHED_AT_ONCE):
+        yield from batch

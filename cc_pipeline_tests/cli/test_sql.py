@@ -1,0 +1,222 @@
+"""``sql``: statements end with a semicolon, every result shows, and nothing of a value is lost on its way out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from rich.console import Console
+
+from cc_pipeline.cli import answers, output
+from cc_pipeline.cli.answers import answer, is_complete
+from cc_pipeline.cli.prompt import converse
+from cc_pipeline.errors import UserInputError
+from cc_pipeline_tests.cli.conftest import Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+VALUES = (
+    "SELECT 'a, \"b\"\nc' AS text, [1, 2] AS list, {'x': 'y'} AS struct, 'ab'::BLOB AS bytes, true AS yes, "
+    "NULL AS none, TIMESTAMPTZ '2024-05-01 12:00:00+02' AS at, "
+    "TIMESTAMP '2024-05-01 12:00:00.25' AS clock, 1.50::DECIMAL(5, 2) AS price"
+)
+WHOLE = {
+    "text": 'a, "b"\nc', "list": [1, 2], "struct": {"x": "y"}, "bytes": "6162", "yes": True, "none": None,
+    "at": "2024-05-01T10:00:00Z", "clock": "2024-05-01T12:00:00.250000", "price": 1.5,
+}  # fmt: skip
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_a_statement_in_a_pipe_goes_over_several_lines(cli: Cli, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "SELECT count(*) AS n\nFROM page_text;\n")
+    said = cli("sql", "--home", world.home)
+    assert said.status == 0
+    name, count = said.out.splitlines()
+    assert (name, int(count) > 1) == ("n", True)
+
+
+def test_every_result_shows_and_what_has_none_shows_nothing(cli: Cli, world: World) -> None:
+    text = "SELECT 1 AS a; SET threads = 1; ; SELECT ';' AS b -- the ; of a comment\n;"
+    text += " CREATE TEMP TABLE t AS SELECT 3 AS c; FROM t"
+    assert cli("sql", text, "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n3\n"
+    assert cli("sql", text, "--csv", "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n3\n"
+    assert cli("sql", text, "--json", "--home", world.home).out == '{"a":1}\n{"b":";"}\n{"c":3}\n'
+
+
+def test_statements_are_read_from_a_file_and_from_standard_input(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "two.sql"
+    file.write_text("\ufeffSELECT 1 AS a;\nSELECT 2 AS b;\n", "utf-8")
+    assert cli("sql", f"@{file}", "--home", world.home).out == "a\n1\n\nb\n2\n"
+    typed(monkeypatch, "SELECT 4 AS d")
+    assert cli("sql", "-", "--home", world.home).out == "d\n4\n"
+    assert "no/such.sql" in cli("sql", "@no/such.sql", "--home", world.home).err
+
+
+def test_values_are_whole_in_csv_and_json(cli: Cli, world: World) -> None:
+    said = cli("sql", "--csv", VALUES, "--home", world.home)
+    [row] = csv.DictReader(io.StringIO(said.out))
+    assert row == {
+        **{name: str(value) for name, value in WHOLE.items()},
+        "list": "[1,2]", "struct": '{"x":"y"}', "yes": "true", "none": "", "price": "1.50",
+    }  # fmt: skip
+    assert json.loads(cli("sql", "--json", VALUES, "--home", world.home).out) == WHOLE
+    # what is for a person stays on its line, and gives no orders to a terminal
+    plain = cli("sql", "SELECT 'a\nb' AS text, [1, 2] AS list, chr(27) AS escape", "--home", world.home)
+    assert plain.out == "text  list   escape\na\\nb  [1,2]  \\x1b\n"
+
+
+def test_names_may_be_the_same_or_odd(cli: Cli, world: World) -> None:
+    assert (
+        cli("sql", "--csv", 'SELECT 1 AS a, 2 AS a, 3 AS "q""z"', "--home", world.home).out == 'a,a_1,"q""z"\n1,2,3\n'
+    )
+
+
+def test_a_file_is_written_whole_in_the_format_of_its_name(cli: Cli, world: World, tmp_path: Path) -> None:
+    for name in ("rows.parquet", "rows.csv", "rows.jsonl"):
+        said = cli("sql", "SELECT [i] AS l FROM range(3) t(i)", "--out", tmp_path / name, "--home", world.home)
+        assert (said.status, said.out) == (0, "")
+    assert pq.read_table(tmp_path / "rows.parquet").column("l").to_pylist() == [[0], [1], [2]]
+    assert (tmp_path / "rows.csv").read_text("utf-8").splitlines() == ["l", "[0]", "[1]", "[2]"]
+    assert (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()[2] == '{"l":[2]}'
+    late = "SELECT CASE WHEN i < 200000 THEN i ELSE error('late') END FROM range(200001) t(i)"
+    assert cli("sql", late, "--out", tmp_path / "late.csv", "--home", world.home).status == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.jsonl", "rows.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("SELECT 1; SELECT 2", "--out", "two.csv"), "2"),
+        (("SET threads = 1", "--format", "parquet"), "0"),
+        (("SELECT 1", "--csv", "--json"), "jsonl"),
+        (("SELECT 1", "--format", "xml"), "xml"),
+        (("SELECT 1", "--format", "table", "--out", "a.txt"), "csv"),
+        (("SELECT * FROM nothing_here",), "SHOW TABLES"),
+        (("SELECT * FROM settings",), "SHOW TABLES"),
+        (("SELEC 1",), "syntax"),
+        (("CREATE TABLE t AS SELECT 1",), "read-only"),
+        (("SELECT 1", "--out", "no/such/folder.csv"), "folder.csv"),
+    ],
+)
+def test_what_cannot_be_answered_is_status_1(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = cli("sql", *arguments, "--home", world.home)
+    assert (said.status, said.out) == (1, "")
+    assert word in said.err
+    assert "Traceback" not in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_before_a_mistake_are_shown(cli: Cli, world: World) -> None:
+    said = cli("sql", "SELECT 1 AS a; SELECT 1 FROM nothing_here", "--home", world.home)
+    assert (said.status, said.out) == (1, "a\n1\n")
+
+
+def test_what_standard_output_had_before_stays(world: World, tmp_path: Path) -> None:
+    into = tmp_path / "all.csv"
+    into.write_text("before\n", "utf-8")
+    with into.open("a", encoding="utf-8") as file:
+        subprocess.run(
+            [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "sql", "--csv", "SELECT 1 AS a",
+             "--home", str(world.home)],
+            stdout=file, check=True,
+        )  # fmt: skip
+    assert into.read_text("utf-8") == "before\na\n1\n"
+
+
+def test_a_reader_that_leaves_ends_the_query(world: World) -> None:
+    script = "from cc_pipeline.cli import main; main()"
+    command = [sys.executable, "-c", script, "sql", "--csv", "FROM range(1000000000000)", "--home", str(world.home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"range\n"
+        process.stdout.close()
+        assert process.wait(60) == 1
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_terminal_gets_cells_that_fit_and_a_bound_on_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = Console(force_terminal=True, width=60, color_system=None, file=io.StringIO())
+    monkeypatch.setattr(output, "console", screen)
+    monkeypatch.setattr(answers, "console", screen)
+    connection = duckdb.connect()
+    answer(connection, "SELECT i, repeat('long ', 100) AS text, '[/red]' AS odd FROM range(1001) t(i)")
+    lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) == 60
+    assert "…" in lines[2] and "[/red]" in lines[2]
+    assert len(lines) == 1000 + 2
+    assert "1,000" in capsys.readouterr().err
+    answer(connection, f"SELECT {', '.join(f'{n} AS c{n}' for n in range(30))}, repeat('x', 90) AS wide")
+    apart = screen.file.getvalue().splitlines()[len(lines) :]  # type: ignore[attr-defined]
+    assert apart[:3] == ["row 1", "c0    0", "c1    1"]
+    assert apart[-1].endswith("…") and len(apart[-1]) == 60
+
+
+def test_a_long_result_in_a_pipe_is_all_there(capsys: pytest.CaptureFixture[str]) -> None:
+    answer(duckdb.connect(), "SELECT i, 'x' AS x FROM range(3000) t(i)")
+    lines = capsys.readouterr().out.splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (3001, "i    x", "2999  x")
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"),
+    [("SELECT 1", False), ("SELECT 1;", True), ("SELECT ';", False), ("SELECT 'ä;' -- ;", False),
+     ("SELECT 'ä'; -- done", True), ("SELECT $$;$$", False), ("", False), ("-- ;", False)],
+)  # fmt: skip
+def test_a_semicolon_ends_a_statement_where_it_is_one(text: str, ended: bool) -> None:
+    assert is_complete(text) is ended
+
+
+def test_the_prompt_takes_several_lines_shows_mistakes_and_remembers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def ask(text: str) -> None:
+        asked.append(text)
+        if "nothing" in text:
+            raise UserInputError("no such table")
+
+    history = tmp_path / "sql_history"
+    with create_pipe_input() as keys:
+        keys.send_text("SELECT 1\nAS a;\nFROM nothing;\nSHOW TABLES\n\nquit\n")
+        converse(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
+    assert asked == ["SELECT 1\nAS a;", "FROM nothing;", "SHOW TABLES"]
+    assert "no such table" in capsys.readouterr().err
+    assert "+SELECT 1\n+AS a;" in history.read_text("utf-8")
+    assert history.stat().st_mode & 0o077 == 0
+    with create_pipe_input() as keys:
+        keys.send_text("\x1b[A\x1b[A\n\x04")
+        converse(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
+    assert len(asked) == 4
+
+
+def test_ctrl_c_ends_a_query_and_not_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(text: str) -> None:
+        if text == "long;":
+            os.kill(os.getpid(), 2)
+            raise RuntimeError("DuckDB's own word for it")
+
+    with create_pipe_input() as keys:
+        keys.send_text("long;\nSELECT 1;\n\x04")
+        converse(duckdb.connect(), Path("/no/such/folder/history"), ask, screen=(keys, DummyOutput()))
+    assert "stopped" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""A home that was moved, renamed or copied, and a published file that was handed on: questions go on being answered."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.moving import open_settled
+from cc_pipeline.lake.snapshot import Copying, publish
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline_tests.lake.test_snapshot import SPEC, VIEWS, commit
+
+COUNT = "SELECT count(*) FROM things"
+VIEW = "SELECT sql FROM duckdb_views() WHERE view_name = 'things' AND schema_name = 'lake'"
+COMMENT = "SELECT comment FROM duckdb_views() WHERE view_name = 'things' AND schema_name = 'lake'"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A published home with a quote in its name."""
+    folder = tmp_path / "it's a home"
+    show(folder)
+    with duckdb.connect(str(folder / "cc.duckdb")) as connection:
+        connection.execute("COMMENT ON VIEW lake.things IS 'said of it'")
+    return folder
+
+
+def show(folder: Path, copying: Copying | None = None) -> None:
+    lake = Lake(str(folder / "lake"), [SPEC])
+    commit(lake, "C", "x", [1, 2, 3])
+    commit(lake, "D", "y", [4])
+    publish(folder / "cc.duckdb", [lake.pin("things")], VIEWS, copying=copying)
+
+
+def settings(folder: Path, **more: str) -> Settings:
+    return load_settings({}, home=str(folder), source="/a/bucket", **more)
+
+
+def ask(of: Settings, query: str = COUNT) -> object:
+    with open_settled(of) as connection:
+        [(value,)] = connection.execute(query).fetchall()
+    return value
+
+
+def test_a_home_that_was_moved_answers_and_stays_settled(home: Path, tmp_path: Path) -> None:
+    unmoved = (home / "cc.duckdb").stat().st_ino
+    assert ask(settings(home)) == 4
+    assert (home / "cc.duckdb").stat().st_ino == unmoved
+    moved = tmp_path / "else" / "where"
+    moved.parent.mkdir()
+    home.rename(moved)
+    with duckdb.connect(str(moved / "cc.duckdb"), read_only=True) as plain, pytest.raises(duckdb.IOException):
+        plain.execute(COUNT)
+    assert ask(settings(moved)) == 4
+    assert ask(settings(moved), COMMENT) == "said of it"
+    # whoever opens it with DuckDB alone sees it settled, and nothing is left beside it
+    with duckdb.connect(str(moved / "cc.duckdb"), read_only=True) as plain:
+        assert plain.execute(COUNT).fetchone() == (4,)
+    assert {path.name for path in moved.iterdir()} == {"lake", "cc.duckdb", "publish.lock"}
+    anew = (moved / "cc.duckdb").stat().st_ino
+    assert ask(settings(moved)) == 4
+    assert (moved / "cc.duckdb").stat().st_ino == anew
+
+
+def test_a_copied_home_shows_its_own_tables(home: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(home, tmp_path / "copy")
+    assert str(copy / "lake") in str(ask(settings(copy), VIEW))
+    shutil.rmtree(home)
+    assert ask(settings(copy)) == 4
+
+
+def test_a_file_that_was_handed_on_reads_the_lake_where_it_is(home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "handed on"
+    elsewhere.mkdir()
+    shutil.copy(home / "cc.duckdb", elsewhere)
+    assert ask(settings(elsewhere)) == 4
+    assert str(home / "lake").replace("'", "''") in str(ask(settings(elsewhere), VIEW))
+    home.rename(tmp_path / "gone")
+    with pytest.raises(EnvironmentFault) as refused:
+        ask(settings(elsewhere))
+    assert str(home) in refused.value.what
+    assert "CC_PIPELINE_LAKE" in refused.value.advice
+    assert ask(settings(elsewhere, lake=str(tmp_path / "gone" / "lake"))) == 4
+
+
+def test_a_home_that_cannot_be_written_answers_through_a_copy(home: Path, tmp_path: Path) -> None:
+    moved = home.rename(tmp_path / "read only")
+    (moved / "publish.lock").mkdir()  # as any other reason not to open it
+    before = (moved / "cc.duckdb").read_bytes()
+    assert ask(settings(moved)) == 4
+    assert (moved / "cc.duckdb").read_bytes() == before
+    assert {path.name for path in moved.iterdir()} == {"lake", "cc.duckdb", "publish.lock"}
+
+
+def test_a_copy_of_the_rows_needs_no_lake(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    show(folder, Copying(folder / "scratch"))
+    shutil.rmtree(folder / "lake")
+    assert ask(settings(folder.rename(tmp_path / "moved"))) == 4
+
+
+def test_what_was_never_published_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault) as refused:
+        ask(settings(tmp_path))
+    assert "cc-pipeline run" in refused.value.advice
