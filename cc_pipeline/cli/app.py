@@ -12,6 +12,7 @@ from cc_pipeline.cli import (
     automation,
     catalog,
     copy,
+    dataset,
     doctor,
     domains,
     export,
@@ -48,6 +49,7 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
+app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
