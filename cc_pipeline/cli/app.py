@@ -8,7 +8,20 @@ import typer
 from rich.markup import escape
 
 from cc_pipeline import interruption
-from cc_pipeline.cli import catalog, copy, doctor, domains, harvest, lookup, replay, run, sql, url_index, whole_files
+from cc_pipeline.cli import (
+    catalog,
+    copy,
+    doctor,
+    domains,
+    harvest,
+    lookup,
+    replay,
+    report,
+    run,
+    sql,
+    url_index,
+    whole_files,
+)
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
@@ -33,6 +46,7 @@ app.command("copy")(copy.copy)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
+app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
