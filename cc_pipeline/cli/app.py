@@ -21,6 +21,7 @@ from cc_pipeline.cli import (
     init,
     lookup,
     replay,
+    report,
     run,
     sql,
     url_index,
@@ -53,6 +54,7 @@ app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
+app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
