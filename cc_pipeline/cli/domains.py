@@ -9,7 +9,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target, slug_meant
+from cc_pipeline.commoncrawl.target_text import slug_meant
 from cc_pipeline.settings import claim_home, load_settings
 from cc_pipeline.stages import watch_list
 
@@ -21,7 +21,12 @@ app = typer.Typer(
 
 #: Characters of a definition in the list; a set's may have thousands.
 _MOST_SHOWN = 120
-_Texts = Annotated[list[str], typer.Argument(help="Domains or other targets.", show_default=False)]
+_Texts = Annotated[
+    list[str],
+    typer.Argument(
+        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
+    ),
+]
 
 
 @app.command()
@@ -37,7 +42,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
       cc-pipeline domains add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
     """
     settings = load_settings(home=home)
-    parsed = [parse_target(text, settings.watch_list_path.parent) for text in targets]
+    parsed = options.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
     added = watch_list.add(settings.watch_list_path, parsed)
     for target in parsed:
@@ -49,10 +54,11 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 def remove(targets: _Texts, home: options.Home = None) -> None:
     """Remove targets from the watch list (of a set its name: set:press); pages already extracted stay."""
     settings = load_settings(home=home)
-    gone = watch_list.remove(settings.watch_list_path, [slug_meant(text) for text in targets])
+    named = options.lines_meant(targets)
+    gone = watch_list.remove(settings.watch_list_path, [slug_meant(text) for text in named])
     for definition in gone:
         console.print(f"removed: {definition}", highlight=False, markup=False)
-    if len(gone) < len(targets):
+    if len(gone) < len(named):
         console.print("the others were not on the list; see: cc-pipeline domains list")
 
 
