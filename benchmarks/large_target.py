@@ -114,7 +114,7 @@ def _records(path: Path, spec: CrawlSpec) -> list[dict[str, object]]:
     return rows
 
 
-class _Watch:
+class Watch:
     """Samples the memory of this process and its children: anonymous pages, and all resident ones, at the peak."""
 
     def __init__(self) -> None:
@@ -165,6 +165,7 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
     from cc_pipeline.stages.parse import parse_records  # noqa: PLC0415
     from cc_pipeline.stages.publish import publish_warehouse  # noqa: PLC0415
     from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict  # noqa: PLC0415
+    from cc_pipeline.stages.reports.looking import Look  # noqa: PLC0415
     from cc_pipeline.stages.slice import Slice  # noqa: PLC0415
     from cc_pipeline.stages.workspace import Workspace  # noqa: PLC0415
 
@@ -185,10 +186,10 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
         "parse": lambda: parse_records(workspace, CRAWL, [TARGET]),
         "publish": lambda: publish_warehouse(workspace),
         "checks": lambda: [
-            verdict(workspace, slices) for verdict in (ledger_verdict, stored_verdict, locators_verdict)
+            verdict(workspace, Look(slices)) for verdict in (ledger_verdict, stored_verdict, locators_verdict)
         ],
     }
-    watch = _Watch()
+    watch = Watch()
     found: dict[str, dict[str, float]] = {}
     try:
         for step in steps:

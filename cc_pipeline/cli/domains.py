@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,8 +10,8 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import slug_meant
-from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages import watch_list
 
 app = typer.Typer(
@@ -21,6 +22,8 @@ app = typer.Typer(
 
 #: Characters of a definition in the list; a set's may have thousands.
 _MOST_SHOWN = 120
+#: Targets of a list that are named one by one when they are added.
+_MOST_NAMED = 100
 _Texts = Annotated[
     list[str],
     typer.Argument(
@@ -44,22 +47,70 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     settings = load_settings(home=home)
     parsed = options.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
+    _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
+    if len(parsed) > _MOST_NAMED:
+        _say(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
+        return
     for target in parsed:
         word = "added" if target in added else "already there"
-        console.print(f"{word}: {target.definition}  (partition key {target.slug})", highlight=False, markup=False)
+        _say(f"{word}: {target.definition}  (partition key {target.slug})")
 
 
 @app.command()
-def remove(targets: _Texts, home: options.Home = None) -> None:
-    """Remove targets from the watch list (of a set its name: set:press); pages already extracted stay."""
+def remove(
+    targets: _Texts,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete what was extracted of them too, a week later (or --now).")
+    ] = False,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="With --purge: delete at once. Whoever reads cc.duckdb then has to open it anew."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    home: options.Home = None,
+) -> None:
+    """Remove targets from the watch list; pages already extracted stay, unless --purge deletes them.
+
+    A target is named by its definition or its partition key, a set by its name too (press, set:press). One that found
+    nothing is removed whole: its key and its definition go too.
+
+    [bold]Examples[/]
+
+      cc-pipeline domains remove example.com
+
+      cc-pipeline domains remove set:press --purge --dry-run
+
+      cc-pipeline domains remove example.com --purge
+    """
+    if not purge and (now or dry_run):
+        raise UserInputError("--now and --dry-run are for --purge: plain remove deletes no pages")
     settings = load_settings(home=home)
-    named = options.lines_meant(targets)
-    gone = watch_list.remove(settings.watch_list_path, [slug_meant(text) for text in named])
-    for definition in gone:
-        console.print(f"removed: {definition}", highlight=False, markup=False)
-    if len(gone) < len(named):
-        console.print("the others were not on the list; see: cc-pipeline domains list")
+    targets = options.lines_meant(targets)
+    listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
+    if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
+        # nothing was ever extracted here
+        from cc_pipeline.stages.keeping.known_keys import which_target
+
+        for slug in [which_target(text, listed) for text in targets]:
+            _say(f"removed from the watch list: {listed[slug]}")
+            watch_list.remove(settings.watch_list_path, [slug])
+        return
+    from cc_pipeline.cli import removing
+
+    removing.remove(settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes)
+
+
+@app.command()
+def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
+    """Take away partition keys that mean nothing: typed into the UI, with no definition and nothing made of them.
+
+    Crawls that the source does not list, and of which nothing is here, go too. What goes is shown first.
+    """
+    from cc_pipeline.cli import removing
+
+    removing.clean(load_settings(home=home), yes=yes)
 
 
 @app.command("list")
@@ -75,6 +126,23 @@ def list_(home: options.Home = None) -> None:
         ["target", "kind", "members", "partition key"],
         [(_shown(t), t.kind, len(t.members) or None, t.slug) for t in found],
     )
+
+
+def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
+    if not (settings.dagster_home / "dagster.yaml").exists():
+        return  # no crawl is registered yet
+    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.defs.keys import refuse_too_many
+
+    instance = open_instance(settings)
+    try:
+        refuse_too_many(instance, domains=[target.slug for target in targets])
+    finally:
+        instance.dispose()
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _shown(target: Target) -> str:

@@ -1,113 +1,334 @@
 """Asset checks: what the tables promise, reported beside the assets. They never block; commits enforce what must hold.
 
-A check in a run over partitions looks at these alone, so it costs what they hold. The job ``check_everything`` looks at
-the whole lake. Belongs here: turning verdicts into Dagster results. Not here: how a verdict is reached
-(stages/reports/checks).
+A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
+was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
+Belongs here: which checks there are, what each looks at, and turning verdicts into Dagster results. Not here: how a
+verdict is reached (stages/reports).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
 
 import dagster as dg
 
-from cc_pipeline.defs.partitions import KEYS_TAG, between, range_of, run_partitions
+from cc_pipeline.defs.flight import left_failed
+from cc_pipeline.defs.internals import last_evaluation
+from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of, run_partitions
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.reports.checks import (
-    index_complete_verdict,
-    index_verdicts,
-    ledger_verdict,
-    locators_verdict,
-    shortfall_verdict,
-    stored_verdict,
-)
+from cc_pipeline.stages.reports import checks, inputs, outputs, pages
+from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.stages.sets.set_parts import part_slices
-from cc_pipeline.stages.slice import Slice
+from cc_pipeline.stages.slice import FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.stages.workspace import Workspace
 
+#: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
+Unit = Literal["partition", "crawl", "file", "whole"]
+Verdict = Callable[[Workspace, Look], CheckResult]
+#: Metadata of a result: the note for the next look.
+_NOTE = "looked at"
 
-def _result(check: str, asset: str, verdicts: Iterable[CheckResult]) -> dg.AssetCheckResult:
-    found = list(verdicts)
-    worst = max(found, key=lambda verdict: ("ok", "warn", "error").index(verdict.severity), default=None)
-    severity = dg.AssetCheckSeverity.ERROR if worst and worst.severity == "error" else dg.AssetCheckSeverity.WARN
-    figures = {name: value for verdict in found for name, value in verdict.figures.items()} if len(found) == 1 else {}
+
+@dataclass(frozen=True)
+class Check:
+    """A check of ``asset``. ``watched`` are the tables whose logs say what changed, under the digest names of
+    ``stages``; without them every look of its own is at everything, and costs little. ``of_runs`` is the verdict
+    instead where the instance is asked, and not the lake."""
+
+    asset: str
+    name: str
+    description: str
+    verdict: Verdict
+    unit: Unit = "whole"
+    watched: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    of_runs: Callable[[dg.DagsterInstance], CheckResult] | None = None
+
+    @property
+    def spec(self) -> dg.AssetCheckSpec:
+        return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
+
+
+def _definitions(name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:
+    """One step for ``group``: each step of a run costs more than most checks."""
+
+    @dg.multi_asset_check(name=name, specs=[check.spec for check in group], can_subset=True)
+    def run_checks(
+        context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
+    ) -> Iterable[dg.AssetCheckResult]:
+        memo: dict[object, dict[object, object]] = {}
+        for check in group:
+            if check.spec.key in context.selected_asset_check_keys:
+                yield _result(context, workspace, check, memo)
+
+    return run_checks
+
+
+def _result(
+    context: dg.AssetCheckExecutionContext, workspace: Workspace, check: Check, memo: dict[object, dict[object, object]]
+) -> dg.AssetCheckResult:
+    slices, mine, before = None, False, None
+    try:
+        if check.watched:
+            before = read_note(last_evaluation(context.instance, check.spec.key, _NOTE))
+        now = versions_of(workspace.lake, check.watched)
+        slices = _of_run(context, workspace, check.unit)
+        mine = slices is not None
+        if mine:
+            now = {}
+        elif before is not None and context.run.tags.get(LOOK_TAG) != EVERYTHING:
+            slices = _changed(workspace, check, before, now)
+        shared = memo.setdefault(None if slices is None else tuple(slices), {})
+        look = Look(slices, _began(context) if mine else None, shared)
+        found = check.verdict(workspace, look) if check.of_runs is None else check.of_runs(context.instance)
+        verdict, note = noted(found, look, before, now)
+    except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
+        why = str(error) if isinstance(error, CcPipelineError) else repr(error)
+        verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {why}"), before or Note()
+        context.log.exception(f"{check.name} broke")
+    what = "everything" if slices is None else f"{len(slices):,} {check.unit}s, {'of this run' if mine else 'changed'}"
+    severity = dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(
-        passed=all(verdict.passed for verdict in found),
-        check_name=check,
-        asset_key=asset,
+        passed=verdict.passed,
+        check_name=check.name,
+        asset_key=check.asset,
         severity=severity,
-        description="\n".join(dict.fromkeys(verdict.message for verdict in found)) or "nothing to check",
-        metadata=dict(figures),
+        description=verdict.message,
+        metadata={**verdict.figures, "scope": what, **({_NOTE: note.as_dict()} if check.watched else {})},
     )
 
 
-def _slices(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[Slice] | None:
-    """The slices of the partitions (crawl × domain) of the run; ``None`` for a run without any, which is about all."""
-    instance = context.instance
-    if KEYS_TAG not in context.run.tags and not any(range_of(context.run.tags)):
+def _began(context: dg.AssetCheckExecutionContext) -> datetime | None:
+    """When the run was asked for."""
+    record = context.instance.get_run_record_by_id(context.run.run_id)
+    return None if record is None else record.create_timestamp
+
+
+def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, int]) -> list[Slice] | None:
+    changed = changed_since(workspace.lake, before, now, check.stages)
+    if changed is None:
         return None
-    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
-    return part_slices(workspace, [Slice(*pair) for pair in run_partitions(context.run.tags, crawls, domains)])
+    wrong = [Slice(*key.split("|", 1)) for key in before.wrong]
+    again = part_slices(workspace, wrong) if check.unit == "partition" else wrong
+    return sorted({*changed, *again})
 
 
-def _crawls(context: dg.AssetCheckExecutionContext) -> list[str] | None:
-    """The same for a run over crawls."""
-    first, last = range_of(context.run.tags)
-    if not first:
-        return None
-    ordered = context.instance.get_dynamic_partitions("crawl")
-    return list(between(ordered, first, last))
+def _of_run(context: dg.AssetCheckExecutionContext, workspace: Workspace, unit: Unit) -> list[Slice] | None:
+    """The slices of the run's partitions; ``None`` for a run without any of this kind."""
+    tags, instance = context.run.tags, context.instance
+    first, last = range_of(tags)
+    of_pairs = KEYS_TAG in tags or "|" in first
+    if unit == "partition" and of_pairs:
+        crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+        return part_slices(workspace, [Slice(*pair) for pair in run_partitions(tags, crawls, domains)])
+    if unit == "crawl" and first and not of_pairs:
+        return [Slice(crawl) for crawl in between(instance.get_dynamic_partitions("crawl"), first, last)]
+    if unit == "file" and first and not of_pairs:
+        return [Slice("", slug) for slug in between(instance.get_dynamic_partitions("source_file"), first, last)]
+    return None
 
 
-_INDEX_CHECKS = {
-    "coverage": "All index files of the path list are harvested.",
-    "row_counts": "The row groups of a file have as many rows together as its footer says.",
-    "plausible_rows": "A whole crawl has a number of rows like the other published crawls.",
-    "statistics": "Every row group has key bounds.",
-    "sortedness": "The key ranges of a file's row groups do not overlap.",
-    "schema_drift": "Index files have the columns of the crawl before; every change is named.",
-}
+def _of_index(name: str, description: str) -> Check:
+    def verdict(workspace: Workspace, look: Look) -> CheckResult:
+        return checks.index_verdict(workspace, name, look)
+
+    return Check("row_groups", name, description, verdict, "crawl", ("row_groups",), (HARVEST,))
 
 
-@dg.multi_asset_check(
-    specs=[dg.AssetCheckSpec(name, asset="row_groups", description=text) for name, text in _INDEX_CHECKS.items()]
+def _of_pages(asset: str, name: str, description: str, verdict: Verdict) -> Check:
+    return Check(asset, name, description, verdict, "partition", PAGE_TABLES, (PARSE,))
+
+
+def _rows_of_pages(table: str) -> Check:
+    def verdict(workspace: Workspace, look: Look) -> CheckResult:
+        return pages.places_verdict(workspace, table, look)
+
+    return _of_pages(table, "rows_of_pages", "Every row is about a page that is in page_metadata.", verdict)
+
+
+def _of_files(asset: str, table: str) -> Check:
+    def verdict(workspace: Workspace, look: Look) -> CheckResult:
+        return inputs.files_read_verdict(workspace, table, look)
+
+    text = "Each file's tables come from one reading, and the file gave rows."
+    return Check(asset, "files_of_one_reading", text, verdict, "file")
+
+
+def _of_exports(asset: str) -> Check:
+    def verdict(workspace: Workspace, look: Look) -> CheckResult:
+        return outputs.exports_verdict(workspace, outputs.EXPORTS[asset], look)
+
+    text = "The files of every export are there, whole, with the records promised, and of the pages of now."
+    return Check(asset, "files_are_there", text, verdict, "partition")
+
+
+def _left_failed(instance: dg.DagsterInstance) -> CheckResult:
+    name, failed = "none_left_failed", left_failed(instance)
+    if not failed:
+        return CheckResult(name, "ok", "no partition was left failed")
+    keys = ["|".join(pair) for pair in failed]
+    worst = max(failed.values(), key=lambda one: one.times)
+    message = (
+        f"{len(keys):,} partitions failed and were not made since ({some(keys)}), one of them {worst.times:,} times, "
+        f"last in the run {worst.run_id}. Look at its error, then materialize them again"
+    )
+    return CheckResult(name, "warn", message, {"partitions": len(keys)})
+
+
+def _nothing(_: Workspace, __: Look) -> CheckResult:
+    raise NotImplementedError
+
+
+_WHOLE = (
+    Check(
+        "crawls",
+        "list_is_of_now",
+        "The table has the crawls of the published list.",
+        lambda workspace, _: inputs.crawl_list_verdict(workspace),
+    ),
 )
-def index_checks(
-    context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> Iterable[dg.AssetCheckResult]:
-    """Every check of the catalog over the crawls of the run."""
-    verdicts = index_verdicts(workspace, _crawls(context))
-    for name in _INDEX_CHECKS:
-        yield _result(name, "row_groups", [verdict for verdict in verdicts if verdict.name == name])
+_INDEX = (
+    Check(
+        "index_manifest",
+        "as_the_catalog_expects",
+        "A path list names each file once, in its crawl, and as many as the catalog was made of.",
+        inputs.manifest_verdict,
+        "crawl",
+        ("index_manifest", "coverage"),
+        (LIST, HARVEST),
+    ),
+    Check(
+        "index_footers",
+        "every_footer_is_kept",
+        "The home has a footer of each listed index file.",
+        inputs.footers_verdict,
+        "crawl",
+        ("index_manifest", "coverage"),
+        (LIST, HARVEST),
+    ),
+    _of_index("coverage", "All index files of the path list are harvested."),
+    _of_index("row_counts", "The row groups of a file have as many rows together as its footer says."),
+    _of_index("plausible_rows", "A whole crawl has a number of rows like the other published crawls."),
+    _of_index("statistics", "Every row group has key bounds."),
+    _of_index("sortedness", "The key ranges of a file's row groups do not overlap."),
+    _of_index("schema_drift", "Index files have the columns of the crawl before; every change is named."),
+)
+_EXTRACTION = (
+    Check(
+        "captures",
+        "locators_agree",
+        "A second index has the same captures, in a sample of the partitions looked up last.",
+        checks.locators_verdict,
+        "partition",
+        ("captures",),
+        (LOCATE,),
+    ),
+    Check(
+        "captures",
+        "index_complete",
+        "No partition lacks captures because index files could not be read.",
+        lambda workspace, _: checks.index_complete_verdict(workspace),
+    ),
+    Check(
+        "records",
+        "ledger_balances",
+        "In every partition: planned captures = fetched + quarantined + missing.",
+        checks.ledger_verdict,
+        "partition",
+        ("captures", "records"),
+        (LOCATE, FETCH),
+    ),
+    Check(
+        "records",
+        "stored_files",
+        "The files of stored records are there, as long as their rows need them.",
+        checks.stored_verdict,
+        "partition",
+        ("records",),
+        (FETCH,),
+    ),
+    Check(
+        "records",
+        "nothing_missing",
+        "Every planned capture is here, or missing by name and for good.",
+        lambda workspace, _: checks.shortfall_verdict(workspace.lake),
+    ),
+)
+_PAGES = (
+    Check(
+        "page_metadata",
+        "a_page_per_record",
+        "Every partition that was parsed has a page for each record.",
+        pages.complete_verdict,
+        "partition",
+        ("records", "page_metadata"),
+        (FETCH, PARSE),
+    ),
+    Check(
+        "page_metadata",
+        "none_left_failed",
+        "No partition failed, of whoever's run, and was not made since.",
+        _nothing,
+        of_runs=_left_failed,
+    ),
+    _of_pages(
+        "page_metadata",
+        "tables_of_one_run",
+        "The four tables of a partition come from one run.",
+        pages.one_run_verdict,
+    ),
+    _of_pages(
+        "page_text",
+        "texts_are_there",
+        "Each HTML page has its text, and most of a partition's have a main text.",
+        pages.texts_verdict,
+    ),
+    *map(_rows_of_pages, ("page_text", "page_links", "feed_items")),
+)
+_SOURCES = (
+    Check(
+        "source_faults",
+        "files_are_readable",
+        "Every stretch of every file could be read.",
+        inputs.faults_verdict,
+        "file",
+    ),
+    _of_files("source_metadata", "page_metadata"),
+    _of_files("source_text", "page_text"),
+    _of_files("source_links", "page_links"),
+    _of_files("source_feed_items", "feed_items"),
+)
+_URL_INDEXES = (
+    Check(
+        "url_index",
+        "index_is_whole",
+        "Every URL index built here has the files, sizes and numbers it was built with.",
+        outputs.url_indexes_verdict,
+        "crawl",
+    ),
+)
+_PUBLISHED = (
+    Check(
+        "warehouse",
+        "rows_as_in_the_lake",
+        "The published file shows as many rows as the lake has at the versions it names, and is not far behind.",
+        lambda workspace, _: outputs.published_verdict(workspace),
+    ),
+    Check(
+        "warehouse",
+        "files_are_there",
+        "Every file that the published views name is there.",
+        lambda workspace, _: outputs.published_files_verdict(workspace),
+    ),
+)
 
-
-@dg.asset_check(asset="records", description="In every partition: planned captures = fetched + quarantined + missing.")
-def ledger_balances(
-    context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.AssetCheckResult:
-    """Counts captures and records of every partition of the run."""
-    return _result("ledger_balances", "records", [ledger_verdict(workspace, _slices(context, workspace))])
-
-
-@dg.asset_check(asset="records", description="The files of stored records are there, as long as their rows need them.")
-def stored_files(context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Looks at each stored file once; in a run over everything, at one listing of each crawl's."""
-    return _result("stored_files", "records", [stored_verdict(workspace, _slices(context, workspace))])
-
-
-@dg.asset_check(asset="records", description="Every planned capture is here, or missing by name and for good.")
-def nothing_missing(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Adds up what is not here, by whether asking again may bring it."""
-    return _result("nothing_missing", "records", [shortfall_verdict(workspace.lake)])
-
-
-@dg.asset_check(asset="captures", description="A second index has the same captures in a sample of partitions.")
-def locators_agree(
-    context: dg.AssetCheckExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.AssetCheckResult:
-    """Looks a few located partitions up again through another index."""
-    return _result("locators_agree", "captures", [locators_verdict(workspace, _slices(context, workspace))])
-
-
-@dg.asset_check(asset="captures", description="No partition lacks captures because index files could not be read.")
-def index_complete(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
-    """Names the partitions that were located over holes in their index."""
-    return _result("index_complete", "captures", [index_complete_verdict(workspace)])
+crawl_list_checks = _definitions("crawl_list_checks", _WHOLE)
+index_checks = _definitions("index_checks", _INDEX)
+extraction_checks = _definitions("extraction_checks", _EXTRACTION)
+page_checks = _definitions("page_checks", _PAGES)
+source_checks = _definitions("source_checks", _SOURCES)
+url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
+export_checks = _definitions("export_checks", tuple(map(_of_exports, outputs.EXPORTS)))
+warehouse_checks = _definitions("warehouse_checks", _PUBLISHED)

@@ -107,10 +107,9 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        process = run.tags.get(PROCESS_TAG)
-        if process is None:
+        if not _of_a_command(run):
             continue
-        number, _, since = process.partition("-")
+        number, _, since = run.tags[PROCESS_TAG].partition("-")
         if started(int(number)) != since:
             end_run(instance, run, f"its process {number} was killed")
             ended.append(run.run_id)
@@ -135,12 +134,17 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
     ended = []
     try:
         for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-            if PROCESS_TAG not in run.tags and not _answers(run.tags.get(_SERVER_TAG, "")):
+            if not _of_a_command(run) and not _answers(run.tags.get(_SERVER_TAG, "")):
                 end_run(instance, run, "the UI it ran in was stopped")
                 ended.append(run.run_id)
     finally:
         instance.dispose()
     return ended
+
+
+def _of_a_command(run: dg.DagsterRun) -> bool:
+    # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
+    return PROCESS_TAG in run.tags and run.parent_run_id is None
 
 
 def _answers(server: str) -> bool:

@@ -5,6 +5,7 @@ Belongs here: selections of assets that run together, and upkeep. Not here: when
 
 import dagster as dg
 
+from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 
@@ -61,7 +62,8 @@ read_source_files = dg.define_asset_job(
 check_everything = dg.define_asset_job(
     "check_everything",
     selection=dg.AssetSelection.all_asset_checks(),
-    description="Runs every check over the whole lake. In runs over partitions, checks look at these alone.",
+    tags={LOOK_TAG: EVERYTHING},
+    description="Runs every check over the whole lake. Alone, a check looks at what changed since it last did.",
 )
 
 weekly_checks = dg.ScheduleDefinition(

@@ -34,8 +34,28 @@ KINDS = ("watch", "backfill", "repair")
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = "cc_pipeline/left"
 
+#: Tag of a run whose checks look at everything, whatever they have seen before.
+LOOK_TAG = "cc_pipeline/look"
+EVERYTHING = "everything"
+
 #: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
 MAX_PARTITIONS = 90_000
+
+
+def too_many(crawls: int, domains: int) -> str | None:
+    """Why so many registered crawls and domains are more partitions than there may be; ``None`` where they are not."""
+    if crawls * domains <= MAX_PARTITIONS:
+        return None
+    return (
+        f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster copes with "
+        f"{MAX_PARTITIONS:,}; put domains that belong together into a set (docs/targets.md), or take away what nobody "
+        "needs: cc-pipeline domains remove, cc-pipeline domains clean"
+    )
+
+
+def room_for_crawls(crawls: int, domains: int) -> int:
+    """How many more crawls can be registered beside so many crawls and domains."""
+    return max(0, MAX_PARTITIONS // max(1, domains) - crawls)
 
 
 def partition_key(crawl: str, domain: str) -> str:

@@ -168,14 +168,18 @@ def _members(part: Part, storage: RecordStorage, address: Address) -> Iterator[t
             continue
         assert found is not None  # a fetched record has a place
         try:
-            yield number, _given(part, row, found, address)
+            yield number, given_member(part.kind, row, found, address)
         except DataFault as fault:
             yield number, fault
 
 
-def _given(part: Part, row: Row, member: bytes, address: Address) -> bytes:
+def given_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
+    """A stored record as it is handed on in a file of ``kind`` (warc or arc): an ARC record is converted where needed.
+
+    Raises ``DataFault`` for bytes that are no sound gzip member any more, and for a record that has no WARC form.
+    """
     source, offset = row["warc_filename"], row["warc_record_offset"]
-    if part.kind == "warc" and row["archive_format"] == "arc":
+    if kind == "warc" and row["archive_format"] == "arc":
         return arc_as_warc_member(arc.read_record(member, source, offset), source, offset, len(member), address(source))
     # what is handed on was sound when it was stored; a disk may have changed it since
     inflate_member(member, source, offset)

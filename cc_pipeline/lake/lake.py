@@ -217,6 +217,16 @@ class Lake:
         found = self._log(spec).at(handle.version() if version is None else version)
         return None if found is None else list(found)
 
+    def version(self, table: str) -> int:
+        """The version of the table as it is now; -1 where there is none yet."""
+        handle = self.open(self.specs[table])
+        return _NONE_YET if handle is None else handle.version()
+
+    def changed_since(self, table: str, before: int, now: int) -> set[str] | None:
+        """The names of digests that were committed after version ``before``, up to ``now``; ``None`` where the log does
+        not tell any more. No rows are read."""
+        return self._log(self.specs[table]).names_since(before, now)
+
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
         found = [self.digests(table, names) for table in tables]
@@ -248,10 +258,10 @@ class Lake:
             raise lake_fault(f"could not read {self.address(table)}", error) from error
         return with_columns(found, schema)
 
-    def pin(self, table: str) -> PinnedTable:
-        """The table as it is now, as explicit files."""
+    def pin(self, table: str, version: int | None = None) -> PinnedTable:
+        """The table as it is now, or at ``version``, as explicit files."""
         spec = self.specs[table]
-        handle = self.open(spec)
+        handle = None if version == _NONE_YET else self.open(spec, version)
         if handle is None:
             return PinnedTable(spec, _NONE_YET, (), 0)
         actions = pa.table(handle.get_add_actions(flatten=True))

@@ -9,6 +9,7 @@ then the ``txn`` actions of the commits behind it.
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from pyarrow.fs import FileSystem
 
 #: Commits behind the newest checkpoint that are read one by one: the library writes one each hundred commits.
 _LONGEST_TAIL: Final = 400
+#: Commits that are looked through for what changed, and how many are read at a time.
+_MOST_LOOKED_THROUGH: Final = 5_000
+_AHEAD: Final = 8
 #: Versions of one table whose transactions are remembered.
 _REMEMBERED: Final = 2
 
@@ -49,6 +53,19 @@ class TransactionLog:
             for old in sorted(self._known)[:-_REMEMBERED]:
                 del self._known[old]
         return self._known.get(version)
+
+    def names_since(self, before: int, now: int) -> set[str] | None:
+        """The names under which anything was committed after version ``before``, up to ``now``.
+
+        ``None`` where these commits are too many to be read one by one, or not there any more.
+        """
+        if not 0 <= now - before <= _MOST_LOOKED_THROUGH:
+            return None
+        try:
+            with ThreadPoolExecutor(_AHEAD) as pool:
+                return {name for own in pool.map(self._of_commit, range(before + 1, now + 1)) for name in own}
+        except (OSError, pa.ArrowException, ValueError, KeyError):
+            return None
 
     def _read(self, version: int) -> dict[str, int] | None:
         before = max((known for known in self._known if known <= version), default=-1)

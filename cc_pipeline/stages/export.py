@@ -135,7 +135,7 @@ def export_slices(
     place = workspace.place
     for slug in slugs:
         slice_ = Slice(crawl, slug)
-        pages = _pages_digest(workspace, slice_)
+        pages = pages_digest(workspace, slice_)
         made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
         for kind, (manifest, is_fresh) in made.items():
             sizes = sum(file["bytes"] for file in manifest["files"])
@@ -175,7 +175,7 @@ def _export(
     # the text knows no compat mode
     applied = asdict(options) | ({"compat": None} if kind == "textData" else {})
     digest = input_digest({"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied})
-    manifest = _manifest(place, prefix, kind)
+    manifest = read_manifest(place, prefix, kind)
     if manifest is not None and manifest["digest"] == digest and _is_whole(place, prefix, manifest):
         return manifest, False
     folder = workspace.scratch / f"export-{time.monotonic_ns()}"
@@ -224,7 +224,8 @@ def _write(
     return files
 
 
-def _manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, Any] | None:
+def read_manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, Any] | None:
+    """What an export below ``prefix`` says of itself; ``None`` where it says nothing. Raises ``EnvironmentFault``."""
     try:
         read = json.loads(place.read_all(f"{prefix}_{kind}.json").data)
     except (RangeFault, ValueError) as error:
@@ -255,7 +256,7 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
     cuts = set()
     with suppress(RangeFault):
         for kind in EXPORT_KINDS:
-            manifest = _manifest(place, export_prefix(crawl, slug), kind)
+            manifest = read_manifest(place, export_prefix(crawl, slug), kind)
             if manifest is not None:
                 cuts.add((manifest.get("pages"), manifest.get("records_per_file")))
     if len(cuts) < 2:
@@ -266,8 +267,9 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
     ]
 
 
-def _pages_digest(workspace: Workspace, slice_: Slice) -> str:
-    """What the pages were made from; of a divided set of all its parts."""
+def pages_digest(workspace: Workspace, slice_: Slice) -> str:
+    """What the pages were made from; of a divided set of all its parts. Raises ``EnvironmentFault`` where they were not
+    parsed, or are of two runs."""
     made = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
     return made[0] if len(made) == 1 else input_digest({"parts": made})
 

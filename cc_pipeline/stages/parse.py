@@ -89,6 +89,14 @@ def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> 
     return behind | {whole_slug(slice_.target) for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
+def is_behind(workspace: Workspace, slices: Collection[Slice]) -> set[Slice]:
+    """Those of ``slices`` that parsing would make again, because their records are others than they were made from."""
+    fetched = FETCH.made_from(workspace.lake, slices)
+    known = [slice_ for slice_ in slices if fetched[slice_] is not None]
+    stale = PARSE.stale(workspace.lake, _digests(workspace, known))
+    return {*stale, *(slice_ for slice_ in slices if fetched[slice_] is None)}
+
+
 def parse_options(workspace: Workspace) -> ParseOptions:
     """How this workspace's settings want pages parsed."""
     settings = workspace.settings

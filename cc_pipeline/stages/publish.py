@@ -12,6 +12,7 @@ from cc_pipeline.lake.snapshot import Copying, Publication, publish
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.overlap import sharing
+from cc_pipeline.stages.questions.macros import MACROS
 from cc_pipeline.stages.questions.notes import note_of
 from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
@@ -49,6 +50,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
                 [(slice_.crawl, slice_.target) for slice_ in held_back],
                 Sharing(tuple(sorted(sharing(workspace))), tuple(sorted(_read_whole(workspace)))),
             ),
+            macros=MACROS,
             notes=note_of,
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,

@@ -139,12 +139,16 @@ class Stage:
     def slice_of(self, name: str) -> Slice | None:
         """The slice whose digest is committed under ``name``; ``None`` for names of other stages.
 
-        Only for stages whose names hold crawl and target.
+        Only for stages whose names hold the crawl.
         """
         label, _, rest = self.named.partition(":")
         mine, found, named = name.partition(":")
+        if not found or mine != label:
+            return None
+        if rest == "{crawl}":
+            return Slice(named)
         crawl, more, target = named.partition(":")
-        return Slice(crawl, target) if found and mine == label and rest == "{crawl}:{target}" and more else None
+        return Slice(crawl, target) if more and rest == "{crawl}:{target}" else None
 
     def digest(self, **made_from: object) -> str:
         """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
@@ -194,6 +198,18 @@ class Stage:
             else:
                 written = lake.commit(table, given, where, digests)
         return written
+
+    def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
+        """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
+
+        Skips a table that has none of them. Raises ``EnvironmentFault`` when the lake cannot be written.
+        """
+        gone = {self.digest_name(slice_): GONE for slice_ in slices}
+        where = [slice_.where for slice_ in slices]
+        for table in self.tables:
+            if not lake.holds(table, gone):
+                contents = {_content_name(slice_): NOTHING for slice_ in slices}
+                lake.commit(table, lake.specs[table].schema.empty_table(), where, gone | contents)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.

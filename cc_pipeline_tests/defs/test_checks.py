@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +12,10 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.defs.checks import (
-    index_checks,
-    index_complete,
-    ledger_balances,
-    locators_agree,
-    nothing_missing,
-    stored_files,
-)
+from cc_pipeline.defs import checks
+from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, keys_tags
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.workspace import Workspace
@@ -28,7 +24,8 @@ from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, extract, harvest, re
 
 Bucket = tuple[Path, MiniCrawlTruth]
 INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
-CHECKS = [index_checks, ledger_balances, locators_agree, index_complete, stored_files, nothing_missing]
+CHECKS = [one for one in vars(checks).values() if isinstance(one, dg.AssetChecksDefinition)]
+NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +51,15 @@ def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Workspace
     return workspace
 
 
-def results(
-    workspace: Workspace, instance: dg.DagsterInstance, partition: str | None = None
+def all_results(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    *chosen: str,
+    tags: dict[str, str] | None = None,
 ) -> dict[str, dg.AssetCheckEvaluation]:
-    """Runs all of them in one job, as the UI does, and reads what the instance kept; as in a run over a partition."""
-    job = dg.define_asset_job(
-        "checks",
-        selection=dg.AssetSelection.checks(*(spec.key for check in CHECKS for spec in check.check_specs)),
-    )
+    """Runs the ``chosen`` checks (default: all) in one job, as the UI does, and reads what the instance kept."""
+    keys = [spec.key for check in CHECKS for spec in check.check_specs if not chosen or spec.name in chosen]
+    job = dg.define_asset_job("checks", selection=dg.AssetSelection.checks(*keys))
     resolved = dg.Definitions(
         assets=list(definitions().assets or ()),
         asset_checks=CHECKS,
@@ -71,19 +69,21 @@ def results(
     ran = resolved.execute_in_process(
         instance=instance,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        tags={} if partition is None else {"dagster/partition": partition},
+        tags=tags,
     )
     assert ran.success, "a check that finds something is no failure of its run"
-    found = {one.check_name: one for one in ran.get_asset_check_evaluations()}
-    assert set(found) == {
-        *INDEX_CHECKS,
-        "ledger_balances",
-        "locators_agree",
-        "index_complete",
-        "stored_files",
-        "nothing_missing",
-    }
+    found = {one.asset_check_key.to_user_string(): one for one in ran.get_asset_check_evaluations()}
+    assert sorted(found) == sorted(key.to_user_string() for key in keys)
     return found
+
+
+def results(
+    workspace: Workspace, instance: dg.DagsterInstance, partition: str | None = None
+) -> dict[str, dg.AssetCheckEvaluation]:
+    """The same by the names of checks, of those whose name is theirs alone; as in a run over a partition."""
+    found = all_results(workspace, instance, tags={} if partition is None else {"dagster/partition": partition})
+    names = Counter(key.rpartition(":")[2] for key in found)
+    return {key.rpartition(":")[2]: one for key, one in found.items() if names[key.rpartition(":")[2]] == 1}
 
 
 def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInstance, bucket: Bucket) -> None:
@@ -193,8 +193,8 @@ def test_checks_of_a_run_look_at_its_partitions_alone(
     plain = Lake.read
 
     def noted(self: Lake, table: str, where: Any = None, columns: Any = None) -> pa.Table:
-        if table in ("captures", "records"):
-            read.append((where or {}).get("target"))
+        if table in ("captures", "records", "lookups") and where is not None and "crawl" in where:
+            read.append(where.get("target"))
         return plain(self, table, where, columns)
 
     with monkeypatch.context() as patch:
@@ -236,3 +236,71 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
         found = verdict(**counts)
         assert not found.passed
         assert found.severity == severity
+
+
+def note_of(found: dict[str, dg.AssetCheckEvaluation], name: str) -> dict[str, Any]:
+    return found[name].metadata["looked at"].data  # type: ignore[union-attr, return-value]
+
+
+def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, "example.com", "example-foo.com")
+    name = "records:ledger_balances"
+
+    def look(tags: dict[str, str] | None = None) -> dg.AssetCheckEvaluation:
+        [found] = all_results(workspace, instance, "ledger_balances", tags=tags).values()
+        return found
+
+    def scope(found: dg.AssetCheckEvaluation) -> tuple[Any, Any]:
+        return found.metadata["scope"].value, found.metadata["partitions"].value
+
+    assert scope(look()) == ("everything", 2)
+    assert scope(look()) == ("0 partitions, changed", 0)
+    extract(workspace, "example.org")
+    assert scope(look()) == ("1 partitions, changed", 1)
+    # breaks one behind the stages' back, in a commit that names its slice
+    records = workspace.lake.read("records", {"target": "example.com"})
+    broken = [{"crawl": NEW, "target": "example.com"}]
+    workspace.lake.commit("records", records.slice(1), broken, {f"fetch:{NEW}:example.com": "1"})
+    found = look()
+    assert (found.passed, *scope(found)) == (False, "1 partitions, changed", 1)
+    # nothing has changed since, and it is still wrong
+    found = look()
+    assert (found.passed, *scope(found)) == (False, "1 partitions, changed", 1)
+    # a run over others neither mends it nor lets it be forgotten
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("domain", ["example.com", "example-foo.com"])
+    found = look(keys_tags([f"{NEW}|example-foo.com"]))
+    assert (found.passed, *scope(found)) == (False, "1 partitions, of this run", 1)
+    assert f"still not as it should be: {NEW}|example.com" in (found.description or "")
+    assert note_of({name: found}, name)["wrong"] == [f"{NEW}|example.com"]
+    workspace.lake.commit("records", records, broken, {f"fetch:{NEW}:example.com": "2"})
+    found = look()
+    assert (found.passed, *scope(found)) == (True, "1 partitions, changed", 1)
+    assert scope(look({LOOK_TAG: EVERYTHING})) == ("everything", 3)
+
+
+def test_a_source_that_does_not_answer_is_said_and_ends_no_run(
+    sound: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(*_: object) -> None:
+        raise EnvironmentFault("the lake is away", "Look for it.")
+
+    monkeypatch.setattr("cc_pipeline.stages.reports.checks.lost_records", down)
+    found = results(sound, instance)
+    assert not found["stored_files"].passed
+    assert "the lake is away" in (found["stored_files"].description or "")
+    assert found["ledger_balances"].passed
+
+
+def test_every_table_has_a_check_that_runs_alone_and_none_blocks() -> None:
+    checked = {spec.asset_key.to_user_string() for check in CHECKS for spec in check.check_specs}
+    made = {spec.key.to_user_string() for spec in definitions().resolve_all_asset_specs() if spec.code_version}
+    # what it repairs is checked as row_groups are
+    assert made - checked == {"repaired_statistics"}
+    for check in CHECKS:
+        assert check.can_subset
+        assert all(spec.description and not spec.blocking for spec in check.check_specs)

@@ -13,6 +13,7 @@ from cc_pipeline.defs.internals import (
     definitions_in,
     end_run,
     instance_in,
+    last_evaluation,
     plan_partition,
     recorded_by,
     without_record,
@@ -211,3 +212,21 @@ def test_no_other_file_reaches_behind_the_public_interface() -> None:
         text = path.read_text("utf-8")
         assert path.name == "internals.py" or "dagster._" not in text, f"{path} imports a private module of Dagster"
         assert path.name == "internals.py" or "__source_asset_observation__" not in text
+
+
+def test_the_last_evaluation_of_a_check_is_found() -> None:
+    @dg.asset
+    def table() -> None: ...
+
+    notes: list[object] = []
+
+    @dg.asset_check(asset=table)
+    def sound(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        key = dg.AssetCheckKey(dg.AssetKey("table"), "sound")
+        notes.append(last_evaluation(context.instance, key, "note"))
+        return dg.AssetCheckResult(passed=True, metadata={"note": {"run": len(notes)}})
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        for _ in range(3):
+            dg.materialize([table, sound], instance=instance)
+    assert notes == [None, {"run": 1}, {"run": 2}], f"get_asset_check_execution_history: {_MOVED}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,14 +20,16 @@ from benchmarks.compare_published import differences
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.keeping import vacuum_now
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.stages import fetch as fetch_stage
 from cc_pipeline.stages.export import export_slices
+from cc_pipeline.stages.keeping import moved_records, purge_note, upkeep
 from cc_pipeline.stages.keeping import purge as purging
-from cc_pipeline.stages.keeping import purge_note, upkeep
 from cc_pipeline.stages.keeping.purge import PurgeReport, purge
 from cc_pipeline.stages.keeping.purge_plan import SLICED, plan_purge
 from cc_pipeline.stages.keeping.stored_files import lost_records, verify
@@ -40,24 +44,39 @@ GOES, OVERLAPS, STAYS = "example.com", "host:www.example.com", "example.org"
 
 
 @pytest.fixture(scope="module")
-def prepared(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with three targets that share a stored file, in two crawls; published."""
-    home = tmp_path_factory.mktemp("purge") / "home"
-    workspace = workspace_of(bucket[0], home)
+def prepared(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Homes with three targets that share a stored file, in one crawl and in two."""
+    one = tmp_path_factory.mktemp("purge") / "one"
+    workspace = workspace_of(bucket[0], one)
     harvest(workspace)
-    for crawl in (NEW, ARC):
-        extract(workspace, GOES, STAYS, crawl=crawl)
-        extract(workspace, OVERLAPS, crawl=crawl)
-    publish(workspace)
+    targets_in(workspace, NEW)
     workspace.close()
-    return home
+    two = shutil.copytree(one, one.with_name("two"))
+    workspace = workspace_of(bucket[0], two)
+    targets_in(workspace, ARC)
+    workspace.close()
+    return {1: one, 2: two}
+
+
+def targets_in(workspace: Workspace, crawl: str) -> None:
+    extract(workspace, GOES, STAYS, crawl=crawl)
+    extract(workspace, OVERLAPS, crawl=crawl)
+
+
+def used(bucket: Bucket, prepared: Path, home: Path) -> Workspace:
+    workspace = workspace_of(bucket[0], shutil.copytree(prepared, home))
+    publish(workspace)
+    return workspace
 
 
 @pytest.fixture
-def workspace(prepared: Path, bucket: Bucket, tmp_path: Path) -> Workspace:
-    workspace = workspace_of(bucket[0], shutil.copytree(prepared, tmp_path / "home"))
-    publish(workspace)  # the copied file names those of the other home
-    return workspace
+def workspace(prepared: dict[int, Path], bucket: Bucket, tmp_path: Path) -> Workspace:
+    return used(bucket, prepared[2], tmp_path / "home")
+
+
+@pytest.fixture
+def small(prepared: dict[int, Path], bucket: Bucket, tmp_path: Path) -> Workspace:
+    return used(bucket, prepared[1], tmp_path / "home")
 
 
 def purged(workspace: Workspace, slug: str = GOES, *, now: bool = False) -> PurgeReport:
@@ -118,7 +137,9 @@ def views(workspace: Workspace, to: Path) -> Path:
     return to
 
 
-def test_nothing_is_left_and_others_are_as_before(workspace: Workspace, tmp_path: Path) -> None:
+def test_nothing_is_left_and_others_are_as_before(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, wanted = workspace.settings.home, needles(workspace)
     assert len(wanted) > 20
     export_slices(workspace, NEW, [GOES, STAYS])
@@ -127,6 +148,13 @@ def test_nothing_is_left_and_others_are_as_before(workspace: Workspace, tmp_path
     assert plan.files_where(shared=True) >= 2, "WARC and ARC files that others need"
     assert plan.kept > 0
     assert plan.holders == ("host_www.example.com",)
+
+    def behind_a_checkpoint(lake: Lake, table: str, *rest: object) -> int:
+        if (handle := lake.open(lake.specs[table])) is not None:
+            handle.create_checkpoint()
+        return vacuum_now(lake, table)
+
+    monkeypatch.setattr(purging, "vacuum_now", behind_a_checkpoint)
     report = purge(workspace, plan, now=True)
     assert (report.waiting, report.gone_after) == (0, None)
     assert traces(home, wanted) == []
@@ -186,24 +214,24 @@ def test_upkeep_does_not_begin_the_week_anew(workspace: Workspace, monkeypatch: 
     assert not there & {file for files in note.old.values() for file in files}
 
 
-STEPS: list[tuple[object, str]] = [
-    (purging.purge_note, "write"),
-    (purging, "note_superseded"),
-    (purging, "empty_slices"),
-    (purging.targets, "forget"),
-    (purging, "publish_warehouse"),
-    (purging, "move_records"),
-    (purging, "sweep"),
-    (purging, "vacuum_now"),
+#: What is stopped, in the order of the steps, and whether behind its first call or before it.
+STEPS: list[tuple[object, str, bool]] = [
+    (purging.purge_note, "write", True),
+    (purging, "empty_slices", True),
+    (purging.Stage, "empty", True),
+    (purging.targets, "forget", False),
+    (purging, "publish_warehouse", False),
+    (moved_records, "write_again", True),
+    (moved_records, "_follow", True),
+    (purging, "vacuum_now", False),
 ]
 
 
-@pytest.mark.parametrize("behind", [False, True])
-@pytest.mark.parametrize(("room", "step"), STEPS, ids=[name for _, name in STEPS])
+@pytest.mark.parametrize(("room", "step", "behind"), STEPS, ids=[name for _, name, _ in STEPS])
 def test_stopped_at_any_step_it_finishes_the_next_time(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: object, step: str, behind: bool
+    small: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: object, step: str, behind: bool
 ) -> None:
-    wanted = needles(workspace)
+    workspace, wanted = small, needles(small)
     before = views(workspace, tmp_path / "before.duckdb")
     real: Callable[..., object] = getattr(room, step)
 
@@ -223,11 +251,11 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
     assert purge_note.begun(workspace.place) == []
 
 
-def test_a_killed_process_finishes_the_next_time(workspace: Workspace, tmp_path: Path) -> None:
-    wanted = needles(workspace)
+def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Path) -> None:
+    workspace, wanted = small, needles(small)
     before = views(workspace, tmp_path / "before.duckdb")
     settings = workspace.settings
-    for tenth in (1, 3, 6, 10):
+    for tenth in (2, 6):
         home = str(settings.home)
         script = (
             "from cc_pipeline.settings import load_settings\n"
@@ -237,9 +265,6 @@ def test_a_killed_process_finishes_the_next_time(workspace: Workspace, tmp_path:
             f"with open_workspace(load_settings({{}}, source={settings.source!r}, home={home!r})) as one:\n"
             "    plan = plan_purge(one, 'example.com', ''); print('now', flush=True); purge(one, plan, now=True)\n"
         )
-        import subprocess  # noqa: PLC0415
-        import sys  # noqa: PLC0415
-
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             child.stdout.readline()
@@ -275,8 +300,8 @@ def test_what_a_killed_fetch_left_goes_too(bucket: Bucket, tmp_path: Path, monke
     assert dangling(workspace) == []
 
 
-def test_a_running_fetch_of_the_target_is_refused_and_others_are_not(workspace: Workspace) -> None:
-    plan = plan_purge(workspace, GOES, GOES)
+def test_a_running_fetch_of_the_target_is_refused_and_others_are_not(small: Workspace) -> None:
+    workspace, plan = small, plan_purge(small, GOES, GOES)
     with (
         lease(workspace.storage, NEW, "f" * 32, [GOES]),
         pytest.raises(EnvironmentFault, match=r"is being fetched in CC-MAIN-2024-22"),
@@ -315,6 +340,27 @@ def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, mo
     assert verify(workspace.lake, workspace.storage, None).records == 0
 
 
+def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucket, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    mine, other = (workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("mine", "other"))
+    harvest(mine)
+    extract(mine, GOES, STAYS)
+    for workspace in (mine, other):
+        publish(workspace)
+    plan = plan_purge(mine, GOES, GOES)
+    assert any("1 other homes on this lake" in text for text in plan.out_of_reach)
+    purge(mine, plan, now=True)
+    count = "SELECT count(*), count(text) FROM page_text WHERE domain = 'example.com'"
+    for workspace, shows in ((mine, False), (other, True)):
+        with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
+            [rows, texts] = reader.execute(count).fetchone() or (0, 0)
+            assert bool(rows and texts) is shows
+    publish(other)
+    assert purged(other, now=True).waiting == 0, "begun by one home, ended by another"
+    left = list((tmp_path / "lake" / "tables" / "page_text").rglob("*.parquet"))
+    assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
+
+
 def test_parts_of_a_set_go_and_its_members_targets_stay(bucket: Bucket, tmp_path: Path) -> None:
     root, truth = bucket
     workspace = workspace_of(root, tmp_path / "home")
@@ -333,7 +379,8 @@ def test_parts_of_a_set_go_and_its_members_targets_stay(bucket: Bucket, tmp_path
     assert again.found_nothing
 
 
-def test_a_target_that_found_nothing_goes_whole(workspace: Workspace) -> None:
+def test_a_target_that_found_nothing_goes_whole(small: Workspace) -> None:
+    workspace = small
     extract(workspace, "exmaple.test")
     plan = plan_purge(workspace, "exmaple.test", "exmaple.test")
     assert plan.found_nothing

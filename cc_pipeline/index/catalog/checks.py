@@ -21,12 +21,16 @@ WHOLE_CRAWL_FILES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it."""
+    """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
+
+    ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
+    """
 
     name: str
     severity: Severity
     message: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

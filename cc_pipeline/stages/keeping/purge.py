@@ -148,8 +148,7 @@ def _remove_rows(workspace: Workspace, slices: Sequence[Slice]) -> None:
             if beside and (noted := _noted(lake, beside, some)):
                 empty_slices(lake, beside, noted)
             if made := _made(workspace, stage, some):
-                empty = {table: lake.specs[table].schema.empty_table() for table in stage.tables}
-                stage.commit(lake, dict.fromkeys(made, GONE), empty)
+                stage.empty(lake, made)
         progress.report("rows", first + len(some), len(slices))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
@@ -21,23 +22,34 @@ from cc_pipeline.index.catalog.checks import (
 )
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
+from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.keeping.held import slices_that_lost
 from cc_pipeline.stages.keeping.stored_files import lost_records
 from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.lookups import incomplete_slices, index_complete
+from cc_pipeline.stages.reports.looking import Look, joined, key_of
 from cc_pipeline.stages.shortfall import share
 from cc_pipeline.stages.slice import Slice, targets_by_crawl
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.
 _SAMPLE = 3
+#: Partitions that are tried for it: not every crawl has a second index.
+_TRIED = 50
 #: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
 #: so many keys are compared in memory.
 _MOST_COMPARED = 50_000
 #: Partitions that a verdict names.
 _NAMED = 5
+
+
+def index_verdict(workspace: Workspace, name: str, look: Look) -> CheckResult:
+    """One of the checks of :func:`index_verdicts`; several of them read the tables once."""
+    if "index" not in look.memo:
+        look.memo["index"] = index_verdicts(workspace, look.crawls)
+    return joined(name, [verdict for verdict in look.memo["index"] if verdict.name == name])
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
@@ -69,24 +81,24 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     return verdicts
 
 
-def ledger_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
-    """Whether each of ``slices`` (default: all) that was fetched has one record per capture."""
-    captures = _counts(workspace, "captures", slices)
-    records = _counts(workspace, "records", slices)
+def ledger_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each partition that was fetched has one record per capture."""
+    captures = _counts(workspace, "captures", look.slices)
+    records = _counts(workspace, "records", look.slices)
     wrong = [pair for pair, count in records.items() if captures.get(pair, 0) != count]
     total = sum(records.values())
     figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
     if wrong:
         shown = ", ".join("|".join(pair) for pair in wrong[:5])
         message = f"captures and records differ in {len(wrong)} partitions ({shown}): fetch them again"
-        return CheckResult("ledger_balances", "error", message, figures)
+        return CheckResult("ledger_balances", "error", message, figures, tuple("|".join(pair) for pair in wrong))
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
 
 
-def stored_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
-    """Whether the bytes of the stored records of ``slices`` are there (default: of all, with one listing a crawl)."""
-    if slices is not None:
-        return _stored_of(slices_that_lost(workspace, slices))
+def stored_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether the bytes of stored records are there; a look at everything lists the files of each crawl once."""
+    if look.slices is not None:
+        return _stored_of(slices_that_lost(workspace, look.slices))
     lost = lost_records(workspace.lake, workspace.storage)
     figures: dict[str, int | float | str] = {
         "lost records": sum(one.records for one in lost),
@@ -95,7 +107,8 @@ def stored_verdict(workspace: Workspace, slices: Collection[Slice] | None = None
     if lost:
         shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
         message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
-        return CheckResult("stored_files", "error", message, figures)
+        keys = {key_of(Slice(one.crawl, target)) for one in lost for target in one.targets}
+        return CheckResult("stored_files", "error", message, figures, tuple(keys))
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
@@ -107,7 +120,7 @@ def _stored_of(slices: Mapping[Slice, int]) -> CheckResult:
         return CheckResult("stored_files", "ok", "the bytes of the stored records are there", {"lost records": 0})
     shown = ", ".join(f"{count:,} of {slice_.crawl}|{slice_.target}" for slice_, count in sorted(lost.items())[:5])
     message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
-    return CheckResult("stored_files", "error", message, {"lost records": sum(lost.values())})
+    return CheckResult("stored_files", "error", message, {"lost records": lost.total()}, tuple(map(key_of, lost)))
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
@@ -142,18 +155,11 @@ def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     return sorted((one for one in found.items() if one[1][0]), key=lambda one: -one[1][0])
 
 
-def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = None) -> CheckResult:
-    """Whether another index names the same captures, for a few of ``slices`` (default: all) whose crawls have two."""
-    located = [
-        found
-        for where in _wheres(slices)
-        for found, count in count_rows(
-            workspace.lake, "captures", where or {}, ("target", "crawl", "located_by")
-        ).items()
-        if count <= _MOST_COMPARED
-    ]
+def locators_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether another index names the same captures, for a few partitions whose crawls have two: those looked up last,
+    and in a run those alone that it looked up."""
     compared: list[tuple[str, Agreement]] = []
-    for target, crawl, located_by in sorted(located):
+    for crawl, target, located_by in _looked_up_last(workspace, look):
         if len(compared) >= _SAMPLE:
             break
         other = _second_answer(workspace, crawl, target, located_by)
@@ -163,13 +169,27 @@ def locators_verdict(workspace: Workspace, slices: Collection[Slice] | None = No
             compared.append((f"{crawl}|{whole_slug(target)}", agree(mine, other)))
     wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
     if wrong:
-        return CheckResult("locators_agree", "error", "; ".join(wrong))
+        keys = tuple(name for name, a in compared if not a.agrees)
+        return CheckResult("locators_agree", "error", "; ".join(wrong), wrong=keys)
     message = (
         f"a second index has the same captures in {len(compared)} partitions"
         if compared
-        else "no crawl has two indexes"
+        else "no partition to compare: nothing was looked up since, or its crawl has no second index"
     )
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
+
+
+def _looked_up_last(workspace: Workspace, look: Look) -> Iterator[tuple[str, str, str]]:
+    """Crawl, target and index of the look-ups that a second one may be compared with, the newest first."""
+    columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
+    for where in _wheres(look.slices):
+        rows = workspace.lake.read("lookups", where, columns)
+        rows = rows.filter(pc.less_equal(rows["captures"], _MOST_COMPARED))
+        if look.since is not None:
+            rows = rows.filter(pc.greater_equal(rows["looked_up_at"], pa.scalar(look.since, TIMESTAMP)))
+        order = [("looked_up_at", "descending"), ("crawl", "ascending"), ("target", "ascending")]
+        for row in rows.sort_by(order).slice(0, _TRIED).to_pylist():
+            yield row["crawl"], row["target"], row["located_by"]
 
 
 def index_complete_verdict(workspace: Workspace) -> CheckResult:
@@ -215,4 +235,5 @@ def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[s
 
 
 def _of(crawl: str, result: CheckResult) -> CheckResult:
-    return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures)
+    wrong = () if result.passed else (crawl,)
+    return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures, wrong)

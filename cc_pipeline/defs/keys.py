@@ -1,0 +1,87 @@
+"""The dynamic partition keys of an instance: whether there is room for more, which mean nothing, and taking some away.
+
+Belongs here: reading and changing keys. Not here: what a key means (stages), or asking for runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from cc_pipeline.defs.flight import UNFINISHED
+from cc_pipeline.defs.internals import forget_partitions
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.stages.keeping.known_keys import KnownKeys
+
+
+@dataclass(frozen=True, slots=True)
+class StrangeKeys:
+    """Keys that mean nothing, and why: domains that nobody defined and nothing was made of, crawls that no source
+    lists. ``unjudged`` says why crawls were not looked at (empty: they were)."""
+
+    domains: Mapping[str, str]
+    crawls: Mapping[str, str]
+    unjudged: str = ""
+
+
+def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
+    """Raises ``UserInputError`` where these keys beside those registered would be more partitions than Dagster copes
+    with. Keys that are there already are always let through."""
+    known_crawls, known_domains = _keys(instance, CRAWL), _keys(instance, DOMAIN)
+    every_crawl, every_domain = known_crawls | {*crawls}, known_domains | {*domains}
+    if every_crawl == known_crawls and every_domain == known_domains:
+        return
+    refused = too_many(len(every_crawl), len(every_domain))
+    if refused is not None:
+        raise UserInputError(refused)
+
+
+def ordered_keys(instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+    """Crawls and domains in the order in which ranges of runs go by."""
+    return instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+
+
+def unfinished_runs_of(
+    instance: dg.DagsterInstance, domains: Collection[str], ordered: tuple[Sequence[str], Sequence[str]] | None = None
+) -> dict[str, list[str]]:
+    """Ids of runs that have not ended, by which of these domains they have (those without any are left out).
+
+    ``ordered`` are the keys that ranges of runs go by, if not those of now: of before some were deleted.
+    """
+    crawls, every = ordered or ordered_keys(instance)
+    found: dict[str, list[str]] = {}
+    for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
+        for domain in {domain for _, domain in run_partitions(run.tags, crawls, every)} & {*domains}:
+            found.setdefault(domain, []).append(run.run_id)
+    return found
+
+
+def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
+    """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
+    strange = sorted(_keys(instance, DOMAIN) - known.domains)
+    running = unfinished_runs_of(instance, strange)
+    crawls = sorted(_keys(instance, CRAWL) - known.crawls) if not known.unjudged else []
+    return StrangeKeys(
+        {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
+        dict.fromkeys(crawls, "the source does not list it, and nothing was made of it"),
+        known.unjudged,
+    )
+
+
+def delete_keys(instance: dg.DagsterInstance, *, domains: Collection[str] = (), crawls: Collection[str] = ()) -> int:
+    """Takes keys away, with all that was recorded of their partitions; gives how many events that were."""
+    every_crawl, every_domain = _keys(instance, CRAWL) | {*crawls}, _keys(instance, DOMAIN) | {*domains}
+    gone = {partition_key(crawl, domain) for domain in domains for crawl in every_crawl}
+    gone |= {partition_key(crawl, domain) for crawl in crawls for domain in every_domain} | {*crawls}
+    for name, keys in (("domain", domains), ("crawl", crawls)):
+        for key in keys:
+            instance.delete_dynamic_partition(name, key)
+    return forget_partitions(instance, gone)
+
+
+def _keys(instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition) -> set[str]:
+    assert definition.name is not None
+    return set(instance.get_dynamic_partitions(definition.name))

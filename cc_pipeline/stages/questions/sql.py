@@ -1,0 +1,298 @@
+"""The SQL of the questions that come again and again: pure text, over whatever rows the caller means.
+
+Each function takes a :data:`Scope`: what stands behind FROM for a published table. So the macros of ``cc.duckdb`` ask
+for a domain that is named when they are called, and the report of a target for that target's captures, with one SQL.
+
+**Eras are compared by what they all keep.** Crawls since 2013 have errors, redirects and robots.txt in subsets of
+their own, which are not located unless asked for; those before have all in one. So only *comparable* captures count:
+status 200 to 299, and no robots.txt. What is left out has a column where there is something to say about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from cc_pipeline.commoncrawl.parts import SEPARATOR
+from cc_pipeline.keys import CAPTURE
+
+#: What stands behind FROM for a published table.
+Scope: TypeAlias = Callable[[str], str]
+
+_KEY: Final = ", ".join(CAPTURE)
+#: The order of captures in time; the place makes it a total one.
+_WHEN: Final = "(fetch_time, warc_filename, warc_record_offset)"
+#: Values of ``content_minhash`` in a band: texts are compared that agree in one of 16.
+_BAND: Final = 4
+#: Texts of a band that the others of it are compared with, so that ten thousand like ones are not ten thousand squared.
+_OF_A_BAND: Final = 200
+#: Labels of the longest registered domain (``k12.ma.us`` is a suffix).
+_LABELS: Final = 6
+
+
+def comparable(status: str = "fetch_status", url: str = "url") -> str:
+    """Whether a capture counts in every era. The pattern is only looked for where the words are."""
+    robots = f"(contains({url}, '/robots.txt') AND regexp_matches({url}, '^[^/]*//[^/]*/robots\\.txt(\\?|$)'))"
+    return f"({status} BETWEEN 200 AND 299 AND NOT {robots})"
+
+
+def bare(url: str) -> str:
+    """A URL without what says the same page elsewhere: scheme, ``www.``, fragment; its host in lower case."""
+    named = f"regexp_replace({url}, '^\\s*(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:[wW][wW][wW]\\.)?([^#]*)(?s:.*)$', '\\1')"
+    path = f"regexp_extract({named}, '/.*$')"
+    return f"(lower(regexp_extract({named}, '^[^/]*')) || if({path} = '', '/', {path}))"
+
+
+def _host(bare_url: str) -> str:
+    return f"regexp_extract({bare_url}, '^[^/:]*')"
+
+
+def likeness(one: str, other: str) -> str:
+    """The share of five-word runs that two texts have in common, estimated from ``content_minhash``."""
+    return f"(list_sum(list_transform(range(1, 65), lambda place: ({one}[place] = {other}[place])::INTEGER)) / 64.0)"
+
+
+def _of_page(page: str) -> tuple[str, str]:
+    """Conditions for captures of a URL as it was crawled, whatever its scheme, with and without ``www.``; and for all
+    captures of its domain.
+
+    Nothing here depends on rows, so DuckDB works it out first and skips row groups by it. The domain is one of the
+    ends of the host, and says best which row groups there are to read.
+    """
+    rest = bare(page)
+    host = _host(rest)
+    # of www.com the www is the name
+    ends = [
+        host,
+        f"'www.' || {host}",
+        *(f"regexp_extract({host}, '([^.]+\\.){{{count}}}[^.]+$')" for count in range(1, _LABELS)),
+    ]
+    urls = [f"'{start}' || {rest}" for start in ("http://", "https://", "http://www.", "https://www.")]
+    return f"domain IN ({', '.join(ends)}) AND url IN ({', '.join(urls)})", f"domain IN ({', '.join(ends)})"
+
+
+def captures_of(page: str, of: Scope) -> str:
+    """All captures of a page, those that are not comparable too: every capture whose key a form of ``page`` has."""
+    asked, there = _of_page(page)
+    return f"""
+        WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked})
+        SELECT c.crawl, c.fetch_time, c.url, c.fetch_status, {comparable("c.fetch_status", "c.url")} AS comparable,
+            coalesce(c.content_mime_detected, c.content_mime_type) AS mime_type, c.content_languages, c.content_digest,
+            c.content_truncated, r.outcome, t.title, c.subset, c.url_surtkey, c.domain, c.warc_filename,
+            c.warc_record_offset, c.warc_record_length
+        FROM (FROM {of("captures")} WHERE {there} AND url_surtkey IN (FROM keys)) c
+        LEFT JOIN (FROM {of("records")} WHERE {there}) r USING ({_KEY})
+        LEFT JOIN (FROM {of("page_text")} WHERE {there}) t USING ({_KEY})
+        ORDER BY c.fetch_time, c.warc_filename, c.warc_record_offset"""
+
+
+def timeline(of: Scope) -> str:
+    """A row for each crawl that has captures: what was captured, what of it for the first time, what does not count."""
+    return f"""
+        WITH here AS (
+            SELECT crawl, url_surtkey, fetch_time, fetch_status, content_digest, warc_record_length,
+                coalesce({comparable()}, false) AS counts
+            FROM {of("captures")}),
+        firsts AS (
+            SELECT crawl, count(*) AS new_pages
+            FROM (SELECT arg_min(crawl, (fetch_time, crawl)) AS crawl FROM here WHERE counts GROUP BY url_surtkey)
+            GROUP BY crawl)
+        SELECT crawl, min(fetch_time) AS first_fetch, max(fetch_time) AS last_fetch,
+            count(*) FILTER (counts) AS captures,
+            count(DISTINCT url_surtkey) FILTER (counts) AS pages,
+            coalesce(any_value(new_pages), 0) AS new_pages,
+            count(DISTINCT content_digest) FILTER (counts) AS payloads,
+            coalesce(sum(warc_record_length) FILTER (counts), 0)::BIGINT AS bytes,
+            count(*) FILTER (NOT counts AND fetch_status IS NOT NULL) AS left_out,
+            count(*) FILTER (fetch_status IS NULL) AS status_unknown
+        FROM here LEFT JOIN firsts USING (crawl)
+        GROUP BY crawl ORDER BY first_fetch, crawl"""
+
+
+def page_versions(page: str, of: Scope) -> str:
+    """The distinct contents of a page, each with when it was first and last seen. The content is the main text; of
+    captures without one the payload."""
+    asked, there = _of_page(page)
+    return f"""
+        WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked}),
+        here AS (
+            SELECT c.crawl, c.fetch_time, c.url, c.content_digest, c.warc_filename, c.warc_record_offset, t.title,
+                t.content_languages, length(t.main_content) AS characters, md5(t.main_content) AS own
+            FROM (FROM {of("captures")} WHERE {there} AND url_surtkey IN (FROM keys) AND {comparable()}) c
+            LEFT JOIN (FROM {of("page_text")} WHERE {there}) t USING ({_KEY})),
+        named AS (
+            -- a capture that was not fetched has the text of one with the same payload
+            SELECT *, coalesce(own, CASE WHEN content_digest IS NOT NULL
+                THEN max(own) OVER (PARTITION BY content_digest) END, content_digest) AS content FROM here)
+        SELECT row_number() OVER (ORDER BY min({_WHEN})) AS version,
+            min(fetch_time) AS first_seen, max(fetch_time) AS last_seen, count(*) AS captures,
+            list_sort(list_distinct(list(crawl))) AS crawls, count(DISTINCT content_digest) AS payloads,
+            arg_max(title, fetch_time) AS title, arg_max(content_languages, fetch_time) AS content_languages,
+            max(characters) AS characters, count(own) > 0 AS by_text, arg_max(url, {_WHEN}) AS url, content
+        FROM named GROUP BY content ORDER BY version"""
+
+
+def changes_between(before: str, after: str, of: Scope) -> str:
+    """A row for each page that one of two crawls has: ``new``, ``gone``, ``same`` or ``changed``.
+
+    A page changed where its main text did, whatever became of the template; what has no main text is judged by its
+    payload. Of several captures in a crawl the last counts. Pages are left out that only a target asked for which was
+    not located in both crawls: nobody looked for them in the other.
+    """
+    both = f"({before}, {after})"
+    target = f"split_part(target, '{SEPARATOR}', 1)"
+    return f"""
+        WITH located AS (
+            SELECT target FROM (
+                SELECT crawl, target FROM main.lookups WHERE crawl IN {both} UNION
+                SELECT crawl, {target} AS target FROM lake.captures WHERE crawl IN {both})
+            GROUP BY target HAVING count(*) = if({before} = {after}, 1, 2)),
+        asked AS (
+            SELECT DISTINCT {_KEY} FROM lake.captures
+            WHERE crawl IN {both} AND {target} IN (FROM located)),
+        pages AS (
+            SELECT c.crawl, c.url_surtkey, any_value(c.domain) AS domain,
+                arg_max(struct_pack(url, fetch_time, content_digest, warc_filename, warc_record_offset), {_WHEN})
+                    FILTER ({comparable("c.fetch_status", "c.url")}) AS page,
+                arg_max(fetch_status, {_WHEN}) AS last_status
+            FROM (FROM {of("captures")} WHERE crawl IN {both}) c SEMI JOIN asked USING ({_KEY})
+            GROUP BY c.crawl, c.url_surtkey),
+        texts AS (
+            SELECT {_KEY}, title, md5(main_content) AS content, content_minhash
+            FROM {of("page_text")} WHERE crawl IN {both}),
+        described AS (
+            SELECT pages.*, t.title, t.content, t.content_minhash FROM pages LEFT JOIN texts t
+            ON pages.crawl = t.crawl AND page.warc_filename = t.warc_filename
+                AND page.warc_record_offset = t.warc_record_offset),
+        paired AS (
+            SELECT coalesce(b.url_surtkey, a.url_surtkey) AS url_surtkey, coalesce(b.domain, a.domain) AS domain,
+                b.page AS b, a.page AS a, b.title AS before_title, a.title AS after_title,
+                b.content AS b_text, a.content AS a_text, b.last_status AS before_status, a.last_status AS after_status,
+                {likeness("b.content_minhash", "a.content_minhash")} AS likeness
+            FROM (FROM described WHERE crawl = {before}) b FULL JOIN (FROM described WHERE crawl = {after}) a
+            ON b.url_surtkey = a.url_surtkey)
+        SELECT CASE WHEN b IS NULL THEN 'new' WHEN a IS NULL THEN 'gone'
+                WHEN b_text IS NOT NULL AND a_text IS NOT NULL THEN if(b_text = a_text, 'same', 'changed')
+                WHEN b.content_digest IS NULL OR a.content_digest IS NULL THEN 'unknown'
+                WHEN b.content_digest = a.content_digest THEN 'same' ELSE 'changed' END AS change,
+            coalesce(a.url, b.url) AS url, likeness, before_title, after_title, b.fetch_time AS before_time,
+            a.fetch_time AS after_time, before_status, after_status, b.content_digest AS before_digest,
+            a.content_digest AS after_digest, domain, url_surtkey
+        FROM paired WHERE a IS NOT NULL OR b IS NOT NULL"""
+
+
+def feed_timeline(of: Scope) -> str:
+    """A row for each capture of a feed: how many items it had, and how many that no earlier capture of it had."""
+    same = " AND ".join(f"f.{name} IS NOT DISTINCT FROM i.{name}" for name in (*CAPTURE, "url"))
+    return f"""
+        WITH feeds AS (
+            SELECT {_KEY}, url, url_surtkey, fetch_time, domain, content.type AS feed_type, content.title AS title
+            FROM {of("page_metadata")} WHERE parsed_as = 'feed' AND coalesce({comparable()}, true)),
+        items AS (
+            SELECT f.*, i.item, i.published, i.item_index
+            FROM feeds f LEFT JOIN (
+                SELECT {_KEY}, url, coalesce(nullif(guid, ''), link, title) AS item, published, item_index
+                FROM {of("feed_items")}) i ON {same}),
+        firsts AS (
+            SELECT url_surtkey, item, min({_WHEN}) AS first
+            FROM items WHERE item IS NOT NULL GROUP BY url_surtkey, item)
+        SELECT any_value(i.url) AS url, i.crawl, i.fetch_time, any_value(i.feed_type) AS feed_type,
+            any_value(i.title) AS title, count(i.item_index) AS items,
+            count(DISTINCT i.item) FILTER (firsts.first = (i.fetch_time, i.warc_filename, i.warc_record_offset))
+                AS new_items,
+            min(i.published) AS oldest_item, max(i.published) AS newest_item, any_value(i.domain) AS domain,
+            i.url_surtkey, i.warc_filename, i.warc_record_offset
+        FROM items i LEFT JOIN firsts USING (url_surtkey, item)
+        GROUP BY i.url_surtkey, i.fetch_time, i.crawl, i.warc_filename, i.warc_record_offset
+        ORDER BY i.url_surtkey, i.fetch_time, i.warc_filename, i.warc_record_offset"""
+
+
+def feeds_advertised(of: Scope) -> str:
+    """A row for each feed that pages name, captured or not. ``captures`` counts the feed's own comparable captures,
+    whatever scheme they have and with or without ``www.``, in all that was located, not only within the scope."""
+    types = "'application/rss+xml', 'application/atom+xml', 'application/feed+json', 'application/rdf+xml'"
+    return f"""
+        WITH named AS (
+            SELECT crawl, url_surtkey, fetch_time, one.url AS feed, one.type AS type, one.title AS title
+            FROM (SELECT crawl, url_surtkey, fetch_time, unnest(feed_links) AS one FROM {of("page_metadata")}
+                WHERE len(feed_links) > 0 AND coalesce({comparable()}, true)) UNION ALL
+            -- files read whole do not say which links are feeds; the links do
+            SELECT crawl, url_surtkey, fetch_time, link_url, NULL, NULL FROM {of("page_links")}
+            WHERE source_kind <> 'records' AND type = 'link' AND contains(lower(rel), 'alternate')
+                AND lower(attributes['type']) IN ({types})),
+        feeds AS (
+            SELECT feed, {bare("feed")} AS bare, max(type) AS type, arg_max(title, fetch_time) AS title,
+                count(DISTINCT url_surtkey) AS pages, list_sort(list_distinct(list(crawl))) AS crawls,
+                min(fetch_time) AS first_seen, max(fetch_time) AS last_seen
+            FROM named WHERE feed IS NOT NULL GROUP BY feed),
+        places AS (
+            SELECT DISTINCT array_to_string(labels[first:], '.') AS domain
+            FROM (SELECT labels, unnest(range(1, len(labels) + 1)) AS first
+                FROM (SELECT string_split({_host("bare")}, '.') AS labels FROM feeds))),
+        held AS (
+            SELECT bare, count(*) AS captures, max(fetch_time) AS last_captured
+            FROM (SELECT {bare("url")} AS bare, fetch_time FROM main.captures SEMI JOIN places USING (domain)
+                WHERE {comparable()})
+            SEMI JOIN feeds USING (bare) GROUP BY bare)
+        SELECT feed, type, title, pages, crawls, first_seen, last_seen, coalesce(captures, 0) AS captures, last_captured
+        FROM feeds LEFT JOIN held USING (bare) ORDER BY pages DESC, feed"""
+
+
+def link_graph(leaving: Scope, arriving: Scope | None = None) -> str:
+    """A row for each crawl and pair of registered domains of which one links to the other: links that a reader can
+    click (``a`` and ``area``) of comparable pages, feeds' items aside.
+
+    ``leaving`` are the pages whose links count; ``arriving`` further ones, from elsewhere.
+    """
+
+    def rows(of: Scope) -> str:
+        return (
+            f"SELECT crawl, domain, link_domain, url_surtkey, link_url, rel, fetch_time FROM {of('page_links')} "
+            f"WHERE type IN ('a', 'area') AND item_index IS NULL AND link_domain <> domain AND {comparable()}"
+        )
+
+    both = rows(leaving) + (f" UNION ALL {rows(arriving)}" if arriving else "")
+    return f"""
+        SELECT crawl, domain, link_domain, count(DISTINCT url_surtkey) AS pages, count(*) AS links,
+            count(DISTINCT link_url) AS link_urls,
+            count(*) FILTER (list_contains(string_split(lower(rel), ' '), 'nofollow')) AS nofollow,
+            min(fetch_time) AS first_fetch, max(fetch_time) AS last_fetch
+        FROM ({both}) GROUP BY crawl, domain, link_domain ORDER BY crawl, links DESC, domain, link_domain"""
+
+
+def near_duplicates(crawl: str, least: str, least_words: str, of: Scope) -> str:
+    """Pages of a crawl that say the same, exact ones first.
+
+    ``exact``: the same main text; each page beside the first of them. ``near``: texts of at least ``least_words``
+    words that share at least ``least`` of their five-word runs, by estimate. Compared are texts that agree in a band
+    of four of 64 values: a pair with 0.8 in common is missed once in 5,000 times, one with 0.5 once in three.
+    """
+    return f"""
+        WITH pages AS (
+            SELECT url_surtkey, arg_max(url, {_WHEN}) AS url, arg_max(content, {_WHEN}) AS content,
+                arg_max(content_simhash, {_WHEN}) AS simhash, arg_max(content_minhash, {_WHEN}) AS minhash,
+                arg_max(words, {_WHEN}) AS words
+            FROM (SELECT *, md5(main_content) AS content, quality.words AS words FROM {of("page_text")}
+                WHERE crawl = {crawl} AND content_minhash IS NOT NULL AND {comparable()})
+            GROUP BY url_surtkey),
+        texts AS (
+            SELECT content, min(url) AS url, any_value(simhash) AS simhash, any_value(minhash) AS minhash,
+                any_value(words) AS words
+            FROM pages GROUP BY content),
+        bands AS (
+            SELECT *, row_number() OVER (PARTITION BY place, band ORDER BY url) AS rank
+            FROM (SELECT url, place, minhash[place:place + {_BAND - 1}] AS band
+                FROM texts, range(1, 65, {_BAND}) AS places(place) WHERE words >= {least_words})),
+        pairs AS (
+            SELECT DISTINCT one.url AS one, other.url AS other FROM bands one JOIN bands other USING (place, band)
+            WHERE one.rank < other.rank AND one.rank <= {_OF_A_BAND}),
+        compared AS (
+            SELECT pairs.other AS url, pairs.one AS like_url, {likeness("a.minhash", "b.minhash")} AS likeness,
+                bit_count(xor(a.simhash, b.simhash))::INTEGER AS simhash_bits, b.words, a.words AS like_words
+            FROM pairs JOIN texts a ON a.url = pairs.one JOIN texts b ON b.url = pairs.other)
+        SELECT 'exact' AS kind, pages.url, texts.url AS like_url, 1.0::DOUBLE AS likeness, 0 AS simhash_bits,
+            pages.words, texts.words AS like_words
+        FROM pages JOIN texts USING (content) WHERE pages.url <> texts.url UNION ALL
+        SELECT 'near', url, like_url, likeness::DOUBLE, simhash_bits, words, like_words
+        FROM compared WHERE likeness >= {least}
+        ORDER BY kind, likeness DESC, like_url, url"""

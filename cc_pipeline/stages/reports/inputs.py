@@ -1,0 +1,136 @@
+"""Verdicts on what is read: the list of crawls, path lists, kept footers, files read whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyarrow.compute as pc
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.stages.indexing.crawls import crawls_are_listed, known_crawls
+from cc_pipeline.stages.reports.looking import Look, joined, some
+from cc_pipeline.stages.slice import LIST, READ_FILES, Figures, Slice
+from cc_pipeline.stages.whole_files import FAULTS, registered
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.wholefiles.files import SourceFile
+
+#: The tables that a file of each kind gives rows of, whatever it holds.
+_MAIN_TABLES: Final = {"sequencefile": "page_metadata", "wat": "page_metadata", "wet": "page_text"}
+
+
+def crawl_list_verdict(workspace: Workspace) -> CheckResult:
+    """Whether the table has the crawls of the list as it is published now (or as it was read in the last day)."""
+    name = "list_is_of_now"
+    have = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
+    if not have:
+        return CheckResult(name, "ok", "the list of crawls was not read yet")
+    try:
+        listed = known_crawls(workspace)
+    except EnvironmentFault as fault:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
+    figures: Figures = {"crawls": len(have), "listed at": f"{listed.read_at:%Y-%m-%d %H:%M} UTC"}
+    new = {crawl.id for crawl in listed.crawls} - have
+    if listed.note is not None:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
+    if new or not crawls_are_listed(workspace):
+        message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"all {len(have):,} crawls of the published list", figures)
+
+
+def manifest_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each path list names every file once, in its own crawl, and as many as the catalog expects."""
+    name, lake = "as_the_catalog_expects", workspace.lake
+    coverage = lake.read("coverage", columns=["crawl", "subset", "expected"]).to_pylist()
+    expected: dict[str, dict[str, int]] = {}
+    for row in coverage:
+        expected.setdefault(row["crawl"], {})[row["subset"]] = row["expected"]
+    verdicts, sound = [], 0
+    for crawl in _listed_crawls(workspace, look):
+        table = lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
+        counted = {row["values"]: row["counts"] for row in pc.value_counts(table["subset"]).to_pylist()}
+        twice = len(table) - len(table["path"].unique())
+        astray = sum(f"/crawl={crawl}/" not in path for path in table["path"].to_pylist())
+        differs = {k for k, v in expected.get(crawl, counted).items() if v != counted.get(k, 0)} - {""}
+        if twice or astray:
+            message = f"{crawl}: {twice:,} files are listed twice, {astray:,} are of another crawl; list it again"
+            verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
+        elif differs:
+            message = f"{crawl}: the catalog was made from another list ({some(differs)}); harvest the crawl again"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+        else:
+            sound += 1
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+
+
+def footers_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether there is a footer of each listed index file; reads the heads of what is kept, no footer itself."""
+    name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
+    verdicts, kept = [], 0
+    for crawl in _listed_crawls(workspace, look):
+        paths = workspace.lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
+        footers = store.read(crawl)
+        lost = [path for path in paths if path not in footers]
+        kept += len(paths) - len(lost)
+        if lost:
+            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are not kept; harvest the crawl again"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept:,} footers are kept")
+
+
+def files_read_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
+    """Whether the rows of ``table`` from files read whole are of registered files, and of one reading each; and where
+    the table is a file's main one, whether the file gave any."""
+    name = "files_of_one_reading"
+    files = list(_files(workspace, look))
+    mixed = {s.target for s in READ_FILES.interrupted(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
+    read = [f for f in files if READ_FILES.is_made(workspace.lake, Slice(f.crawl, f.slug))]
+    counts = _rows(workspace, table, read)
+    empty = {f.slug for f in read if _MAIN_TABLES[f.kind] == table and not counts.get(f.slug) and f.slug not in mixed}
+    figures = {"files": len(read), "rows": sum(counts.values())}
+    if mixed:
+        message = f"the tables of {len(mixed):,} files come from two readings ({some(mixed)}): read them again"
+        return CheckResult(name, "error", message, figures)
+    if empty:
+        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", figures)
+    return CheckResult(name, "ok", f"{figures['rows']:,} rows of {len(read):,} files", figures)
+
+
+def faults_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether every stretch of every file could be read."""
+    name, files = "files_are_readable", list(_files(workspace, look))
+    counts = _rows(workspace, FAULTS, files)
+    figures = {"files": len(files), "stretches": sum(counts.values())}
+    if counts:
+        message = f"{figures['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", figures)
+
+
+def _listed_crawls(workspace: Workspace, look: Look) -> list[str]:
+    """The crawls whose path list was read, of those to look at."""
+    names = workspace.lake.digest_names(LIST.main_table) or ()
+    made = {slice_.crawl for slice_ in map(LIST.slice_of, names) if slice_ is not None}
+    return sorted(made if look.crawls is None else made & look.crawls)
+
+
+def _files(workspace: Workspace, look: Look) -> Iterator[SourceFile]:
+    slugs = None if look.slices is None else {slice_.target for slice_ in look.slices}
+    for slug, file in registered(workspace).items():
+        if slugs is None or slug in slugs:
+            yield file
+
+
+def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict[str, int]:
+    by_crawl: dict[str, list[str]] = {}
+    for file in files:
+        by_crawl.setdefault(file.crawl, []).append(file.slug)
+    found: dict[str, int] = {}
+    for crawl, slugs in by_crawl.items():
+        counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": slugs}, ["target"])
+        found |= {target: count for (target,), count in counts.items()}
+    return found

@@ -1,0 +1,185 @@
+"""Verdicts on what is given away: the published file, exports, URL indexes built here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow.fs as pafs
+
+from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.index.btree.files import open_url_index, read_about
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.lake.lake import PinnedTable
+from cc_pipeline.stages.export import EXPORT_KINDS, ExportKind, export_prefix, pages_digest, read_manifest
+from cc_pipeline.stages.indexing.url_index import url_index_root
+from cc_pipeline.stages.reports.looking import Look, joined, some
+from cc_pipeline.stages.slice import Figures, Slice
+from cc_pipeline.stages.workspace import Workspace
+
+#: A published file may be so much older than what it lacks.
+_BEHIND: Final = timedelta(days=1)
+
+
+def published_verdict(workspace: Workspace) -> CheckResult:
+    """Whether ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
+    name = "rows_as_in_the_lake"
+    shown = _publication(workspace.settings.published_path)
+    if isinstance(shown, CheckResult):
+        return shown
+    lake = workspace.lake
+    newer, wrong, rows = [], [], 0
+    for row in shown:
+        now = lake.version(row["table_name"])
+        rows += row["lake_rows"]
+        if now != row["version"]:
+            newer.append(row["table_name"])
+        if lake.pin(row["table_name"], row["version"]).rows != row["lake_rows"]:
+            wrong.append(row["table_name"])
+    at = shown[0]["published_at"] if shown else datetime.now(UTC)
+    figures: Figures = {"rows": rows, "published at": str(at), "tables with newer commits": len(newer)}
+    if wrong:
+        message = f"the file has other rows than the lake in {some(wrong)}: publish again"
+        return CheckResult(name, "error", message, figures)
+    if newer and datetime.now(UTC) - at > _BEHIND:
+        message = f"published at {at:%Y-%m-%d %H:%M} UTC; {some(newer)} changed since: materialize warehouse"
+        return CheckResult(name, "warn", message, figures)
+    behind = f"; {some(newer)} changed since" if newer else ", as the lake is now"
+    return CheckResult(name, "ok", f"{rows:,} rows of {len(shown):,} tables{behind}", figures)
+
+
+def published_files_verdict(workspace: Workspace) -> CheckResult:
+    """Whether every file that the views of ``cc.duckdb`` name is still there."""
+    name = "files_are_there"
+    shown = _publication(workspace.settings.published_path)
+    if isinstance(shown, CheckResult):
+        return CheckResult(name, shown.severity, shown.message)
+    if not _shows_views(workspace.settings.published_path):
+        return CheckResult(name, "ok", "the file holds the rows itself")
+    files, gone = 0, Counter[str]()
+    for row in shown:
+        pinned = workspace.lake.pin(row["table_name"], row["version"])
+        here = _files_below(workspace, pinned)
+        files += len(pinned.files)
+        gone[row["table_name"]] += sum(address.removeprefix("s3://") not in here for address in pinned.files)
+    figures = {"files": files, "gone": gone.total()}
+    if gone.total():
+        tables = [table for table, count in gone.items() if count]
+        message = (
+            f"{gone.total():,} files that the published views name are gone ({some(tables)}): materialize warehouse"
+        )
+        return CheckResult(name, "error", message, figures)
+    return CheckResult(name, "ok", f"all {files:,} files that the views name are there", figures)
+
+
+def exports_verdict(workspace: Workspace, kind: ExportKind, look: Look) -> CheckResult:
+    """Whether the files of each export of ``kind`` are there, whole, and of the pages of now."""
+    name = "files_are_there"
+    verdicts = [_export(workspace, kind, slice_, here) for slice_, here in _exported(workspace, kind, look)]
+    bad = [verdict for verdict in verdicts if not verdict.passed]
+    if bad:
+        return joined(name, bad)
+    records = sum(int(verdict.figures["records"]) for verdict in verdicts)
+    figures = {"partitions": len(verdicts), "records": records}
+    return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", figures)
+
+
+def url_indexes_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each URL index built here is whole: files, sizes and numbers as when it was built."""
+    name, root = "index_is_whole", url_index_root(workspace)
+    crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
+    verdicts = [_url_index(root, crawl) for crawl in crawls if look.crawls is None or crawl in look.crawls]
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
+
+
+def _url_index(root: Path, crawl: str) -> CheckResult:
+    name = "index_is_whole"
+    try:
+        about = read_about(root / crawl)
+        found = open_url_index(root, crawl)
+    except DataFault as fault:
+        return CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,))
+    if about is None or found is None:
+        return CheckResult(name, "warn", f"{crawl}: its index was not built to the end; build it again", wrong=(crawl,))
+    figures = {"urls": about.items, "files": about.files, "bytes": about.size}
+    return CheckResult(name, "ok", f"{crawl}: {about.items:,} captures of {about.files:,} files", figures)
+
+
+def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
+    """The rows of the table ``publication``, or the verdict where there are none."""
+    name = "rows_as_in_the_lake"
+    if not path.exists():
+        return CheckResult(name, "ok", "nothing was published yet")
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            found = connection.execute("SELECT table_name, version, lake_rows, epoch_ms(published_at) FROM publication")
+            rows = found.fetchall()
+    except duckdb.Error as error:
+        return CheckResult(name, "error", f"{path} cannot be read ({error}): materialize warehouse")
+    names = ("table_name", "version", "lake_rows", "published_at")
+    return [dict(zip(names, (*row[:3], datetime.fromtimestamp(row[3] / 1_000, UTC)), strict=True)) for row in rows]
+
+
+def _shows_views(path: Path) -> bool:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        found = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
+    return bool(found and found[0])
+
+
+def _files_below(workspace: Workspace, pinned: PinnedTable) -> set[str]:
+    """The paths of all files in the table's folder: one listing."""
+    if not pinned.files:
+        return set()
+    folder = workspace.lake.address(pinned.spec.name).removeprefix("s3://")
+    selector = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
+    return {info.path for info in workspace.lake.file_system().get_file_info(selector)}
+
+
+def _exported(workspace: Workspace, kind: ExportKind, look: Look) -> Iterator[tuple[Slice, dict[str, int]]]:
+    """The partitions that have an export, and the sizes of the files there."""
+    place = workspace.place
+    if look.slices is not None:
+        whole = sorted({Slice(one.crawl, whole_slug(one.target)) for one in look.slices})
+        folders = [(one, export_prefix(one.crawl, one.target)) for one in whole]
+        listed = {one: place.listing(folder) for one, folder in folders}
+    else:
+        listed = {}
+        for found in place.listing("exports/"):
+            _, crawl, target, _ = found.key.split("/", 3)
+            listed.setdefault(Slice(crawl, target), []).append(found)
+    for slice_, files in listed.items():
+        here = {file.key.rpartition("/")[2]: file.size for file in files}
+        if any(file.startswith((f"{kind}-", f"_{kind}.")) for file in here):
+            yield slice_, here
+
+
+def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, here: dict[str, int]) -> CheckResult:
+    name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
+    manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
+    if manifest is None:
+        return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
+    lost = [file["name"] for file in manifest["files"] if here.get(file["name"]) != file["bytes"]]
+    if lost:
+        return CheckResult(name, "error", f"{key}: {some(lost)} are not there, or cut; export it again", wrong=(key,))
+    if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
+        return CheckResult(
+            name, "error", f"{key}: its files have not the {manifest['records']:,} records promised", wrong=(key,)
+        )
+    try:
+        pages = pages_digest(workspace, slice_)
+    except EnvironmentFault as fault:
+        return CheckResult(name, "warn", f"{key}: {fault.what}", wrong=(key,))
+    if manifest.get("pages") != pages:
+        return CheckResult(name, "warn", f"{key}: its pages were parsed again since; export it again", wrong=(key,))
+    return CheckResult(name, "ok", f"{key}: {manifest['records']:,} records", {"records": manifest["records"]})
+
+
+#: The kind of file behind each export asset.
+EXPORTS: Final[dict[str, ExportKind]] = dict(
+    zip(("text_sequencefile", "metadata_sequencefile"), EXPORT_KINDS, strict=True)
+)

@@ -1,0 +1,188 @@
+"""Removing targets, purging them, and cleaning keys away, as a person does it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs import partitions
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.internals import forget_partitions
+from cc_pipeline.defs.keys import refuse_too_many
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+@pytest.fixture(scope="module")
+def used(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The used home, with another target and a mistyped one."""
+    home = shutil.copytree(world.home, tmp_path_factory.mktemp("removing") / "home")
+    settings = load_settings({}, source=str(world.bucket), home=str(home))
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        list(launcher.extract([NEW], [parse_target(text) for text in ("example.org", "exmaple.com")]))
+    (home / "domains.txt").write_text("# mine\nexample.com\nexample.org\nexmaple.com\nset:press = example.net\n")
+    return home
+
+
+@pytest.fixture
+def home(used: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(used, tmp_path / "home")
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    instance = open_instance(load_settings({}, home=str(home)))
+    yield instance
+    instance.dispose()
+
+
+def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
+    return {key.rpartition("|")[2] for key in instance.get_materialized_partitions(dg.AssetKey(asset))}
+
+
+def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
+    said = cli("domains", "remove", "example.com", "--purge", "--dry-run", "--home", home)
+    assert said.status == 0, said.err
+    assert "that no other target holds: 1 files go" in said.out or "written again" in said.out
+    assert "stays: deliveries" in said.out
+    assert "example.com" in (home / "domains.txt").read_text()
+    refused = cli("domains", "remove", "example.com", "--purge", "--home", home)
+    assert refused.status == 1
+    assert "--yes" in refused.err
+    done = cli("domains", "remove", "example.com", "--purge", "--now", "--yes", "--home", home)
+    assert done.status == 0, done.err
+    assert "open it anew" in " ".join(done.out.split())
+    assert "purged: example.com; its rows and bytes are deleted" in done.out
+    assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
+    assert "example.com" not in instance.get_dynamic_partitions("domain")
+    for asset in ("captures", "records", "page_metadata", "page_text"):
+        assert made(instance, asset) == {"example.org", "exmaple.com"}
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
+        domains = published.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()
+    assert domains == [("example.org",)]
+    assert cli("doctor", "--verify", "--all", "--home", home).status == 0
+    again = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
+    assert (again.status, "no target here is called 'example.com'" in again.err) == (1, True)
+
+
+def test_nothing_that_the_ui_had_of_it_is_in_the_files_of_its_databases(
+    home: Path, cli: Cli, instance: dg.DagsterInstance
+) -> None:
+    def preview(domain: str) -> str:
+        which = dg.AssetRecordsFilter(dg.AssetKey("page_text"), asset_partitions=[f"{NEW}|{domain}"])
+        [record] = instance.fetch_materializations(which, limit=1).records
+        assert record.asset_materialization is not None
+        return str(record.asset_materialization.metadata["preview"].value)
+
+    others = preview("example.org")
+    texts = [text for part in preview("example.com").split("|") if len(text := part.strip()) > 40]
+    texts = [text for text in texts if text[:40] not in others]
+    assert texts
+    assert cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home).status == 0
+    files = [path for path in (home / "dagster").rglob("*") if path.is_file()]
+    assert not [(path, text) for path in files for text in texts if text[:40].encode() in path.read_bytes()]
+    [record] = instance.get_asset_records([dg.AssetKey("page_text")])
+    newest = record.asset_entry.last_materialization
+    assert newest is not None
+    assert newest.asset_materialization is not None
+    assert newest.asset_materialization.partition != f"{NEW}|example.com", "the newest of an asset is one that is left"
+
+
+def test_events_of_other_partitions_stay(instance: dg.DagsterInstance, home: Path) -> None:
+    index = home / "dagster" / "history" / "runs" / "index.db"
+    count = "SELECT count(*) FROM event_logs WHERE partition = ?"
+    with sqlite3.connect(index) as before:
+        [others] = before.execute(count, [f"{NEW}|example.org"]).fetchone()
+    gone = forget_partitions(instance, [f"{NEW}|example.com"])
+    assert gone > 0, "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
+    with sqlite3.connect(index) as after:
+        assert after.execute(count, [f"{NEW}|example.org"]).fetchone() == (others,)
+        assert after.execute(count, [f"{NEW}|example.com"]).fetchone() == (0,)
+
+
+def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
+    home: Path, cli: Cli, instance: dg.DagsterInstance
+) -> None:
+    done = cli("domains", "remove", "exmaple.com", "example.org", "--home", home)
+    assert done.status == 0, done.err
+    assert "removed whole: exmaple.com found nothing" in done.out
+    assert "removed from the watch list: example.org; what was extracted stays" in done.out
+    assert "exmaple.com" not in instance.get_dynamic_partitions("domain")
+    assert "example.org" in instance.get_dynamic_partitions("domain")
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
+        slugs = published.execute("SELECT slug FROM targets ORDER BY slug").fetchall()
+    assert slugs == [("example.com",), ("example.org",)]
+
+
+@pytest.mark.parametrize("text", ["set-press", "press", "set:press", "set:press = example.net"])
+def test_a_set_is_removed_by_whatever_name_it_has(home: Path, cli: Cli, text: str) -> None:
+    done = cli("domains", "remove", text, "--home", home)
+    assert done.status == 0, done.err
+    assert "set:press" not in (home / "domains.txt").read_text()
+
+
+def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> None:
+    said = cli("domains", "remove", "example.cmo", "--home", home)
+    assert said.status == 1
+    assert "Did you mean example.com" in said.err
+    unused = tmp_path / "unused"
+    assert cli("domains", "add", "example.com", "--home", unused).status == 0
+    assert "Did you mean example.com?" in cli("domains", "remove", "exampl.com", "--home", unused).err
+    assert cli("domains", "remove", "example.com", "--home", unused).status == 0
+
+
+def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
+    run = instance.create_run_for_job(
+        dg.job(name="extract_domain")(lambda: None),
+        tags=partitions.keys_tags([f"{NEW}|example.com"]),
+    )
+    said = cli("domains", "remove", "example.com", "--purge", "--yes", "--home", home)
+    assert said.status == 1
+    assert run.run_id in said.err
+    assert "example.com" in (home / "domains.txt").read_text()
+    other = cli("domains", "remove", "example.org", "--purge", "--now", "--yes", "--home", home)
+    assert (other.status, run.run_id in other.err) == (1, True), "deleting at once takes files from all runs"
+    assert cli("domains", "remove", "example.org", "--purge", "--yes", "--home", home).status == 0
+
+
+def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
+    instance.add_dynamic_partitions("domain", ["no such thing", "typed.example"])
+    instance.add_dynamic_partitions("crawl", ["CC-MAIN-1999-01"])
+    refused = cli("domains", "clean", "--home", home)
+    assert (refused.status, "--yes" in refused.err) == (1, True)
+    assert "no such thing" in refused.out
+    done = cli("domains", "clean", "--yes", "--home", home)
+    assert done.status == 0, done.err
+    assert sorted(instance.get_dynamic_partitions("domain")) == ["example.com", "example.org", "exmaple.com"]
+    assert "CC-MAIN-1999-01" not in instance.get_dynamic_partitions("crawl")
+    assert NEW in instance.get_dynamic_partitions("crawl")
+    assert "every partition key means something" in cli("domains", "clean", "--home", home).out
+
+
+def test_the_cap_holds_where_targets_are_added(
+    home: Path, cli: Cli, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawls = len(instance.get_dynamic_partitions("crawl"))
+    monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 4)
+    assert cli("domains", "add", "example.com", "--home", home).status == 0, "it is there already"
+    assert cli("domains", "add", "one.example", "--home", home).status == 1, "with the set of the list there are five"
+    said = cli("domains", "add", "two.example", "--home", home)
+    assert "put domains that belong together into a set" in said.err
+    monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
+    ran = cli("run", "-c", NEW, "-d", "three.example", "--home", home)
+    assert (ran.status, "into a set" in ran.err) == (1, True)
+    assert "three.example" not in instance.get_dynamic_partitions("domain")
+    with pytest.raises(UserInputError, match="into a set"):
+        refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])

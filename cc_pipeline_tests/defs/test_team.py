@@ -1,0 +1,213 @@
+"""A team's instance from end to end: the processes that compose.yaml starts, on a real PostgreSQL, with tables, stored
+records and compute logs on a real S3 server."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import psycopg2
+import pytest
+import yaml
+from botocore.config import Config
+
+from cc_pipeline.defs.partitions import range_tags
+from cc_pipeline.defs.team import IN_CONTAINER
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.defs.published import published_rows, query
+from cc_pipeline_tests.defs.test_dagster_process import (
+    BIN,
+    PATIENCE_SECONDS,
+    Bucket,
+    Server,
+    environment,
+    free_port,
+    serving,
+)
+from cc_pipeline_tests.postgres import Postgres, postgres_server
+from cc_pipeline_tests.swiftserver import S3Server
+from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
+
+pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+
+SITES = ("example.com", "example.org")
+LISTED = (f"{NEW}|example.com",)
+BACKFILLED = (f"{NEW}|example.org", f"{OLD}|example.org")
+EXTRACTED = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A running instance: its folder, the environment of its processes, its servers."""
+
+    folder: Path
+    env: dict[str, str]
+    ui: Server
+    postgres: Postgres
+    s3: S3Server
+
+
+@pytest.fixture(scope="module")
+def team(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    folder = tmp_path_factory.mktemp("team") / "folder"
+    with postgres_server() as postgres, weed_server(folder.parent / "weed", "lake", "logs") as s3:
+        init = ["init", "--team", folder, "--lake", "s3://lake/cc", "--logs", "s3://logs/cc", "--endpoint", s3.endpoint]
+        subprocess.run(
+            [BIN / "cc-pipeline", *init], check=True, capture_output=True, env=environment(bucket[0], folder)
+        )
+        code_port, ui_port = free_port(), free_port()
+        told = _fill_in(
+            folder / ".env",
+            postgres.environment
+            | {
+                "AWS_ACCESS_KEY_ID": s3.key,
+                "AWS_SECRET_ACCESS_KEY": s3.secret,
+                "CC_PIPELINE_CODE_PORT": str(code_port),
+            },
+        )
+        env = environment(bucket[0], folder) | told
+        env |= {"CC_PIPELINE_HOME": str(folder), "DAGSTER_HOME": str(folder / "dagster")}
+        env |= {"AWS_EC2_METADATA_DISABLED": "true", "CC_PIPELINE_WORKERS": "1"}
+        # what the containers' own host and port would be, and the folder that is mounted there
+        here = {"0.0.0.0": "127.0.0.1", "4000": str(code_port), "3000": str(ui_port)}
+        services = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
+
+        def command(argument: list[str]) -> list[str]:
+            program, *rest = [here.get(part, part).replace(IN_CONTAINER, str(folder)) for part in argument]
+            return [str(BIN / program), *rest]
+
+        with ExitStack() as running:
+            # not the folder itself: a .env there would win over the environment of each process
+            place = folder.parent
+            code = running.enter_context(serving(command(services["code"]["command"]), place, env, code_port))
+            _until_healthy(command(services["code"]["healthcheck"]["test"][1:]), env, place)
+            ui = running.enter_context(serving(command(services["webserver"]["command"]), place, env, ui_port))
+            daemon = running.enter_context(serving(command(services["daemon"]["command"]), place, env, ui_port + 1))
+            assert "warehouse" in ui.wait_until_loaded()
+            _until_healthy(command(services["daemon"]["healthcheck"]["test"][1:]), env, place)
+            assert code is not daemon
+            yield Team(folder, env, ui, postgres, s3)
+
+
+def _fill_in(path: Path, values: dict[str, str]) -> dict[str, str]:
+    """Writes values into the lines of ``.env`` that are there for them, and gives all of its variables."""
+    lines = path.read_text("utf-8").splitlines()
+    told = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    assert set(values) <= set(told)
+    told |= values
+    path.write_text("".join(f"{name}={value}\n" for name, value in told.items()), "utf-8")
+    return told
+
+
+def _until_healthy(check: list[str], env: dict[str, str], folder: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        done = subprocess.run(check, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+        time.sleep(0.5)
+
+
+def backfill(ui: Server, keys: tuple[str, ...]) -> str:
+    """Asks for a backfill as the UI's dialog does; gives its id."""
+    answer = ui.ask(
+        """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+            __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+        params={"assetSelection": [{"path": [name]} for name in EXTRACTED], "partitionNames": list(keys), "tags": []},
+    )["launchPartitionBackfill"]
+    assert answer["__typename"] == "LaunchBackfillSuccess", answer
+    return str(answer["backfillId"])
+
+
+def backfill_status(ui: Server, backfill_id: str) -> str:
+    answer = ui.ask(
+        "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }",
+        id=backfill_id,
+    )
+    return str(answer["partitionBackfillOrError"]["status"])
+
+
+def wait_for_backfill(ui: Server, backfill_id: str) -> str:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (status := backfill_status(ui, backfill_id)) in ("REQUESTED", "CANCELING", "FAILING"):
+        assert time.monotonic() < deadline, status
+        time.sleep(0.5)
+    return status
+
+
+def logged(team: Team) -> set[str]:
+    """The runs whose output lies in the bucket of logs."""
+    client = botocore.session.Session().create_client(
+        "s3", endpoint_url=team.s3.endpoint, region_name=REGION, aws_access_key_id=team.s3.key,
+        aws_secret_access_key=team.s3.secret, config=Config(s3={"addressing_style": "path"}),
+    )  # fmt: skip
+    keys = [entry["Key"] for entry in client.list_objects_v2(Bucket="logs").get("Contents", [])]
+    assert all(key.startswith("cc/") for key in keys)
+    return {key.split("/")[2] for key in keys}
+
+
+def test_a_team_gets_the_same_tables_as_one_person(bucket: Bucket, team: Team, tmp_path: Path) -> None:
+    ui = team.ui
+    for crawl in (OLD, NEW):
+        ui.add_partition("crawl", crawl)
+    for site in SITES:
+        ui.add_partition("domain", site)
+    harvested = ui.launch("harvest_crawl", range_tags(OLD, NEW))
+    assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
+    listed = ui.launch("extract_domain", range_tags(LISTED[0], LISTED[-1]))
+    asked = backfill(ui, BACKFILLED)
+    assert ui.wait_for(listed) == "SUCCESS", ui.failure(listed)
+    assert wait_for_backfill(ui, asked) == "COMPLETED_SUCCESS"
+    published = ui.launch("publish", {})
+    assert ui.wait_for(published) == "SUCCESS", ui.failure(published)
+
+    counted = ui.ask(
+        """{ assetNodeOrError(assetKey: {path: ["page_metadata"]}) { ... on AssetNode {
+            partitionStats { numMaterialized numFailed } } } }"""
+    )["assetNodeOrError"]["partitionStats"]
+    assert counted == {"numMaterialized": len(LISTED) + len(BACKFILLED), "numFailed": 0}
+    alone = workspace_of(bucket[0], tmp_path / "alone")
+    _extract_alone(alone)
+    assert published_rows(team.folder) == published_rows(tmp_path / "alone")
+    assert query(team.folder, "SELECT count(*) > 0 FROM page_text") == [(True,)]
+    # state is in PostgreSQL and output in the bucket; nothing of either lies in the folder
+    with psycopg2.connect(**_login(team.postgres)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS'")
+        [(count,)] = cursor.fetchall()
+    assert count >= 4
+    assert not list((team.folder / "dagster").rglob("*.db"))
+    assert {listed, published} <= logged(team)
+
+
+def _extract_alone(workspace: Workspace) -> None:
+    for crawl in (OLD, NEW):
+        harvest(workspace, crawl)
+    for key in (*LISTED, *BACKFILLED):
+        crawl, site = key.split("|")
+        extract(workspace, site, crawl=crawl)
+    publish(workspace)
+
+
+def _login(postgres: Postgres) -> dict[str, Any]:
+    return {
+        "host": postgres.host, "port": postgres.port, "user": postgres.user, "password": postgres.password,
+        "dbname": postgres.database,
+    }  # fmt: skip
+
+
+def test_the_command_line_works_on_the_same_instance(bucket: Bucket, team: Team) -> None:
+    command = [str(BIN / "cc-pipeline"), "run", "-c", NEW, "-d", SITES[0], "--subset", "warc"]
+    done = subprocess.run(command, cwd=team.folder.parent, env=team.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with psycopg2.connect(**_login(team.postgres)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM run_tags WHERE key = 'cc_pipeline/process'")
+        [(count,)] = cursor.fetchall()
+    assert count > 0
