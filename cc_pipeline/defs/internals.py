@@ -408,6 +408,8 @@ def _origin_of(name: str) -> Any:
     origins = import_module("dagster._core.remote_origin")
     location = origins.RegisteredCodeLocationOrigin(LOCATION)
     return origins.RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
+
+
 def executes(server: Mapping[str, Any], run_id: str) -> bool:
     """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
 

@@ -12,7 +12,7 @@ import duckdb
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.snapshot import quoted
+from cc_pipeline.lake.reading import quoted
 from cc_pipeline.stages.questions import sql
 
 #: Rows of a list that the page shows; how many there are is said.

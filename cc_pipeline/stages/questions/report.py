@@ -9,8 +9,7 @@ from typing import Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.reading import open_published, s3_place
-from cc_pipeline.lake.snapshot import quoted
+from cc_pipeline.lake.reading import open_published, quoted, s3_place
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.questions.findings import Findings, find
