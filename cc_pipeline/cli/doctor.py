@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console
+from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
 from cc_pipeline.settings import load_settings
@@ -127,6 +127,8 @@ def ui(
 
     settings = load_settings(home=home)
     prepare_instance(settings)
+    # of a UI that was killed
+    end_runs_of_gone_servers(settings)
     console.print(
         f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", highlight=False, soft_wrap=True
     )

@@ -42,6 +42,8 @@ _PICTURE, _SHOWN = "key ranges", "key ranges shown"
     kinds={"json", "deltalake"},
     code_version="1",
     metadata=table_metadata("crawls", CRAWLS_SCHEMA),
+    # the list is read once a day
+    automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
     deps=upstream("crawls"),
     # a crawl comes every month or two, and the sensor new_crawls asks every few hours
     freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=60), warn_window=timedelta(days=14)),
