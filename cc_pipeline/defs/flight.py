@@ -95,7 +95,9 @@ def left_failed(
     if not records:
         return {}
     crawls, domains = _keys(instance)
-    began = _places_of_runs(instance, [one.dagster_run.run_id for one in records], since)
+    # one that goes on from another leaves out what that one recorded
+    first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
+    began = _places_of_runs(instance, {*first, *first.values()}, since)
     of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
     latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
     found: dict[Pair, Failed] = {}
@@ -106,7 +108,7 @@ def left_failed(
         at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
         for pair in of_run[run.run_id]:
             # a run without an event of its own began before everything
-            if recorded.get("|".join(pair), -1) > began.get(run.run_id, 0):
+            if recorded.get("|".join(pair), -1) > began.get(first[run.run_id], 0):
                 continue
             known = found.get(pair)
             # what the daemon tried again by itself is the same failure: the process of its run was lost
@@ -142,7 +144,8 @@ def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
 
 def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
     """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
-    if run.asset_selection is None:
+    # a run of the command line has an empty one
+    if not run.asset_selection:
         return _MADE_BY.get(run.job_name, ())
     selected = {key.to_user_string() for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
