@@ -14,8 +14,9 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline import progress
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.lake.streaming import first_rows_each
 from cc_pipeline.stages.extract import Made, extract
@@ -68,12 +69,15 @@ def extract_partitions(
     tables = [table for table in shown if table in selected]
     run = PartitionRun(context, wanted_keys(context), tables)
     previews = _Previews(workspace, shown)
+    publishing = PublishWhileRunning(context, workspace)
     with logged_progress(context.log):
         for made in extract(workspace, [_pair(key) for key in run.left], tables):
             key = partition_key(made.crawl, made.slug)
             yield from run.done(key, {table: previews.described(made, table) for table in made.reports})
             if made.error is not None:
                 run.failed(key, made.error, [table for table in tables if table not in made.reports])
+            publishing.between()
+        publishing.at_end()
     yield from run.end()
 
 
@@ -132,6 +136,8 @@ class _Previews:
         metadata = own_figures(report, made.slug, table)
         if own[f"rows:{table}"]:
             metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
+            for pictures in (partition_pictures, partition_links):
+                metadata |= pictures(self._workspace, made.crawl, made.slug, table, report)
         version = own.get(f"version:{table}")
         return metadata, None if version is None else str(version)
 
