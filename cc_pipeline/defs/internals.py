@@ -4,6 +4,7 @@ Belongs here: each name of Dagster that is private or not marked public and does
 Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
+import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,13 +12,15 @@ from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
 
+#: The name of the code location, as workspace.yaml and pyproject.toml give it.
+CODE_LOCATION = "cc_pipeline"
 #: Metadata with which an output of an asset is no event of it.
 _NO_EVENT = "__source_asset_observation__"
 
@@ -114,6 +117,7 @@ _SQLITE = (
 )
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
+_NO_FILE = sqlite3.connect(":memory:", check_same_thread=False)
 
 
 @cache
@@ -121,6 +125,8 @@ def _share_engines() -> None:
     """Lets Dagster's SQLite storages use one engine for each file.
 
     They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
+    A connection of ours stays open on each file: SQLite ends its write-ahead log, with a flush of the disk, whenever
+    the last one is closed, which is thrice for each event.
     The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
     may be lost then, and none when a process is killed.
     """
@@ -131,14 +137,22 @@ def _share_engines() -> None:
 
 def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
     engines: dict[str, Any] = {}
+    idle: dict[str, sqlite3.Connection] = {}
 
     def engine_of(address: str, **options: Any) -> Any:
         key = f"{address} {sorted(options.items(), key=str)}"
         if key not in engines:
             if len(engines) >= _MOST_ENGINES:
-                engines.pop(next(iter(engines)))
+                oldest = next(iter(engines))
+                engines.pop(oldest)
+                idle.pop(oldest, _NO_FILE).close()
             engines[key] = create_engine(address, **options)
             import_module("sqlalchemy").event.listen(engines[key], "connect", _normal)
+        file = engines[key].url.database
+        if key not in idle and file and Path(file).exists():
+            idle[key] = sqlite3.connect(file, check_same_thread=False)
+            # only one that has read keeps the log
+            idle[key].execute("SELECT count(*) FROM sqlite_master").fetchone()
         return engines[key]
 
     return engine_of
@@ -225,6 +239,26 @@ def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
     if sqlite:
         with engine.connect() as again:
             again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextmanager
+def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
+    """Inside the block runs of ``job`` that this process executes are created as those of the code location.
+
+    Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
+    """
+    origins = import_module("dagster._core.remote_origin")
+    loadable = import_module("dagster._core.types.loadable_target_origin").LoadableTargetOrigin(
+        module_name="cc_pipeline.definitions"
+    )
+    location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, CODE_LOCATION)
+    origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
+    within: Any = instance
+    within.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)
+    try:
+        yield
+    finally:
+        del within.create_run_for_job
 
 
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
@@ -374,3 +408,24 @@ def _origin_of(name: str) -> Any:
     origins = import_module("dagster._core.remote_origin")
     location = origins.RegisteredCodeLocationOrigin(LOCATION)
     return origins.RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
+
+
+def executes(server: Mapping[str, Any], run_id: str) -> bool:
+    """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
+
+    ``False`` for a server that has not, and where nobody listens any more. An error of any other kind is raised: the
+    server may be busy. Dagster asks this itself before it cancels a run; its monitoring does not, for runs that a code
+    server started, so a killed server would leave them under way for ever.
+    """
+    client = import_module("dagster._grpc.client").DagsterGrpcClient(
+        host=server.get("host"),
+        port=server.get("port"),
+        socket=server.get("socket"),
+        use_ssl=bool(server.get("use_ssl")),
+    )
+    types, serdes = import_module("dagster._grpc.types"), import_module("dagster._serdes")
+    answer = client.can_cancel_execution(types.CanCancelExecutionRequest(run_id=run_id), timeout=_ANSWER_SECONDS)
+    return bool(serdes.deserialize_value(answer, types.CanCancelExecutionResult).can_cancel)
+
+
+_ANSWER_SECONDS = 10

@@ -3,6 +3,8 @@
 Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (stages).
 """
 
+from datetime import timedelta
+
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
@@ -32,6 +34,8 @@ from cc_pipeline.stages.workspace import Workspace
         "source_faults",
     ],
     pool="warehouse",
+    # weekly_upkeep publishes each week, automation behind every change
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=30), warn_window=timedelta(days=8)),
 )
 def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
