@@ -20,7 +20,7 @@ from cc_pipeline.defs.instance import (
     open_instance,
     this_process,
 )
-from cc_pipeline.defs.internals import definitions_in
+from cc_pipeline.defs.internals import definitions_in, shown_as_ours
 from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.partitions import (
     CRAWL,
@@ -256,15 +256,16 @@ class Launcher:
         interruption.check()
         definition = self._definitions.resolve_job_def(job)
         try:
-            result = definition.execute_in_process(
-                instance=self._instance,
-                partition_key=partition_key,
-                # the daemon must not launch again what a person runs in a terminal
-                tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
-                run_config=_QUIET,
-                resources=self._resources,
-                raise_on_error=False,
-            )
+            with shown_as_ours(self._instance, job):
+                result = definition.execute_in_process(
+                    instance=self._instance,
+                    partition_key=partition_key,
+                    # the daemon must not launch again what a person runs in a terminal
+                    tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
+                    run_config=_QUIET,
+                    resources=self._resources,
+                    raise_on_error=False,
+                )
         finally:
             if interruption.received() is not None:
                 end_runs_of_this_process(self._instance)
