@@ -9,8 +9,10 @@ from rich.markup import escape
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import (
+    automation,
     catalog,
     copy,
+    dataset,
     doctor,
     domains,
     export,
@@ -19,6 +21,7 @@ from cc_pipeline.cli import (
     init,
     lookup,
     replay,
+    report,
     run,
     sql,
     url_index,
@@ -47,9 +50,11 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
+app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
+app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
@@ -57,6 +62,7 @@ app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
 app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
+app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 

@@ -109,9 +109,8 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        process = run.tags.get(PROCESS_TAG)
-        number, _, since = (process or "").partition("-")
-        if process is not None:
+        if _of_a_command(run):
+            number, _, since = run.tags[PROCESS_TAG].partition("-")
             why = "" if started(int(number)) == since else f"its process {number} was killed"
         else:
             why = "" if _has_server(instance, run) else "the code server that it ran in was killed"
@@ -138,6 +137,11 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
         return end_runs_of_dead_processes(instance)
     finally:
         instance.dispose()
+
+
+def _of_a_command(run: dg.DagsterRun) -> bool:
+    # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
+    return PROCESS_TAG in run.tags and run.parent_run_id is None
 
 
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
