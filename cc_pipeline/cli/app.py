@@ -19,6 +19,7 @@ from cc_pipeline.cli import (
     init,
     lookup,
     replay,
+    report,
     run,
     sql,
     url_index,
@@ -50,6 +51,7 @@ app.command("export")(export.export)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
+app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
 app.command("doctor")(doctor.doctor)
