@@ -194,6 +194,11 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     return _let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
 
 
+def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Who the assets belong to, as ``CC_PIPELINE_OWNERS`` names them."""
+    return _words(os.environ if environ is None else environ, "OWNERS") or ("team:cc-pipeline",)
+
+
 def _let_in(settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access) -> Settings:
     """The settings with credentials: those of the addresses, or what else is given for their hosts."""
     web = scheme_of(settings.source) in _WEB

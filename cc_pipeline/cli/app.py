@@ -9,8 +9,10 @@ from rich.markup import escape
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import (
+    automation,
     catalog,
     copy,
+    dataset,
     doctor,
     domains,
     export,
@@ -48,6 +50,7 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
+app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
@@ -59,6 +62,7 @@ app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
 app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
+app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 

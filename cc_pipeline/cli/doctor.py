@@ -127,6 +127,8 @@ def ui(
 
     settings = load_settings(home=home)
     prepare_instance(settings)
+    # of a UI that was killed
+    end_runs_of_gone_servers(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
     command = str(Path(sys.executable).with_name("dagster"))
     workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"

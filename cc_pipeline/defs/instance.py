@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from cc_pipeline.defs.internals import end_run, instance_in
+from cc_pipeline.defs.internals import end_run, executes, instance_in
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -102,17 +104,18 @@ def this_process() -> str:
 def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
     """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
 
-    The daemon only watches runs it launched. Without this, a killed ``cc-pipeline run`` would keep its slot for ever
-    and the next one would wait for it.
+    Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
+    be under way for ever, keep their slots, and hold back whoever waits for their partitions.
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        process = run.tags.get(PROCESS_TAG)
-        if process is None:
-            continue
-        number, _, since = process.partition("-")
-        if started(int(number)) != since:
-            end_run(instance, run, f"its process {number} was killed")
+        if _of_a_command(run):
+            number, _, since = run.tags[PROCESS_TAG].partition("-")
+            why = "" if started(int(number)) == since else f"its process {number} was killed"
+        else:
+            why = "" if _has_server(instance, run) else "the code server that it ran in was killed"
+        if why:
+            end_run(instance, run, why)
             ended.append(run.run_id)
     return ended
 
@@ -127,31 +130,43 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 
 
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
-    """Marks runs of the UI as failed whose code server does not answer any more; gives their ids.
-
-    For the end of a UI: the next one would find them under way, and wait for them.
-    """
+    """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
+    runs under way that nobody executes, and wait for them."""
     instance = open_instance(settings)
-    ended = []
     try:
-        for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-            if PROCESS_TAG not in run.tags and not _answers(run.tags.get(_SERVER_TAG, "")):
-                end_run(instance, run, "the UI it ran in was stopped")
-                ended.append(run.run_id)
+        return end_runs_of_dead_processes(instance)
     finally:
         instance.dispose()
-    return ended
 
 
-def _answers(server: str) -> bool:
-    """Whether the code server that a run's tag names takes connections."""
+def _of_a_command(run: dg.DagsterRun) -> bool:
+    # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
+    return PROCESS_TAG in run.tags and run.parent_run_id is None
+
+
+def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run that no command line started may still have a process; yes, where that cannot be told."""
     try:
-        told = json.loads(server)
-        path = told.get("socket")
-        family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (told["host"], int(told["port"])))
-        with socket.socket(family, socket.SOCK_STREAM) as asked:
-            asked.settimeout(_CONNECT_SECONDS)
+        server = json.loads(run.tags.get(_SERVER_TAG, ""))
+        if not _answers(server):
+            return False
+        # a server is told of a run before the run says that it has started, and forgets it after it has ended
+        if run.status is dg.DagsterRunStatus.STARTING or executes(server, run.run_id):
+            return True
+    except Exception:  # a tag of another launcher, or a server that is too busy to answer
+        return True
+    now = instance.get_run_by_id(run.run_id)
+    return now is None or now.status not in _UNDER_WAY
+
+
+def _answers(server: Mapping[str, Any]) -> bool:
+    """Whether anything listens at the address of a code server."""
+    path = server.get("socket")
+    family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
+    with socket.socket(family, socket.SOCK_STREAM) as asked:
+        asked.settimeout(_CONNECT_SECONDS)
+        try:
             asked.connect(address)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
     return True
