@@ -19,7 +19,7 @@ import pyarrow as pa
 from cc_pipeline.deliveries.near_duplicates import near_duplicates, sketch_array
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.snapshot import quoted
+from cc_pipeline.lake.reading import quoted
 
 #: Gopher's rules (Rae and others 2021, appendix A): name, and what a page has to be. English only: ``stop_words``.
 GOPHER: Final = (
