@@ -11,6 +11,7 @@ from cc_pipeline import interruption
 from cc_pipeline.cli import (
     automation,
     catalog,
+    choices,
     copy,
     doctor,
     domains,
@@ -53,6 +54,7 @@ app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
+app.command("settings")(choices.settings)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
