@@ -123,7 +123,7 @@ def ui(
 ) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.cli.serving import serve
-    from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance
+    from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance, workspace_file
 
     settings = load_settings(home=home)
     prepare_instance(settings)
@@ -137,9 +137,7 @@ def ui(
         note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
         console_err.print(note, highlight=False, soft_wrap=True, markup=False)
     command = str(Path(sys.executable).with_name("dagster"))
-    workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
-    where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
-    arguments = ["dev", *where, "-h", "127.0.0.1", "-p", str(port)]
+    arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
     # a process of its own: the environment is the only way to tell it which home is meant
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from cc_pipeline.defs.internals import end_run, executes, instance_in
+from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -39,6 +39,8 @@ nux: {enabled: false}
 concurrency:
   runs:
     max_concurrent_runs: 2
+    # a long backfill leaves a place for what a person launches
+    tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
   pools: {default_limit: 1, granularity: op}
 run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
@@ -87,6 +89,28 @@ def prepare_instance(settings: Settings) -> None:
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
         config.write_text(DAGSTER_YAML, "utf-8")
+
+
+def workspace_file(settings: Settings) -> Path:
+    """The workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
+
+    Both load the definitions under one name, by which the instance knows sensors and schedules.
+    """
+    of_checkout = Path(__file__).resolve().parents[2] / "workspace.yaml"
+    if of_checkout.exists():
+        return of_checkout
+    own = settings.dagster_home / "workspace.yaml"
+    if not own.exists():
+        own.write_text(_WORKSPACE, "utf-8")
+    return own
+
+
+_WORKSPACE = f"""\
+load_from:
+  - python_module:
+      module_name: cc_pipeline.definitions
+      location_name: {LOCATION}
+"""
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
