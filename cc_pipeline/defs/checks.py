@@ -331,4 +331,15 @@ page_checks = _definitions("page_checks", _PAGES)
 source_checks = _definitions("source_checks", _SOURCES)
 url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
 export_checks = _definitions("export_checks", tuple(map(_of_exports, outputs.EXPORTS)))
+report_checks = _definitions(
+    "report_checks",
+    (
+        Check(
+            "report",
+            "as_published",
+            "Reports are of what is published now, or of a day before at most.",
+            lambda workspace, _: outputs.pages_about_targets_verdict(workspace),
+        ),
+    ),
+)
 warehouse_checks = _definitions("warehouse_checks", _PUBLISHED)

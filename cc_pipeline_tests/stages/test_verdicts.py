@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import duckdb
@@ -14,6 +15,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.export import export_prefix, export_slices
 from cc_pipeline.stages.indexing.crawls import commit_crawls
 from cc_pipeline.stages.indexing.url_index import build_url_index, url_index_root
+from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports import inputs, outputs, pages
 from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict
 from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, versions_of
@@ -183,6 +185,21 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     Path(shown[0]).unlink()
     found = outputs.published_files_verdict(home)
     assert (found.severity, found.figures["gone"], "page_text" in found.message) == ("error", 1, True)
+
+
+def test_reports_of_another_publication_are_named(home: Workspace) -> None:
+    verdict = outputs.pages_about_targets_verdict
+    assert verdict(home).passed
+    publish(home)
+    path = report_path(home.settings, SITE)
+    path.parent.mkdir(parents=True)
+    path.write_text("<p>", "utf-8")
+    assert verdict(home).passed
+    for hours, severity in ((1, "ok"), (30, "warn")):
+        then = home.settings.published_path.stat().st_mtime - hours * 3_600
+        os.utime(path, (then, then))
+        assert verdict(home).severity == severity
+    assert SITE in verdict(home).message
 
 
 def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:

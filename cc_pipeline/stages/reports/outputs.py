@@ -18,6 +18,7 @@ from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.stages.export import EXPORT_KINDS, ExportKind, export_prefix, pages_digest, read_manifest
 from cc_pipeline.stages.indexing.url_index import url_index_root
+from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports.looking import Look, joined, some
 from cc_pipeline.stages.slice import Figures, Slice
 from cc_pipeline.stages.workspace import Workspace
@@ -95,6 +96,20 @@ def url_indexes_verdict(workspace: Workspace, look: Look) -> CheckResult:
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
     verdicts = [_url_index(root, crawl) for crawl in crawls if look.crawls is None or crawl in look.crawls]
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
+
+
+def pages_about_targets_verdict(workspace: Workspace) -> CheckResult:
+    """Whether the reports are of what is published now, or of a day before at most."""
+    name, settings = "as_published", workspace.settings
+    folder, published = report_path(settings, "any").parent, settings.published_path
+    written = {path.stem: path.stat().st_mtime for path in folder.glob("*.html")} if folder.is_dir() else {}
+    at = published.stat().st_mtime if published.exists() else 0.0
+    older = {slug: at - when for slug, when in written.items() if when < at}
+    figures: Figures = {"reports": len(written), "older than the publication": len(older)}
+    if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
+        message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", figures)
 
 
 def _url_index(root: Path, crawl: str) -> CheckResult:
