@@ -16,7 +16,9 @@ from typing import Any
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
+from cc_pipeline.defs.flight import made_by
 from cc_pipeline.defs.internals import end_run, executes, instance_in
+from cc_pipeline.defs.partitions import partition_key, run_partitions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -137,6 +139,27 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
         return end_runs_of_dead_processes(instance)
     finally:
         instance.dispose()
+
+
+def partitions_under_way(instance: dg.DagsterInstance) -> dict[str, str]:
+    """The partitions (crawl × domain) that runs are making at this moment, with the id of the run.
+
+    Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
+    or server is gone.
+    """
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
+    runs = [run for run in runs if _lives(instance, run)]
+    if not runs:
+        return {}
+    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+    return {partition_key(*pair): run.run_id for run in runs for pair in run_partitions(run.tags, crawls, domains)}
+
+
+def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    if _of_a_command(run):
+        number, _, since = run.tags[PROCESS_TAG].partition("-")
+        return started(int(number)) == since
+    return _has_server(instance, run)
 
 
 def _of_a_command(run: dg.DagsterRun) -> bool:
