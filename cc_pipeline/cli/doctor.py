@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console
+from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
 from cc_pipeline.settings import load_settings
@@ -129,7 +129,13 @@ def ui(
     prepare_instance(settings)
     # of a UI that was killed
     end_runs_of_gone_servers(settings)
-    console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
+    console.print(
+        f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", highlight=False, soft_wrap=True
+    )
+    named = os.environ.get("DAGSTER_HOME")
+    if named and Path(named).expanduser().resolve() != settings.dagster_home:
+        note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
+        console_err.print(note, highlight=False, soft_wrap=True, markup=False)
     command = str(Path(sys.executable).with_name("dagster"))
     arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
     # a process of its own: the environment is the only way to tell it which home is meant

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,21 +52,35 @@ schedules: {use_threads: true, num_workers: 2}
 """
 
 
+#: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
+#: home's in any case: another one would show the runs of another home.
+DOTENV = """\
+# Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
+CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
+DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
+"""
+_OF_BEFORE = re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n")
+
+
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. What
+    earlier versions wrote there, which won over the environment, is written anew.
     The home is not claimed for a source yet: that is the first run's to do.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        folder / ".env": f"CC_PIPELINE_HOME={settings.home}\nDAGSTER_HOME={settings.dagster_home}\n",
-        settings.dagster_home / "dagster.yaml": DAGSTER_YAML,
-    }
-    missing = {path: text for path, text in wanted.items() if not path.exists()}
-    for path, text in missing.items():
+    missing = {} if (settings.dagster_home / "dagster.yaml").exists() else {"dagster.yaml": DAGSTER_YAML}
+    wanted = {settings.dagster_home / name: text for name, text in missing.items()}
+    env = folder / ".env"
+    before = env.read_text("utf-8") if env.exists() else None
+    if before is None:
+        wanted[env] = DOTENV.format(home=settings.home)
+    elif named := _OF_BEFORE.fullmatch(before):
+        wanted[env] = DOTENV.format(home=named["home"])
+    for path, text in wanted.items():
         path.write_text(text, "utf-8")
-    return list(missing)
+    return list(wanted)
 
 
 def prepare_instance(settings: Settings) -> None:
