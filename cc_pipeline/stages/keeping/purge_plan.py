@@ -71,6 +71,19 @@ class PurgePlan:
         """Their bytes."""
         return sum(one.bytes for own in self.files.values() for one in own)
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What goes beside the rows, and what stays, for a person."""
+        said = [
+            f"{self.records:,} stored records ({self.bytes:,} bytes) that no other target holds: "
+            f"{self.files_where(shared=False):,} files go, {self.files_where(shared=True):,} that others share are "
+            "written again without them",
+            "its definition, its line on the watch list, its partition key and what the UI has of its partitions",
+        ]
+        if self.exports:
+            said.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
+        return (*said, *(f"stays: {text}" for text in self.out_of_reach))
+
     def files_where(self, *, shared: bool) -> int:
         """Files that are written again without these records (``shared``), or go whole."""
         return sum(one.shared == shared and one.records > 0 for own in self.files.values() for one in own)
