@@ -13,6 +13,8 @@ from cc_pipeline.stages.questions.findings import MOST
 
 _TEXT: Final = 160
 _ADDRESS: Final = 96
+#: Characters of an address that is a link; browsers take few longer ones.
+_FOLLOWED: Final = 2_000
 _LANGUAGES: Final = {
     **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
     **{"nld": "Dutch", "pol": "Polish", "rus": "Russian", "ukr": "Ukrainian", "ces": "Czech", "tur": "Turkish"},
@@ -81,7 +83,7 @@ def text_by(value: str | None, most: int = _TEXT) -> Markup:
     """Text by strangers, cut, in a direction of its own."""
     if not value:
         return Markup("")
-    text = " ".join(clean(value[: 4 * most]).split())
+    text = " ".join(value[: 4 * most].split())
     return Markup("<bdi>{}</bdi>").format(text if len(text) <= most else text[: most - 1] + "…")
 
 
@@ -89,18 +91,17 @@ def address(url: str | None) -> Markup:
     """A URL, shortened in its middle; a link where a browser may follow it."""
     if not url:
         return Markup("")
-    url = clean(url)
     shown = url.partition("://")[2] or url
     if len(shown) > _ADDRESS:
         shown = f"{shown[: _ADDRESS * 2 // 3]}…{shown[-_ADDRESS // 3 :]}"
-    if not url.lower().startswith(("http://", "https://")):
+    if not url.lower().startswith(("http://", "https://")) or len(url) > _FOLLOWED:
         return text_by(shown)
     return Markup('<a href="{}" rel="noopener noreferrer nofollow"><bdi>{}</bdi></a>').format(url, shown)
 
 
 def language(code: str | None) -> str:
     """The name of a language, else its code."""
-    return "unknown" if code is None else _LANGUAGES.get(code, code)
+    return "unknown" if code is None else _LANGUAGES.get(code, code[:12])
 
 
 def count(number: int, noun: str) -> str:
