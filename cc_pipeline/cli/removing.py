@@ -45,7 +45,7 @@ def remove(
         known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("domain")}
         slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
         written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
-        plans = {slug: plan_purge(workspace, slug, written.get(slug, slug)) for slug in slugs}
+        plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
             _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes)
             return
