@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+from importlib import import_module
 
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.instance import end_runs_of_dead_processes
+from cc_pipeline.defs.instance import SERVER_TAG, end_runs_of_dead_processes
 from cc_pipeline_tests.world import closed_port
 
 
@@ -17,8 +18,12 @@ def nothing() -> None:
     """A job without a step."""
 
 
+def test_the_tag_is_the_one_that_dagster_writes() -> None:
+    assert import_module("dagster._core.storage.tags").GRPC_INFO_TAG == SERVER_TAG
+
+
 def under_way(instance: dg.DagsterInstance, server: object, status: dg.DagsterRunStatus) -> str:
-    tags = {} if server is None else {"dagster/grpc_info": json.dumps(server)}
+    tags = {} if server is None else {SERVER_TAG: json.dumps(server)}
     return instance.create_run_for_job(nothing, tags=tags, status=status).run_id
 
 
