@@ -28,7 +28,7 @@ from cc_pipeline.settings import Settings, claim_home
 PROCESS_TAG = "cc_pipeline/process"
 
 #: Where Dagster's launcher notes the code server that a run was given to.
-_SERVER_TAG = "dagster/grpc_info"
+SERVER_TAG = ".dagster/grpc_info"
 _CONNECT_SECONDS = 2.0
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -209,7 +209,7 @@ def _of_a_command(run: dg.DagsterRun) -> bool:
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a run that no command line started may still have a process; yes, where that cannot be told."""
     try:
-        server = json.loads(run.tags.get(_SERVER_TAG, ""))
+        server = json.loads(run.tags.get(SERVER_TAG, ""))
         if not _answers(server):
             return False
         # a server is told of a run before the run says that it has started, and forgets it after it has ended
