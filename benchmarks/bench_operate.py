@@ -163,7 +163,8 @@ def _alone(workspace: Workspace, bench: Bench) -> None:
 
 def _ask_again(report: Report, bench: Bench, settings: Settings) -> None:
     """The command line in a used home: scattered targets of which every other is new, and the same again."""
-    scattered = list(bench.slugs[:: max(2, len(bench.slugs) // _EVERY)])[:_MOST_SCATTERED]
+    named = [slug for slug in bench.slugs if slug.rpartition(".")[2].isalpha()]  # no addresses of hosts
+    scattered = named[:: max(2, len(named) // _EVERY)][:_MOST_SCATTERED]
     # targets of their own, so that something is to be done, beside what is there
     asked = [*scattered, *(f"host:www.{slug}" for slug in scattered)]
     newest = bench.crawls[0]

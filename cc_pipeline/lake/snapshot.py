@@ -148,7 +148,7 @@ def publish(
             rows = _counts(ask, tables, [view for view in views if "." not in view.name])
             versions = {pinned.spec.name: pinned.version for pinned in tables}
             _write_publication(connection, tables, rows)
-            _make_macros(connection, macros)
+            make_macros(connection, macros)
             _annotate(connection, notes)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
@@ -179,7 +179,8 @@ def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: C
         connection.unregister("_rows")
 
 
-def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+def make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+    """Makes ``macros``, with their comments, in the file that is in use."""
     for macro in macros:
         table = "" if macro.scalar else "TABLE "
         connection.execute(f"CREATE MACRO main.{macro.name}({', '.join(macro.parameters)}) AS {table}{macro.sql}")

@@ -81,6 +81,7 @@ class Tab:
         """A picture of what the page shows, into the folder that was asked for."""
         self._pictures.mkdir(parents=True, exist_ok=True)
         self.page.wait_for_timeout(1_000)  # what fades in or is being drawn
+        self.page.get_by_text("Loading").first.wait_for(state="hidden")
         self.page.screenshot(path=self._pictures / f"{name}.png")
 
 
@@ -174,14 +175,13 @@ def materialize(tab: Tab) -> str:
     open_dialog(tab)
     tab.choose(NEW)
     tab.choose(SITE)
-    tab.picture("launch")
+    tab.picture("ui-launch")
     tab.click("Launch 1 run")
     launched = tab.page.get_by_text(re.compile("Launched run [0-9a-f]{8}")).first
     run = str(launched.inner_text()).split()[2]
     tab.page.get_by_text("View", exact=True).click()
     # the label beside the run's id
     tab.sees("Success")
-    tab.picture("run")
     return run
 
 
@@ -200,13 +200,13 @@ def sees_the_partition(tab: Tab, run: str, pages: int) -> None:
     assert run in text
     assert re.search(rf"dagster/row_count\s+{pages}\b", text), text
     assert f"https://{SITE}" in text or f"http://{SITE}" in text or f"www.{SITE}" in text
-    tab.picture("partition")
+    tab.picture("ui-partition")
 
 
 def sees_the_lineage(tab: Tab) -> None:
     """What a table is made from, and what is made from it."""
     tab.open("/assets/page_metadata?view=lineage", "records", "warehouse")
-    tab.picture("lineage")
+    tab.picture("ui-lineage")
 
 
 def runs_every_check(tab: Tab, server: Server) -> None:
@@ -230,4 +230,4 @@ def runs_every_check(tab: Tab, server: Server) -> None:
     wait_for_checks(server, str(again.inner_text()).split()[2], here)
     tab.page.reload()
     tab.sees("Passed")
-    tab.picture("checks")
+    tab.picture("ui-checks")
