@@ -114,7 +114,7 @@ def _records(path: Path, spec: CrawlSpec) -> list[dict[str, object]]:
     return rows
 
 
-class _Watch:
+class Watch:
     """Samples the memory of this process and its children: anonymous pages, and all resident ones, at the peak."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
             verdict(workspace, Look(slices)) for verdict in (ledger_verdict, stored_verdict, locators_verdict)
         ],
     }
-    watch = _Watch()
+    watch = Watch()
     found: dict[str, dict[str, float]] = {}
     try:
         for step in steps:

@@ -9,7 +9,9 @@ from rich.markup import escape
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import (
+    automation,
     catalog,
+    choices,
     copy,
     dataset,
     doctor,
@@ -20,6 +22,7 @@ from cc_pipeline.cli import (
     init,
     lookup,
     replay,
+    report,
     run,
     sql,
     url_index,
@@ -52,13 +55,16 @@ app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
+app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
+app.command("settings")(choices.settings)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
 app.command("init")(init.init)
 app.add_typer(domains.app, name="domains")
+app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 

@@ -31,7 +31,9 @@ _MOST_NAMED = 20
 def copy(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TARGET…", show_default=False, help="Domains or other targets, as for lookup."),
+        typer.Argument(
+            metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -, as for lookup."
+        ),
     ] = None,
     crawl: Annotated[
         list[str] | None,

@@ -10,7 +10,6 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages import watch_list
@@ -23,7 +22,14 @@ app = typer.Typer(
 
 #: Characters of a definition in the list; a set's may have thousands.
 _MOST_SHOWN = 120
-_Texts = Annotated[list[str], typer.Argument(help="Domains or other targets.", show_default=False)]
+#: Targets of a list that are named one by one when they are added.
+_MOST_NAMED = 100
+_Texts = Annotated[
+    list[str],
+    typer.Argument(
+        help="Domains or other targets, @FILE with one a line, or - for standard input.", show_default=False
+    ),
+]
 
 
 @app.command()
@@ -39,10 +45,13 @@ def add(targets: _Texts, home: options.Home = None) -> None:
       cc-pipeline domains add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
     """
     settings = load_settings(home=home)
-    parsed = [parse_target(text, settings.watch_list_path.parent) for text in targets]
+    parsed = options.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
+    if len(parsed) > _MOST_NAMED:
+        _say(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
+        return
     for target in parsed:
         word = "added" if target in added else "already there"
         _say(f"{word}: {target.definition}  (partition key {target.slug})")
@@ -78,6 +87,7 @@ def remove(
     if not purge and (now or dry_run):
         raise UserInputError("--now and --dry-run are for --purge: plain remove deletes no pages")
     settings = load_settings(home=home)
+    targets = options.lines_meant(targets)
     listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here

@@ -28,7 +28,8 @@ _Texts = Annotated[
     typer.Argument(
         metavar="TARGET…",
         show_default=False,
-        help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:).",
+        help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
+        "for standard input.",
     ),
 ]
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.errors import UserInputError
 
+if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.settings import Settings
+
+#: Wrong lines that an error names.
+_MOST_WRONG = 50
 #: What stands for standard input where a file could be named.
 STANDARD_INPUT = "-"
 _NO_LIMIT = 1 << 62
@@ -23,14 +30,15 @@ Home = Annotated[
 Crawls = Annotated[
     list[str], typer.Option("--crawl", "-c", help="A crawl id, e.g. CC-MAIN-2024-22; may be repeated. 'newest' works.")
 ]
-Targets = Annotated[
-    list[str],
-    typer.Option(
-        "--domain",
-        "-d",
-        help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:); may be repeated.",
-    ),
-]
+_DOMAIN = typer.Option(
+    "--domain",
+    "-d",
+    help="A domain or another target (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - "
+    "for standard input; may be repeated.",
+    show_default=False,
+)
+Targets = Annotated[list[str], _DOMAIN]
+MaybeTargets = Annotated[list[str] | None, _DOMAIN]
 Subsets = Annotated[
     list[str] | None,
     typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.", show_default=False),
@@ -45,8 +53,79 @@ AllowGaps = Annotated[
     ),
 ]
 Yes = Annotated[
-    bool, typer.Option("--yes", help="Fetch whatever it costs: above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS too.")
+    bool,
+    typer.Option(
+        "--yes",
+        help="Ask nothing: fetch whatever it costs (above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS), parse again "
+        "what a changed setting asks for.",
+    ),
 ]
+
+
+def read_targets(given: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:
+    """The targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
+
+    A list has a target a line; comments and blank lines are skipped. ``folder`` is where the files of sets lie (for a
+    list in a file: beside it), by default where the command runs. Raises ``UserInputError`` naming each wrong line with
+    its number, for a set that two lines define differently, and for domains under a suffix that nobody sells; nothing
+    was looked up or written then.
+    """
+    from cc_pipeline.commoncrawl.target_text import parse_target
+
+    here = folder or Path.cwd()
+    found: dict[str, Target] = {}
+    wrong: list[str] = []
+    for where, text, beside in _each_meant(given, here):
+        try:
+            target = parse_target(text, beside)
+            other = found.setdefault(target.slug, target)
+            if other.version != target.version:
+                raise UserInputError(f"the set {target.value!r} is defined twice, with other members")
+            if not text.lower().startswith("domain:"):
+                _refuse_unknown_suffix(target, settings)
+        except UserInputError as refused:
+            wrong.append(f"{where}{refused}")
+    if wrong:
+        more = f"; and {len(wrong) - _MOST_WRONG:,} more" if len(wrong) > _MOST_WRONG else ""
+        raise UserInputError("; ".join(wrong[:_MOST_WRONG]) + more)
+    return tuple(found.values())
+
+
+def lines_meant(given: Sequence[str]) -> list[str]:
+    """What a person typed, with the lines of ``@FILE`` and ``-`` in their place; comments and blank lines left out."""
+    return [text for _, text, _ in _each_meant(given, Path.cwd())]
+
+
+def _each_meant(given: Sequence[str], here: Path) -> Iterator[tuple[str, str, Path]]:
+    """Where each text stands (nothing for what was typed), the text, and the folder of its files."""
+    from cc_pipeline.commoncrawl.target_text import content_lines
+
+    for text in given:
+        if text != STANDARD_INPUT and not text.startswith("@"):
+            yield "", text, here
+            continue
+        place = "standard input" if text == STANDARD_INPUT else text[1:]
+        beside = here if text == STANDARD_INPUT else Path(place).expanduser().absolute().parent
+        number = 0
+        for number, line in content_lines(text_meant(text)):
+            yield f"{place}, line {number}: ", line, beside
+        if not number:
+            raise UserInputError(f"{place} names no target; write one a line")
+
+
+def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
+    """Raises ``UserInputError`` for a domain under a suffix that nobody sells, such as ``example.og``."""
+    from cc_pipeline.cli.guesses import known_names, meant
+    from cc_pipeline.commoncrawl.domains import has_known_suffix
+
+    if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
+        return
+    guess = meant(target.place.host, known_names(settings))
+    asked = f"; did you mean {guess}?" if guess else "."
+    ending = target.place.host.rpartition(".")[2]
+    raise UserInputError(
+        f"{target.value}: no registry is known for .{ending}{asked} If it is right, write domain:{target.value}"
+    )
 
 
 def at_any_price(yes: bool) -> int | None:

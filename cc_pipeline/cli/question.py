@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.options import most_gaps
+from cc_pipeline.cli.options import most_gaps, read_targets
 from cc_pipeline.cli.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
@@ -68,11 +66,11 @@ def open_question(
         concurrency=concurrency,
         max_index_gaps=most_gaps(allow_gaps),
     )
-    parsed = {target.slug: target for target in (parse_target(text, Path.cwd()) for text in targets)}
+    parsed = read_targets(targets, settings)
     claim_home(settings)
     with open_workspace(settings) as workspace:
         chosen = resolve_crawls(workspace, crawls, several=several)
-        yield Question(workspace, tuple(chosen), tuple(parsed.values()))
+        yield Question(workspace, tuple(chosen), parsed)
 
 
 def sources_for(

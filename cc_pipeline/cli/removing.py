@@ -140,7 +140,7 @@ def _show(plan: PurgePlan) -> None:
 def _say_done(report: PurgeReport) -> None:
     slug = report.plan.slug
     if report.gone_after is None:
-        _say(f"purged: {slug}; nothing of it is left")
+        _say(f"purged: {slug}; its rows and bytes are deleted, but for the copies named above")
         return
     when = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
     _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {when}")

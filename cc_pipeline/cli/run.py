@@ -11,121 +11,19 @@ import typer
 
 from cc_pipeline import progress
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, progress_bars, show_table
+from cc_pipeline.cli.choices import as_the_home_has_it
+from cc_pipeline.cli.output import console, progress_bars
+from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import all_runs, despite_gaps, others_are_done, resolve_crawls, step
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError, disk_is_full
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages import watch_list
 
 if TYPE_CHECKING:
-    import duckdb
-
+    from cc_pipeline.stages.slice import Slice
     from cc_pipeline.stages.workspace import Workspace
-
-#: Beyond this many (crawl, target) pairs only those without captures are named.
-_SHOWN_PAIRS = 40
-#: Pairs or files that one note names.
-_NAMED = 5
-#: Characters of a target's definition in a table or note.
-_LONGEST_NAME = 120
-
-
-def what_was_found(settings: Settings, crawls: Sequence[str], targets: Sequence[Target]) -> None:
-    """Prints the rows of each table, the ledger, and the captures of ``crawls`` × ``targets``.
-
-    It names targets without captures: without that, they look like success.
-    """
-    from cc_pipeline.lake.moving import open_settled
-
-    with open_settled(settings) as connection:
-        rows = connection.execute(
-            "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
-        ).fetchall()
-        outcomes = connection.execute(
-            "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'quarantined'), "
-            "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
-        ).fetchall()
-        counts = _captures(connection)
-        lacking = _lacking(connection, crawls, targets)
-        absent = _absent(connection, crawls, targets)
-    show_table("a table per stage", ["table", "rows in the lake", "published"], rows)
-    show_table("the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
-    pairs = [(crawl, target, counts.get((crawl, target.slug), 0)) for crawl in crawls for target in targets]
-    if len(pairs) <= _SHOWN_PAIRS:
-        asked = [(crawl, _named_shortly(target), count) for crawl, target, count in pairs]
-        show_table("what was asked for", ["crawl", "target", "captures"], asked)
-    empty = [f"{_named_shortly(target)} in {crawl}" for crawl, target, count in pairs if not count]
-    if empty:
-        more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
-        subsets = ", ".join(settings.subsets)
-        _note(f"no captures (subset {subsets}) of {'; '.join(empty[:_NAMED])}{more}")
-    for crawl, slug, count, total, named in absent:
-        more = f" and {count - _NAMED:,} more: see the view set_members" if count > _NAMED else ""
-        _note(
-            f"{count:,} of {total:,} members of {slug} have no captures in {crawl}: {', '.join(named[:_NAMED])}{more}"
-        )
-    _say_shortfall(lacking)
-
-
-def _named_shortly(target: Target) -> str:
-    text = target.definition
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}… ({len(target.members):,} members)"
-
-
-def _absent(
-    connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], targets: Sequence[Target]
-) -> list[tuple[str, str, int, int, list[str]]]:
-    """Sets that have captures, of which some members have none: crawl, slug, these, all, and the first by name."""
-    sets = [target.slug for target in targets if target.members]
-    rows = connection.execute(
-        "SELECT crawl, target, count(*) FILTER (captures = 0), count(*), min(member, 5) FILTER (captures = 0) "
-        "FROM set_members WHERE list_contains(?, crawl) AND list_contains(?, target) GROUP BY ALL "
-        "HAVING count(*) FILTER (captures = 0) BETWEEN 1 AND count(*) - 1 ORDER BY ALL",
-        [list(crawls), sets],
-    ).fetchall()
-    return [(crawl, slug, int(count), int(total), list(named)) for crawl, slug, count, total, named in rows]
-
-
-def _lacking(
-    connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], targets: Sequence[Target]
-) -> tuple[int, int, int]:
-    """Captures of ``crawls`` × ``targets``: planned, unsettled, and not here for good."""
-    [row] = connection.execute(
-        "SELECT sum(planned), sum(unsettled), sum(planned - fetched - unsettled) FROM fetches "
-        "WHERE list_contains(?, crawl) AND list_contains(?, target)",
-        [list(crawls), [target.slug for target in targets]],
-    ).fetchall()
-    planned, unsettled, settled = (int(value or 0) for value in row)
-    return planned, unsettled, settled
-
-
-def _say_shortfall(lacking: tuple[int, int, int]) -> None:
-    from cc_pipeline.stages.shortfall import share
-
-    planned, unsettled, settled = lacking
-    if unsettled:
-        figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
-        text = f"{figure} did not come: run the command again, it asks for these alone"
-        console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
-    if settled:
-        _note(
-            f"{settled:,} of {planned:,} captures ({share(settled, planned)}) are missing or damaged in the source "
-            "itself: see the view ledger for each of them and why"
-        )
-    if planned and not unsettled and not settled:
-        console.print(f"all {planned:,} captures are here", highlight=False, markup=False, style="green")
-
-
-def _captures(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
-    rows = connection.execute("SELECT crawl, target, count(*) FROM capture_targets GROUP BY ALL").fetchall()
-    return {(crawl, target): count for crawl, target, count in rows}
-
-
-def _note(text: str) -> None:
-    console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
-
 
 _INSTALLED = "cc-pipeline"
 #: Domains of the demo that become a target of their own; all others share one set.
@@ -134,13 +32,15 @@ _DEMO_DOMAINS = 5
 
 def run(
     crawl: options.Crawls,
-    domain: options.Targets,
+    domain: options.MaybeTargets = None,
+    watched: Annotated[bool, typer.Option("--watched", help="The targets of the watch list too.")] = False,
     source: options.Source = None,
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
     allow_gaps: options.AllowGaps = False,
     yes: options.Yes = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
@@ -155,9 +55,14 @@ def run(
       cc-pipeline run -c CC-MAIN-2012 -d prefix:http://www.example.com/blog/
 
       cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
+
+      cc-pipeline run -c newest -d @sites.txt --watched          (a target a line, and the watch list)
     """
     from cc_pipeline.stages.reports.left_out import what_is_not_there
+    from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
 
+    if not domain and not watched:
+        raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="'--domain' / '-d'")
     settings = load_settings(
         source=source,
         home=home,
@@ -167,16 +72,36 @@ def run(
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
     )
-    targets = [parse_target(text, Path.cwd()) for text in domain]
+    targets = _asked_for(settings, domain or (), watched)
+    settings = as_the_home_has_it(settings, yes=yes)
+    slugs = [target.slug for target in targets]
     notes: list[str] = []
-    chosen, trouble = materialize(
-        settings, crawl, targets, lambda workspace, crawls: notes.extend(what_is_not_there(workspace, crawls, targets))
-    )
-    what_was_found(settings, chosen, targets)
-    for note in notes:
-        _note(note)
+    before: dict[Slice, Standing] = {}
+    after: dict[Slice, Standing] = {}
+
+    def look(workspace: Workspace, crawls: Sequence[str]) -> None:
+        before.update(standings(workspace, crawls, slugs))
+
+    def look_again(workspace: Workspace, crawls: Sequence[str]) -> None:
+        after.update(standings(workspace, crawls, slugs))
+        notes.extend(what_is_not_there(workspace, crawls, targets))
+
+    _, trouble = materialize(settings, crawl, targets, look_again, beforehand=look)
+    say_what_was_done(settings, done_since(before, after), targets)
+    for each in notes:
+        note(each)
+    if totals:
+        say_totals(settings)
     if trouble is not None:
         raise trouble
+
+
+def _asked_for(settings: Settings, domain: Sequence[str], watched: bool) -> tuple[Target, ...]:
+    named = options.read_targets(domain, settings)
+    listed = watch_list.read(settings.watch_list_path) if watched else ()
+    if watched and not listed and not named:
+        raise UserInputError("the watch list is empty; add to it with: cc-pipeline domains add example.com")
+    return tuple({target.slug: target for target in (*listed, *named)}.values())
 
 
 def demo(
@@ -206,7 +131,7 @@ def demo(
     if trouble is not None:
         raise trouble
     console.print("[bold]3 of 3[/] what it found")
-    what_was_found(settings, crawls, targets)
+    say_totals(settings)
     shown = _shown(settings.published_path)
     command, flag = _spelled(), "" if where == load_settings().home else f" --home {_shown(where)}"
     ui = "make dev" if command != _INSTALLED and not flag else f"{command} ui{flag}"
@@ -241,6 +166,8 @@ def materialize(
     crawls: Sequence[str],
     targets: Sequence[Target],
     afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
+    *,
+    beforehand: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
 ) -> tuple[list[str], EnvironmentFault | None]:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run.
 
@@ -260,6 +187,7 @@ def materialize(
     ):
         step("crawls", launcher.list_new_crawls, console)
         chosen = resolve_crawls(workspace, crawls)
+        beforehand(workspace, chosen)
         despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:
             step("pages", lambda: all_runs(launcher.extract(chosen, targets)), console)

@@ -156,6 +156,11 @@ def registered_domain(host: str) -> str | None:
     return _registered(plain_host(host))
 
 
+def has_known_suffix(host: str) -> bool:
+    """Whether ``host`` (ASCII) ends in a suffix that a registry is known for; newer ones may be unknown."""
+    return is_ip(host) or _registry_list().publicsuffix(host) is not None
+
+
 def is_icann_suffix(host: str) -> bool:
     """Whether ``host`` (ASCII) is a suffix under which a registry sells names, such as ``co.uk``."""
     return "." in host and _registry_list().publicsuffix(host) == host

@@ -109,7 +109,7 @@ def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[
     """As :func:`parse_target_lines`: the targets of the lines that can be read, and what is wrong with the others."""
     found: dict[str, Target] = {}
     wrong: list[str] = []
-    for number, content in _lines(text):
+    for number, content in content_lines(text):
         try:
             target = parse_target(content, folder)
         except UserInputError as refused:
@@ -123,7 +123,7 @@ def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[
 
 def set_slug_in(line: str) -> str | None:
     """The slug of the set that a line of a watch list defines; ``None`` for any other line. Reads no file."""
-    for _, content in _lines(line):
+    for _, content in content_lines(line):
         match = _KIND.fullmatch(content)
         if match is not None and match[1].lower() == "set":
             return set_slug(match[2].partition("=")[0].strip().lower())
@@ -138,7 +138,7 @@ def slug_meant(text: str) -> str:
     return set_slug_in(text) or parse_target(text).slug
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def content_lines(text: str) -> Iterator[tuple[int, str]]:
     """Numbers (from 1) and texts of the lines that say something."""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         content = (re.split(r"(?:^|\s)#", line, maxsplit=1)[0] if "#" in line else line).strip()
@@ -291,7 +291,7 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     """Kept by what the file says: a sensor reads it every minute, and 100,000 lines are a second's work."""
     members: dict[str, Target] = {}
     wrong: list[str] = []
-    for number, content in _lines(text):
+    for number, content in content_lines(text):
         try:
             target = parse_target(content)
             if target.kind == "set":

@@ -13,12 +13,13 @@ from typing import Literal
 
 import dagster as dg
 
+from cc_pipeline.defs.flight import left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.reports import checks, inputs, outputs, pages
-from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, versions_of
+from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.stages.sets.set_parts import part_slices
 from cc_pipeline.stages.slice import FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.stages.workspace import Workspace
@@ -33,7 +34,8 @@ _NOTE = "looked at"
 @dataclass(frozen=True)
 class Check:
     """A check of ``asset``. ``watched`` are the tables whose logs say what changed, under the digest names of
-    ``stages``; without them every look of its own is at everything, and costs little."""
+    ``stages``; without them every look of its own is at everything, and costs little. ``of_runs`` is the verdict
+    instead where the instance is asked, and not the lake."""
 
     asset: str
     name: str
@@ -42,6 +44,7 @@ class Check:
     unit: Unit = "whole"
     watched: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
+    of_runs: Callable[[dg.DagsterInstance], CheckResult] | None = None
 
     @property
     def spec(self) -> dg.AssetCheckSpec:
@@ -79,9 +82,12 @@ def _result(
             slices = _changed(workspace, check, before, now)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
         look = Look(slices, _began(context) if mine else None, shared)
-        verdict, note = noted(check.verdict(workspace, look), look, before, now)
-    except CcPipelineError as error:
-        verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {error}"), before or Note()
+        found = check.verdict(workspace, look) if check.of_runs is None else check.of_runs(context.instance)
+        verdict, note = noted(found, look, before, now)
+    except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
+        why = str(error) if isinstance(error, CcPipelineError) else repr(error)
+        verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {why}"), before or Note()
+        context.log.exception(f"{check.name} broke")
     what = "everything" if slices is None else f"{len(slices):,} {check.unit}s, {'of this run' if mine else 'changed'}"
     severity = dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(
@@ -156,6 +162,23 @@ def _of_exports(asset: str) -> Check:
 
     text = "The files of every export are there, whole, with the records promised, and of the pages of now."
     return Check(asset, "files_are_there", text, verdict, "partition")
+
+
+def _left_failed(instance: dg.DagsterInstance) -> CheckResult:
+    name, failed = "none_left_failed", left_failed(instance)
+    if not failed:
+        return CheckResult(name, "ok", "no partition was left failed")
+    keys = ["|".join(pair) for pair in failed]
+    worst = max(failed.values(), key=lambda one: one.times)
+    message = (
+        f"{len(keys):,} partitions failed and were not made since ({some(keys)}), one of them {worst.times:,} times, "
+        f"last in the run {worst.run_id}. Look at its error, then materialize them again"
+    )
+    return CheckResult(name, "warn", message, {"partitions": len(keys)})
+
+
+def _nothing(_: Workspace, __: Look) -> CheckResult:
+    raise NotImplementedError
 
 
 _WHOLE = (
@@ -242,6 +265,13 @@ _PAGES = (
         "partition",
         ("records", "page_metadata"),
         (FETCH, PARSE),
+    ),
+    Check(
+        "page_metadata",
+        "none_left_failed",
+        "No partition failed, of whoever's run, and was not made since.",
+        _nothing,
+        of_runs=_left_failed,
     ),
     _of_pages(
         "page_metadata",

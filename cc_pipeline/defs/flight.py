@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -52,6 +53,11 @@ class Flight:
     pairs: frozenset[Pair]
     runs: Mapping[str, int]
 
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is in flight."""
+        return bool(self.pairs or self.runs)
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:
@@ -64,17 +70,22 @@ class Failed:
     run_id: str
 
 
-def flight(instance: dg.DagsterInstance) -> Flight:
-    """What is in flight now."""
+def flight(instance: dg.DagsterInstance, *, but: str | None = None) -> Flight:
+    """What is in flight now, ``but`` for the run of that id."""
     crawls, domains = _keys(instance)
     pairs: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
     for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
-        if made_by(run):
+        if made_by(run) and run.run_id != but:
             pairs.update(run_partitions(run.tags, crawls, domains))
             runs[run.tags.get(KIND_TAG, "")] += 1
     for backfill in open_backfills(instance):
-        left = {key for asset, keys in backfill.left.items() if asset in EXTRACTED for key in keys}
+        left = {
+            key
+            for asset, keys in backfill.left.items()
+            if asset in EXTRACTED and keys
+            for key in keys - _recorded_since(instance, asset, keys, backfill.looked_at)
+        }
         if backfill.job in _MADE_BY:
             left = set(backfill.partitions) - _ended_in(instance, backfill.id)
         pairs.update(_pairs(left))
@@ -95,27 +106,26 @@ def left_failed(
     if not records:
         return {}
     crawls, domains = _keys(instance)
-    began = _places_of_runs(instance, [one.dagster_run.run_id for one in records], since)
+    # one that goes on from another leaves out what that one recorded
+    first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
+    began = _places_of_runs(instance, {*first, *first.values()}, since)
     of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
     latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
-    found: dict[Pair, Failed] = {}
-    # newest first
+    # times, first, last, run of the last: newest run first
+    found: dict[Pair, tuple[int, datetime, datetime, str]] = {}
     for one in records:
         run = one.dagster_run
-        recorded = latest[made_by(run)[0]]
+        done, place = latest[made_by(run)[0]], began.get(first[run.run_id], 0)
         at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
+        # what the daemon tried again by itself is the same failure: the process of its run was lost
+        once = 0 if _RETRY_TAG in run.tags else 1
         for pair in of_run[run.run_id]:
             # a run without an event of its own began before everything
-            if recorded.get("|".join(pair), -1) > began.get(run.run_id, 0):
-                continue
-            known = found.get(pair)
-            # what the daemon tried again by itself is the same failure: the process of its run was lost
-            once = 0 if _RETRY_TAG in run.tags else 1
-            found[pair] = (
-                replace(known, times=known.times + once, since=at) if known else Failed(once, at, at, run.run_id)
-            )
+            if done.get(f"{pair[0]}|{pair[1]}", -1) <= place:
+                times, _, last, run_id = found.get(pair, (0, at, at, run.run_id))
+                found[pair] = times + once, at, last, run_id
     # of some, the run that was tried again is too old to be seen
-    return {pair: replace(one, times=max(1, one.times)) for pair, one in found.items()}
+    return {pair: Failed(max(1, one[0]), *one[1:]) for pair, one in found.items()}
 
 
 def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:
@@ -142,7 +152,8 @@ def ended_runs(instance: dg.DagsterInstance) -> list[tuple[float, int]]:
 
 def made_by(run: dg.DagsterRun) -> tuple[str, ...]:
     """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
-    if run.asset_selection is None:
+    # runs of the command line have an empty one where others have none
+    if not run.asset_selection:
         return _MADE_BY.get(run.job_name, ())
     selected = {key.to_user_string() for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
@@ -157,6 +168,17 @@ def _pairs(keys: Iterable[str]) -> Iterable[Pair]:
         crawl, found, domain = key.partition("|")
         if found:
             yield crawl, domain
+
+
+def _recorded_since(
+    instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], looked_at: int | None
+) -> AbstractSet[str]:
+    """What the daemon will find made when it looks again; before it looked at all, nothing was launched."""
+    if looked_at is None:
+        return frozenset()
+    return instance.get_latest_storage_id_by_partition(
+        dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys), after_cursor=looked_at
+    ).keys()
 
 
 def _ended_in(instance: dg.DagsterInstance, backfill: str) -> set[str]:
@@ -181,10 +203,14 @@ def _latest(
         asset: instance.get_latest_storage_id_by_partition(
             dg.AssetKey(asset),
             dg.DagsterEventType.ASSET_MATERIALIZATION,
-            keys if len(keys) <= _ASKED_BY_NAME else None,
+            _asked(keys),
         )
         for asset in assets
     }
+
+
+def _asked(keys: AbstractSet[str]) -> set[str] | None:
+    return set(keys) if len(keys) <= _ASKED_BY_NAME else None
 
 
 #: Events that one question asks for.

@@ -4,18 +4,23 @@ Belongs here: each name of Dagster that is private or not marked public and does
 Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
+import sqlite3
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from datetime import UTC, datetime
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import dagster as dg
 
+#: The name of the code location, as workspace.yaml and pyproject.toml give it.
+CODE_LOCATION = "cc_pipeline"
 #: Metadata with which an output of an asset is no event of it.
 _NO_EVENT = "__source_asset_observation__"
 
@@ -112,6 +117,7 @@ _SQLITE = (
 )
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
+_NO_FILE = sqlite3.connect(":memory:", check_same_thread=False)
 
 
 @cache
@@ -119,6 +125,8 @@ def _share_engines() -> None:
     """Lets Dagster's SQLite storages use one engine for each file.
 
     They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
+    A connection of ours stays open on each file: SQLite ends its write-ahead log, with a flush of the disk, whenever
+    the last one is closed, which is thrice for each event.
     The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
     may be lost then, and none when a process is killed.
     """
@@ -129,14 +137,22 @@ def _share_engines() -> None:
 
 def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
     engines: dict[str, Any] = {}
+    idle: dict[str, sqlite3.Connection] = {}
 
     def engine_of(address: str, **options: Any) -> Any:
         key = f"{address} {sorted(options.items(), key=str)}"
         if key not in engines:
             if len(engines) >= _MOST_ENGINES:
-                engines.pop(next(iter(engines)))
+                oldest = next(iter(engines))
+                engines.pop(oldest)
+                idle.pop(oldest, _NO_FILE).close()
             engines[key] = create_engine(address, **options)
             import_module("sqlalchemy").event.listen(engines[key], "connect", _normal)
+        file = engines[key].url.database
+        if key not in idle and file and Path(file).exists():
+            idle[key] = sqlite3.connect(file, check_same_thread=False)
+            # only one that has read keeps the log
+            idle[key].execute("SELECT count(*) FROM sqlite_master").fetchone()
         return engines[key]
 
     return engine_of
@@ -225,6 +241,26 @@ def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
             again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+@contextmanager
+def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
+    """Inside the block runs of ``job`` that this process executes are created as those of the code location.
+
+    Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
+    """
+    origins = import_module("dagster._core.remote_origin")
+    loadable = import_module("dagster._core.types.loadable_target_origin").LoadableTargetOrigin(
+        module_name="cc_pipeline.definitions"
+    )
+    location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, CODE_LOCATION)
+    origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
+    within: Any = instance
+    within.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)
+    try:
+        yield
+    finally:
+        del within.create_run_for_job
+
+
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """Marks a run whose process is gone as failed and frees the pool slots it holds.
 
@@ -259,7 +295,8 @@ _EVALUATIONS = 25
 class OpenBackfill:
     """A backfill whose runs are not all asked for yet, or not all ended.
 
-    Of assets: ``left`` has, by asset, the partitions that were neither made nor failed when the daemon last looked.
+    Of assets: ``left`` has, by asset, the partitions that were neither made nor failed when the daemon last looked,
+    which was when the event log ended at ``looked_at``.
     Of a job: ``job``, and all its ``partitions``.
     """
 
@@ -267,6 +304,7 @@ class OpenBackfill:
     left: Mapping[str, AbstractSet[str]]
     job: str = ""
     partitions: Sequence[str] = ()
+    looked_at: int | None = None
 
 
 def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
@@ -281,7 +319,7 @@ def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
             for subset in (data.materialized_subset, data.failed_and_downstream_subset):
                 ended = _subsets(subset)
                 left = {asset: keys - ended.get(asset, set()) for asset, keys in left.items()}
-            found.append(OpenBackfill(one.backfill_id, left))
+            found.append(OpenBackfill(one.backfill_id, left, looked_at=data.latest_storage_id))
         elif one.partition_names is not None and one.partition_set_name is not None:
             snapshots = import_module("dagster._core.remote_representation.external_data")
             job = snapshots.job_name_for_partition_set_snap_name(one.partition_set_name)
@@ -295,3 +333,99 @@ def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
         asset.to_user_string(): set(keys.get_partition_keys())
         for asset, keys in subset.partitions_subsets_by_asset_key.items()
     }
+
+
+#: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
+LOCATION = "cc_pipeline"
+Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class LastTick:
+    """A tick of a sensor or schedule: seconds since the epoch, its status (Dagster's name), and what it said: why it
+    asked for nothing, or the error. ``runs`` are those that it asked for."""
+
+    at: float
+    status: str
+    said: str
+    runs: tuple[str, ...]
+
+
+def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
+    """Turns a sensor or schedule on or off in the instance; a daemon that runs sees it with its next look.
+
+    By public means only a UI that runs can do it.
+    """
+    instigation = import_module("dagster._core.scheduler.instigation")
+    kinds = import_module("dagster._core.definitions.run_request").InstigatorType
+    running, stopped = instigation.InstigatorStatus.RUNNING, instigation.InstigatorStatus.STOPPED
+    origin, now = _origin_of(one.name), time.time()
+    state: Any = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
+    if state is not None and state.is_running == on:
+        return
+    data: Any
+    if isinstance(one, dg.ScheduleDefinition):
+        # what was due while it was off is not made up for
+        kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(one.cron_schedule, now if on else None)
+    elif state is not None and state.instigator_data is not None:
+        # its cursor stays
+        kind, data = kinds.SENSOR, state.instigator_data.with_sensor_start_timestamp(now)
+    else:
+        kind = kinds.SENSOR
+        data = instigation.SensorInstigatorData(
+            min_interval=one.minimum_interval_seconds, last_sensor_start_timestamp=now, sensor_type=one.sensor_type
+        )
+    if state is None:
+        instance.add_instigator_state(instigation.InstigatorState(origin, kind, running if on else stopped, data))
+    else:
+        instance.update_instigator_state(state.with_status(running if on else stopped).with_data(data))
+
+
+def is_on(instance: dg.DagsterInstance, one: Instigator) -> bool:
+    """Whether a sensor or schedule is turned on."""
+    origin = _origin_of(one.name)
+    state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
+    return state.is_running if state is not None else one.default_status.value == "RUNNING"
+
+
+def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
+    """The newest tick of a sensor or schedule; ``None`` where it had none."""
+    origin = _origin_of(one.name)
+    for tick in instance.get_ticks(origin.get_id(), origin.get_selector().get_id(), limit=1):
+        words = tick.skip_reason or (tick.error.message if tick.error is not None else "")
+        return LastTick(tick.timestamp, tick.status.value, words, tuple(tick.run_ids))
+    return None
+
+
+def next_tick(one: dg.ScheduleDefinition) -> datetime:
+    """When a schedule that is on ticks next."""
+    times = import_module("dagster._utils.schedules").schedule_execution_time_iterator
+    return next(times(time.time(), one.cron_schedule, one.execution_timezone)).astimezone(UTC)
+
+
+def _origin_of(name: str) -> Any:
+    """Where a sensor or schedule is found: the storage knows it by the names of its location and of its own."""
+    origins = import_module("dagster._core.remote_origin")
+    location = origins.RegisteredCodeLocationOrigin(LOCATION)
+    return origins.RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
+
+
+def executes(server: Mapping[str, Any], run_id: str) -> bool:
+    """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
+
+    ``False`` for a server that has not, and where nobody listens any more. An error of any other kind is raised: the
+    server may be busy. Dagster asks this itself before it cancels a run; its monitoring does not, for runs that a code
+    server started, so a killed server would leave them under way for ever.
+    """
+    client = import_module("dagster._grpc.client").DagsterGrpcClient(
+        host=server.get("host"),
+        port=server.get("port"),
+        socket=server.get("socket"),
+        use_ssl=bool(server.get("use_ssl")),
+    )
+    types, serdes = import_module("dagster._grpc.types"), import_module("dagster._serdes")
+    answer = client.can_cancel_execution(types.CanCancelExecutionRequest(run_id=run_id), timeout=_ANSWER_SECONDS)
+    return bool(serdes.deserialize_value(answer, types.CanCancelExecutionResult).can_cancel)
+
+
+_ANSWER_SECONDS = 10

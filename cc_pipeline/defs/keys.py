@@ -10,19 +10,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from cc_pipeline.defs.flight import UNFINISHED
 from cc_pipeline.defs.internals import forget_partitions
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.keeping.known_keys import KnownKeys
-
-#: Runs that have not ended.
-UNFINISHED = (
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
 
 
 @dataclass(frozen=True, slots=True)

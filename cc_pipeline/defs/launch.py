@@ -20,7 +20,8 @@ from cc_pipeline.defs.instance import (
     open_instance,
     this_process,
 )
-from cc_pipeline.defs.internals import definitions_in
+from cc_pipeline.defs.internals import definitions_in, shown_as_ours
+from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.partitions import (
     CRAWL,
     DOMAIN,
@@ -189,7 +190,11 @@ class Launcher:
         return self._run("publish", "")
 
     def add_targets(self, targets: Sequence[Target]) -> None:
-        """Writes the definitions of ``targets`` down and makes them partitions."""
+        """Writes the definitions of ``targets`` down and makes them partitions.
+
+        Raises ``UserInputError`` where there would be too many; then nothing was written.
+        """
+        refuse_too_many(self._instance, domains=[target.slug for target in targets])
         self._workspace.register_targets(targets)
         self._add(DOMAIN, [target.slug for target in targets])
 
@@ -201,6 +206,8 @@ class Launcher:
         assert definition.name is not None
         known = set(self._instance.get_dynamic_partitions(definition.name))
         new = [key for key in dict.fromkeys(keys) if key not in known]
+        if definition is CRAWL:
+            refuse_too_many(self._instance, crawls=new)
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
 
@@ -249,15 +256,16 @@ class Launcher:
         interruption.check()
         definition = self._definitions.resolve_job_def(job)
         try:
-            result = definition.execute_in_process(
-                instance=self._instance,
-                partition_key=partition_key,
-                # the daemon must not launch again what a person runs in a terminal
-                tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
-                run_config=_QUIET,
-                resources=self._resources,
-                raise_on_error=False,
-            )
+            with shown_as_ours(self._instance, job):
+                result = definition.execute_in_process(
+                    instance=self._instance,
+                    partition_key=partition_key,
+                    # the daemon must not launch again what a person runs in a terminal
+                    tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
+                    run_config=_QUIET,
+                    resources=self._resources,
+                    raise_on_error=False,
+                )
         finally:
             if interruption.received() is not None:
                 end_runs_of_this_process(self._instance)

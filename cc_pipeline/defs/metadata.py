@@ -5,29 +5,52 @@ Belongs here: turning reports, tables and schemas into Dagster metadata. Not her
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key
+from cc_pipeline.defs.lineage import column_lineage, made_of
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.index.btree.locator import URL_INDEX_2012
+from cc_pipeline.lake.streaming import first_rows
+from cc_pipeline.settings import owners
 from cc_pipeline.stages.questions.notes import COLUMN_NOTES
+from cc_pipeline.stages.reports.shapes import shapes
 from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.stages.workspace import Workspace
 
-OWNERS = ["team:cc-pipeline"]
+_OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+def checked_owners(named: Sequence[str]) -> list[str]:
+    """Owners as Dagster takes them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
+    for one in named:
+        if not _OWNER.fullmatch(one):
+            raise UserInputError(f"CC_PIPELINE_OWNERS names {one!r}: write mail addresses and team:NAME, with commas")
+    return list(named)
+
+
+OWNERS = checked_owners(owners())
 #: Rows of a preview, and characters of a cell, so that it fits a page of the UI.
 PREVIEW_ROWS = 8
 _PREVIEW_TEXT = 80
+#: Characters of the longest bar.
+_BAR = 24
 
 
-def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    """An Arrow schema as the UI shows columns."""
+def column_schema(schema: pa.Schema, table: str = "") -> dg.TableSchema:
+    """An Arrow schema as the UI shows columns; of a ``table`` with what each is made of."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 field.name,
                 _type_name(field.type),
-                description=COLUMN_NOTES.get(field.name),
+                description=_described(COLUMN_NOTES.get(field.name), made_of(table, field.name)),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
             for field in schema
@@ -35,9 +58,17 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
     )
 
 
-def table_metadata(name: str, schema: pa.Schema) -> dict[str, Any]:
-    """The name and columns of a table: metadata that is known before it is materialized."""
-    return {"dagster/column_schema": column_schema(schema), "dagster/table_name": name}
+def table_metadata(name: str, schema: pa.Schema, *, lineage: bool = True) -> dict[str, Any]:
+    """The name and columns of a table, and what these are made of: metadata that is known before it is materialized."""
+    found: dict[str, Any] = {"dagster/column_schema": column_schema(schema, name if lineage else "")}
+    made_from = column_lineage(name) if lineage else None
+    if made_from is not None:
+        found["dagster/column_lineage"] = made_from
+    return found | {"dagster/table_name": name}
+
+
+def _described(note: str | None, sources: str) -> str | None:
+    return " ".join(part for part in (note, f"[from {sources}]" if sources else None) if part) or None
 
 
 def stage_metadata(report: StageReport, rows: int | None = None) -> dict[str, dg.MetadataValue]:
@@ -87,3 +118,56 @@ def _value(value: float | str) -> dg.MetadataValue:
 def _type_name(kind: pa.DataType) -> str:
     text = str(kind)
     return text if len(text) <= _PREVIEW_TEXT else text[: _PREVIEW_TEXT - 1] + "…"
+
+
+def partition_pictures(
+    workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport
+) -> dict[str, dg.MetadataValue]:
+    """Pictures of the rows of one partition of ``table``: how many there are by day, status, media type and the like;
+    none of a partition without rows. Costs the reading of a few narrow columns."""
+    if not report.per_target.get(slug, {}).get(f"rows:{table}"):
+        return {}
+    found = shapes(workspace, table, crawl, slug)
+    return {title: dg.MetadataValue.md(bars(counts)) for title, counts in found.items()}
+
+
+def partition_links(
+    workspace: Workspace, crawl: str, slug: str, table: str, report: StageReport
+) -> dict[str, dg.MetadataValue]:
+    """Where one partition of ``table`` comes from in the source: the lists of its crawl, and an archive file."""
+    if table == "captures":
+        return crawl_links(workspace, crawl)
+    if table != "records" or not report.per_target.get(slug, {}).get("rows:records"):
+        return {}
+    where = {"crawl": crawl, "target": workspace.parts([slug])[slug]}
+    rows = first_rows(workspace.lake, table, where, ["warc_filename"], 1)
+    return {"an archive file": _link(workspace, rows["warc_filename"][0].as_py())}
+
+
+def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]:
+    """What Common Crawl has of a crawl, to be looked at: its path lists and indexes."""
+    if crawl in ARC_CRAWLS:
+        return {"URL index": _link(workspace, URL_INDEX_2012)}
+    return {
+        "index files": _link(workspace, path_list_key(crawl, "cc-index-table")),
+        "archive files": _link(workspace, path_list_key(crawl, "warc")),
+        "cluster index": _link(workspace, cluster_key(crawl)),
+    }
+
+
+def _link(workspace: Workspace, key: str) -> dg.MetadataValue:
+    address = f"{workspace.settings.source}/{key}"
+    return dg.MetadataValue.url(address) if address.startswith("http") else dg.MetadataValue.path(address)
+
+
+def bars(counts: Mapping[str, int]) -> str:
+    """Numbers by name as a Markdown table with bars. Text, since each partition keeps its own: a drawing of the same is
+    ten times the bytes."""
+    most = max(counts.values(), default=0) or 1
+    lines = [f"| {_cell(name)} | {count:,} | {_bar(count / most)} |" for name, count in counts.items()]
+    return "\n".join(["| | | |", "|:--|--:|:--|", *lines])
+
+
+def _bar(share: float) -> str:
+    eighths = max(1, round(share * _BAR * 8)) if share else 0
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

@@ -53,6 +53,11 @@ def too_many(crawls: int, domains: int) -> str | None:
     )
 
 
+def room_for_crawls(crawls: int, domains: int) -> int:
+    """How many more crawls can be registered beside so many crawls and domains."""
+    return max(0, MAX_PARTITIONS // max(1, domains) - crawls)
+
+
 def partition_key(crawl: str, domain: str) -> str:
     """The key of one partition."""
     return f"{crawl}|{domain}"

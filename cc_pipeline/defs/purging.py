@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from cc_pipeline.defs.flight import UNFINISHED, flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.keys import UNFINISHED, delete_keys, ordered_keys, unfinished_runs_of
+from cc_pipeline.defs.keys import delete_keys, ordered_keys, unfinished_runs_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stages import watch_list
 from cc_pipeline.stages.keeping.purge import PurgeReport, purge, refuse_fetching, remove_whole
@@ -45,7 +46,10 @@ def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
 
 
 def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
-    watch_list.remove(workspace.settings.watch_list_path, [plan.slug])
+    settings = workspace.settings
+    watch_list.remove(settings.watch_list_path, [plan.slug])
+    # what counts while the list cannot be read
+    watch_list.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
     delete_keys(instance, domains=[plan.slug])
 
 
@@ -64,6 +68,11 @@ def _refuse_running(
         runs = [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))]
         why = "deleting now takes files from runs that have not ended"
     runs = [run for run in runs if run != own_run]
+    if not runs and any(domain == slug for _, domain in flight(instance).pairs):
+        raise EnvironmentFault(
+            f"a backfill that has not ended is to come to the target {slug}",
+            "Wait for its end, or cancel it in the UI; then run this again.",
+        )
     if runs:
         raise EnvironmentFault(
             f"{why}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}",

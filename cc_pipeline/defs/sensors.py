@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from cc_pipeline.defs.jobs import harvest_crawl
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, MAX_PARTITIONS, PARTITION_TAG
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, PARTITION_TAG, room_for_crawls, too_many
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.stages import watch_list as watch_list_file
 from cc_pipeline.stages.automation import decide_crawls
@@ -57,9 +57,17 @@ def new_crawls(
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
     failures, due = _failures_in_a_row(context.instance, _now())
     requested = [crawl for crawl in cursor["requested"] if crawl not in due]
+    registered = set(context.instance.get_dynamic_partitions("crawl"))
+    domains = len(context.instance.get_dynamic_partitions("domain"))
+    room = room_for_crawls(len(registered), domains)
+    new = [crawl.id for crawl in listed.crawls if crawl.id not in registered]
+    if len(new) > room:
+        # the newest that there is room for
+        note += f"; {too_many(len(registered) + len(new), domains)}"
+    left_out = set(new[room:])
     decision = decide_crawls(
-        listed=[crawl.id for crawl in listed.crawls],
-        registered=set(context.instance.get_dynamic_partitions("crawl")),
+        listed=[crawl.id for crawl in listed.crawls if crawl.id not in left_out],
+        registered=registered,
         requested=set(requested),
         selection=workspace.settings.crawls,
         is_runnable=is_runnable,
@@ -135,12 +143,9 @@ def watch_list(
     new = [target.slug for target in targets if target.slug not in known][:_NEW_KEYS_PER_TICK]
     if not new:
         return dg.SkipReason(f"every target of the watch list is a partition already{note}")
-    crawls = len(context.instance.get_dynamic_partitions("crawl"))
-    if (len(known) + len(new)) * crawls > MAX_PARTITIONS:
-        return dg.SkipReason(
-            f"{crawls:,} crawls × {len(known) + len(new):,} targets would be more than {MAX_PARTITIONS:,} partitions; "
-            "put domains that belong together into a set (docs/targets.md)"
-        )
+    refused = too_many(len(context.instance.get_dynamic_partitions("crawl")), len(known) + len(new))
+    if refused is not None:
+        return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
         context.log.warning(watched.note)
     return dg.SensorResult(dynamic_partitions_requests=[DOMAIN.build_add_request(new)])

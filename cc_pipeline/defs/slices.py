@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
+import pyarrow as pa
 
 from cc_pipeline import progress
-from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, preview
+from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.lake.streaming import first_rows
+from cc_pipeline.lake.streaming import first_rows_each
 from cc_pipeline.stages.extract import Made, extract
 from cc_pipeline.stages.isolation import is_nobodys
 from cc_pipeline.stages.slice import StageReport
@@ -48,6 +50,9 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
 #: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
 
+#: Parts of a large set of which rows are shown.
+_PARTS_LOOKED_AT = 4
+
 #: What a step over partitions yields: a record of each, then an output of each asset.
 Yielded = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
 
@@ -63,12 +68,16 @@ def extract_partitions(
     selected = {key.to_user_string() for key in context.selected_asset_keys}
     tables = [table for table in shown if table in selected]
     run = PartitionRun(context, wanted_keys(context), tables)
+    previews = _Previews(workspace, shown)
+    publishing = PublishWhileRunning(context, workspace)
     with logged_progress(context.log):
         for made in extract(workspace, [_pair(key) for key in run.left], tables):
             key = partition_key(made.crawl, made.slug)
-            yield from run.done(key, {table: _shown(workspace, made, table, shown[table]) for table in made.reports})
+            yield from run.done(key, {table: previews.described(made, table) for table in made.reports})
             if made.error is not None:
                 run.failed(key, made.error, [table for table in tables if table not in made.reports])
+            publishing.between()
+        publishing.at_end()
     yield from run.end()
 
 
@@ -112,12 +121,33 @@ def own_figures(report: StageReport, slug: str, table: str) -> dict[str, dg.Meta
     return figures(values) | (notes if report.notes else {})
 
 
-def _shown(workspace: Workspace, made: Made, table: str, columns: Sequence[str]) -> Described:
-    report = made.reports[table]
-    metadata = own_figures(report, made.slug, table)
-    version = report.per_target[made.slug].get(f"version:{table}")
-    if metadata["dagster/row_count"].value:
-        slices = workspace.parts([made.slug])[made.slug]
-        rows = first_rows(workspace.lake, table, {"crawl": made.crawl, "target": slices}, columns, PREVIEW_ROWS)
-        metadata["preview"] = preview(rows, columns)
-    return metadata, None if version is None else str(version)
+class _Previews:
+    """The first rows of partitions, read together for those that one report is about."""
+
+    def __init__(self, workspace: Workspace, shown: Mapping[str, Sequence[str]]) -> None:
+        self._workspace = workspace
+        self._shown = shown
+        self._read: dict[str, tuple[StageReport, dict[str, pa.Table]]] = {}
+
+    def described(self, made: Made, table: str) -> Described:
+        """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
+        report = made.reports[table]
+        own = report.per_target[made.slug]
+        metadata = own_figures(report, made.slug, table)
+        if own[f"rows:{table}"]:
+            metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
+            for pictures in (partition_pictures, partition_links):
+                metadata |= pictures(self._workspace, made.crawl, made.slug, table, report)
+        version = own.get(f"version:{table}")
+        return metadata, None if version is None else str(version)
+
+    def _rows(self, crawl: str, report: StageReport, table: str) -> dict[str, pa.Table]:
+        before, rows = self._read.get(table, (None, {}))
+        if before is not report:
+            counts = {slug: min(int(own[f"rows:{table}"]), PREVIEW_ROWS) for slug, own in report.per_target.items()}
+            parts = self._workspace.parts([slug for slug, count in counts.items() if count])
+            owner = {part: slug for slug, several in parts.items() for part in several[:_PARTS_LOOKED_AT]}
+            where = {"crawl": crawl, "target": list(owner)}
+            rows = first_rows_each(self._workspace.lake, table, where, self._shown[table], counts, owner)
+            self._read[table] = (report, rows)
+        return rows

@@ -64,9 +64,9 @@ class ViewSpec:
 class MacroSpec:
     """A question that can be called in the published file: ``name(parameters)``.
 
-    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. Nothing is looked at
-    when it is made, so it costs nothing until somebody calls it. ``parameters`` are names, ``name := value`` where
-    there is a default.
+    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. When it is made, DuckDB
+    looks at the names in it, as for a view, and at no row. ``parameters`` are names, ``name := value`` where there is
+    a default.
     """
 
     name: str

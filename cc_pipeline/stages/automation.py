@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +50,122 @@ def decide_crawls(
     return CrawlDecision(register, tuple(run), tuple(waiting))
 
 
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """One run: its (crawl, domain) ``pairs``, why it is asked for (``watch``, ``backfill`` or ``repair``), and how many
+    seconds it is likely to take."""
+
+    kind: str
+    pairs: tuple[Pair, ...]
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class BackfillDecision:
-    """(crawl, domain) pairs. ``fresh`` ones may share a run. ``again`` ones failed before and run alone. ``left`` ones
-    failed too often and are not run again."""
+    """``runs`` are asked for now; ``rest`` pairs, likely to take ``rest_seconds``, are left for later ticks. ``left``
+    pairs failed too often and are not asked for again; ``resting`` ones failed and are, but not yet."""
 
-    fresh: tuple[tuple[str, str], ...]
-    again: tuple[tuple[str, str], ...]
-    left: tuple[tuple[str, str], ...]
+    runs: tuple[AskedRun, ...]
+    rest: int
+    rest_seconds: float
+    left: tuple[Pair, ...]
+    resting: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one tick asks for: ``partitions`` and ``seconds`` at most, in at most ``runs`` of at most ``per_run``
+    partitions. Something is asked for whenever ``runs`` and ``seconds`` are above zero, however long it takes."""
+
+    partitions: int
+    seconds: float
+    runs: int
+    per_run: int
+
+
+#: A partition that failed this often in a row is left alone, until its failures are too old to be remembered. A person
+#: can run it at any time.
+MOST_FAILURES: Final = 4
+#: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
+#: its run, so that a partition that ends its process takes no others with it for good.
+_FIRST_REST: Final = timedelta(minutes=30)
+#: Tries alone that one tick asks for.
+_ALONE: Final = 5
 
 
 def decide_backfill(
-    missing: Iterable[tuple[str, str]],
-    failures: Mapping[tuple[str, str], int],
+    missing: Iterable[Pair],
+    due: Collection[Pair],
+    failures: Mapping[Pair, tuple[int, datetime]],
     *,
-    limit: int,
-    retries: int,
-    most_failures: int,
+    newest: str,
+    now: datetime,
+    seconds: Callable[[Pair], float],
+    bounds: Bounds,
 ) -> BackfillDecision:
-    """What one tick of the backfill asks for: at most ``limit`` pairs, of which at most ``retries`` failed before.
+    """What one tick of the backfill asks for.
 
-    One partition that fails makes its whole run fail. So a partition that failed is tried alone, and its neighbours
-    succeed. After ``most_failures`` failures it is not tried again (the caller counts them over some time).
+    ``missing`` are in the order of their worth. Those of the crawl ``newest`` are ``watch``, the others ``backfill``;
+    what failed, and what is ``due`` to be asked for again, is ``repair``, and comes between them. ``failures`` are how
+    often a partition failed in a row, and when last.
     """
-    fresh: list[tuple[str, str]] = []
-    again: list[tuple[str, str]] = []
-    left: list[tuple[str, str]] = []
+    by_kind: dict[str, list[Pair]] = {"watch": [], "repair": [], "backfill": []}
+    alone: list[Pair] = []
+    left: list[Pair] = []
+    resting: list[Pair] = []
     for pair in missing:
-        failed = failures.get(pair, 0)
-        if failed >= most_failures:
+        times, last = failures.get(pair, (0, now))
+        if pair in due:
+            # what the source did not give has a rhythm of its own, however often its runs failed
+            by_kind["repair"].append(pair)
+        elif not times:
+            by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
+        elif times >= MOST_FAILURES:
             left.append(pair)
-        elif failed and len(again) < min(retries, limit):
-            again.append(pair)
-        elif not failed and len(fresh) < limit:
-            fresh.append(pair)
-    return BackfillDecision(tuple(fresh[: limit - len(again)]), tuple(again), tuple(left))
+        elif last + _FIRST_REST * 4 ** (times - 1) > now:
+            resting.append(pair)
+        elif times == MOST_FAILURES - 1:
+            alone.append(pair)
+        else:
+            by_kind["repair"].append(pair)
+    runs: list[AskedRun] = []
+    room = _Room(bounds)
+    waiting: list[Pair] = alone[_ALONE:]
+    for kind, pairs in by_kind.items():
+        for start in range(0, len(pairs), bounds.per_run):
+            chosen = room.take(pairs[start : start + bounds.per_run], seconds)
+            if chosen:
+                runs.append(AskedRun(kind, chosen, sum(map(seconds, chosen))))
+            waiting += pairs[start + len(chosen) : start + bounds.per_run]
+        for pair in alone[:_ALONE] if kind == "repair" else ():
+            if room.take([pair], seconds):
+                runs.append(AskedRun("repair", (pair,), seconds(pair)))
+            else:
+                waiting.append(pair)
+    return BackfillDecision(tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting))
+
+
+class _Room:
+    """What is left of a tick's bounds."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._partitions, self._seconds, self._runs = bounds.partitions, bounds.seconds, bounds.runs
+
+    def take(self, pairs: Sequence[Pair], seconds: Callable[[Pair], float]) -> tuple[Pair, ...]:
+        """The first of ``pairs`` that there is room for, in a run of their own. The first of all may be too large."""
+        taken: list[Pair] = []
+        for pair in pairs if self._runs > 0 else ():
+            if self._partitions <= 0 or self._seconds <= 0:
+                break
+            taken.append(pair)
+            self._partitions -= 1
+            self._seconds -= seconds(pair)
+        if taken:
+            self._runs -= 1
+        return tuple(taken)
 
 
 def missing_partitions(
@@ -101,11 +184,3 @@ def missing_partitions(
             if (crawl, domain) not in done and (crawl, domain) not in busy:
                 found.append((crawl, domain))
     return tuple(found)
-
-
-def group_by_crawl(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Domains by crawl, in the order given."""
-    grouped: dict[str, list[str]] = {}
-    for crawl, domain in pairs:
-        grouped.setdefault(crawl, []).append(domain)
-    return grouped

@@ -12,11 +12,12 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import keys as keys_of
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import forget_partitions
+from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
@@ -63,7 +64,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     done = cli("domains", "remove", "example.com", "--purge", "--now", "--yes", "--home", home)
     assert done.status == 0, done.err
     assert "open it anew" in " ".join(done.out.split())
-    assert "purged: example.com; nothing of it is left" in done.out
+    assert "purged: example.com; its rows and bytes are deleted" in done.out
     assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
     assert "example.com" not in instance.get_dynamic_partitions("domain")
     for asset in ("captures", "records", "page_metadata", "page_text"):
@@ -179,4 +180,9 @@ def test_the_cap_holds_where_targets_are_added(
     assert cli("domains", "add", "one.example", "--home", home).status == 1, "with the set of the list there are five"
     said = cli("domains", "add", "two.example", "--home", home)
     assert "put domains that belong together into a set" in said.err
-    keys_of.refuse_too_many(instance, domains=["one.example"])
+    monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
+    ran = cli("run", "-c", NEW, "-d", "three.example", "--home", home)
+    assert (ran.status, "into a set" in ran.err) == (1, True)
+    assert "three.example" not in instance.get_dynamic_partitions("domain")
+    with pytest.raises(UserInputError, match="into a set"):
+        refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])

@@ -88,6 +88,7 @@ def test_every_state_before_the_end_counts(instance: dg.DagsterInstance, status:
     ("job", "assets", "counts"),
     [
         ("extract_domain", None, True),
+        ("extract_domain", set(), True),
         ("fetch_domain", None, True),
         ("parse_domain", None, True),
         ("__ASSET_JOB", {"captures", "records"}, True),
@@ -139,6 +140,15 @@ def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.Dagste
     assert flight(instance).pairs == {("A", "y")}
     [one] = open_backfills(instance)
     assert one.left == {"captures": {"A|y"}, "records": {"A|y"}}, f"open_backfills: {_MOVED}"
+    # what was made since the daemon looked is not in flight either
+    looked = made.with_asset_backfill_data(
+        data._replace(latest_storage_id=0), instance, defs().get_repository_def().asset_graph
+    )
+    instance.update_backfill(looked)
+    recorded(instance, "A|y", asset="captures")
+    assert flight(instance).pairs == {("A", "y")}, "its records are to come"
+    recorded(instance, "A|y", asset="records")
+    assert flight(instance).pairs == set()
     instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
     assert flight(instance).pairs == set()
 

@@ -1,4 +1,4 @@
-"""The backfill: bounded, contiguous, quiet while it runs, and no asking for ever for what fails."""
+"""The backfill: lists bounded by work, nothing that is in flight, and no asking for ever for what fails."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from pathlib import Path
 import dagster as dg
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import cc_pipeline.defs.schedules as schedules
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
+from cc_pipeline.defs.flight import recorded
 from cc_pipeline.defs.instance import PROCESS_TAG, this_process
-from cc_pipeline.defs.partitions import RANGE_END_TAG, RANGE_START_TAG, contiguous_ranges, run_partitions
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.schedules import backfill_missing, recent_failures
+from cc_pipeline.defs.schedules import backfill_missing
+from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.automation import decide_backfill
+from cc_pipeline.stages import parse, reparse
+from cc_pipeline.stages.automation import MOST_FAILURES
 from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.shortfall import MOST_ROUNDS
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest, workspace_of
 
 pytestmark = pytest.mark.xdist_group("schedules")
 
@@ -38,7 +40,17 @@ DOMAINS = [f"site-{n}.example" for n in range(8)]
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "SOURCE", "COLLINFO", "SUBSETS", "VIA", "BACKFILL_PER_TICK"):
+    for name in (
+        "HOME",
+        "SOURCE",
+        "COLLINFO",
+        "SUBSETS",
+        "VIA",
+        "BACKFILL_PER_TICK",
+        "BACKFILL_HOURS",
+        "PARTITIONS_PER_RUN",
+        "CRAWLS",
+    ):
         monkeypatch.delenv(f"CC_PIPELINE_{name}", raising=False)
 
 
@@ -82,20 +94,26 @@ class Backfill:
         assert isinstance(answer, list | dg.SkipReason)
         return answer
 
-    def failed(self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.FAILURE) -> None:
-        tags = dict(request.tags)
-        if request.partition_key:
-            tags["dagster/partition"] = request.partition_key
-        self.instance.add_run(dg.DagsterRun(job_name="extract_domain", tags=tags, status=status))
+    def began(self, tags: dict[str, str], job: str = "extract_domain") -> dg.DagsterRun:
+        run = self.instance.add_run(dg.DagsterRun(job_name=job, tags=tags, status=dg.DagsterRunStatus.STARTING))
+        started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job, message="started")
+        self.instance.report_dagster_event(started, run.run_id)
+        return run
+
+    def failed(self, *keys: str, but: tuple[str, ...] = (), job: str = "extract_domain") -> None:
+        """A run over ``keys`` has failed, after it recorded those of ``but``."""
+        run = self.began(keys_tags(keys), job)
+        self.materialized("page_metadata", *but)
+        self.instance.report_run_failed(run)
 
 
-def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, str]]:
+def shown(answer: list[dg.RunRequest] | dg.SkipReason) -> list[tuple[str, list[str]]]:
+    """Kind and domains (with other crawls than the newest in front) of each run that is asked for."""
     assert isinstance(answer, list), answer
-    found = []
-    for request in answer:
-        start = request.partition_key or request.tags[RANGE_START_TAG]
-        found.append((start, request.tags.get(RANGE_END_TAG, start)))
-    return found
+    return [
+        (request.tags[KIND_TAG], [key.removeprefix(f"{NEW}|") for key in keys_in(request.tags) or ()])
+        for request in answer
+    ]
 
 
 def reason(answer: list[dg.RunRequest] | dg.SkipReason) -> str:
@@ -103,59 +121,106 @@ def reason(answer: list[dg.RunRequest] | dg.SkipReason) -> str:
     return answer.skip_message or ""
 
 
+def hours_ahead(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    monkeypatch.setattr(schedules, "_now", lambda: datetime.now(UTC) + timedelta(hours=hours))
+
+
 @pytest.fixture
 def backfill(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Backfill:
     made = Backfill(instance, bucket[0], tmp_path / "home")
-    instance.add_dynamic_partitions("crawl", [OLD, NEW])
+    # in the order in which a person came upon them
+    instance.add_dynamic_partitions("crawl", [NEW, OLD])
     made.watch(*DOMAINS)
     made.materialized("row_groups", NEW)
     return made
 
 
-def test_what_is_missing_is_asked_for_in_one_contiguous_range(backfill: Backfill) -> None:
-    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}")]
+def test_what_is_missing_is_asked_for_in_one_run_with_its_kind_and_priority(backfill: Backfill) -> None:
+    [request] = backfill.tick()
+    assert shown([request]) == [("watch", DOMAINS)]
+    assert request.tags["dagster/priority"] == "-1"
+    assert "asks for 8 partitions (about" in request.tags[LEFT_TAG]
+    assert "no run has ended yet" in request.tags[LEFT_TAG]
+    assert request.partition_key is None
+
+
+def test_what_is_in_flight_is_left_out_whoever_asked(backfill: Backfill) -> None:
+    backfill.began({"dagster/partition": f"{NEW}|{DOMAINS[1]}"})
+    backfill.began(range_tags(f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[4]}"), "parse_domain")
+    backfill.began(keys_tags([f"{NEW}|{DOMAINS[6]}", f"{OLD}|{DOMAINS[0]}"]))
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 2, 5, 7)])]
+    backfill.began(range_tags(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}"))
+    assert "8 wanted partitions are in flight" in reason(backfill.tick())
 
 
 def test_a_run_whose_process_was_killed_holds_nothing_up(backfill: Backfill) -> None:
-    started = dg.DagsterRunStatus.STARTED
-    tags = {PROCESS_TAG: this_process(), "dagster/partition": f"{NEW}|{DOMAINS[0]}"}
-    alive = dg.DagsterRun(job_name="extract_domain", tags=tags, status=started)
-    backfill.instance.add_run(alive)
-    assert reason(backfill.tick()) == f"run {alive.run_id} has not ended yet"
+    key = {"dagster/partition": f"{NEW}|{DOMAINS[0]}"}
+    alive = backfill.began(key | {PROCESS_TAG: this_process()})
+    assert shown(backfill.tick()) == [("watch", DOMAINS[1:])]
     backfill.instance.delete_run(alive.run_id)
-    backfill.instance.add_run(
-        dg.DagsterRun(job_name="extract_domain", tags=tags | {PROCESS_TAG: "999999999-1"}, status=started)
-    )
-    assert shown(backfill.tick()) == [
-        (f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[0]}"),
-        (f"{NEW}|{DOMAINS[1]}", f"{NEW}|{DOMAINS[-1]}"),
-    ]
+    dead = dg.DagsterRun("extract_domain", tags=key | {PROCESS_TAG: "999999999-1"}, status=dg.DagsterRunStatus.STARTED)
+    backfill.instance.add_run(dead)
+    assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "it failed just now"
 
 
-def test_crawls_nobody_harvested_are_left_until_they_are(backfill: Backfill) -> None:
-    assert {start.split("|")[0] for start, _ in shown(backfill.tick())} == {NEW}
+def test_targets_go_to_the_chosen_crawls_that_are_harvested(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backfill.materialized("row_groups", OLD)
-    assert [start.split("|")[0] for start, _ in shown(backfill.tick())] == [NEW, OLD], "newest first"
+    assert shown(backfill.tick()) == [("watch", DOMAINS)], "the newest, in whatever order they became partitions"
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", "all")
+    old = [f"{OLD}|{domain}" for domain in DOMAINS]
+    assert shown(backfill.tick()) == [("watch", DOMAINS), ("backfill", old)]
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", OLD)
+    assert shown(backfill.tick()) == [("backfill", old)]
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", "CC-MAIN-1999-01")
+    assert reason(backfill.tick()) == "no partition is missing"
 
 
-def test_what_is_done_is_not_asked_for_and_splits_the_range(backfill: Backfill) -> None:
+def test_a_target_missing_in_many_crawls_is_few_runs(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC_PIPELINE_CRAWLS", "all")
+    crawls = [f"CC-MAIN-20{year:02}-{week:02}" for year in range(10, 20) for week in range(10, 20)]
+    backfill.instance.add_dynamic_partitions("crawl", crawls)
+    backfill.materialized("row_groups", *crawls)
+    (backfill.home / "domains.txt").write_text(f"{DOMAINS[3]}\n", "utf-8")
+    answer = shown(backfill.tick())
+    assert [kind for kind, _ in answer] == ["watch", "backfill"]
+    assert answer[1][1] == [f"{crawl}|{DOMAINS[3]}" for crawl in sorted(crawls, reverse=True)], "newest first"
+
+
+def test_what_is_done_is_not_asked_for(backfill: Backfill) -> None:
     backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[2]}", f"{NEW}|{DOMAINS[5]}")
-    assert shown(backfill.tick()) == [
-        (f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[1]}"),
-        (f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[4]}"),
-        (f"{NEW}|{DOMAINS[6]}", f"{NEW}|{DOMAINS[7]}"),
-    ]
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 1, 3, 4, 6, 7)])]
     backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
     assert reason(backfill.tick()) == "no partition is missing"
 
 
-def test_a_tick_asks_for_no_more_than_its_bound(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_takes(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_PARTITIONS_PER_RUN", "2")
+    assert [len(keys) for _, keys in shown(backfill.tick())] == [2, 2, 2, 2]
     monkeypatch.setenv("CC_PIPELINE_BACKFILL_PER_TICK", "3")
-    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[1]}")
-    assert shown(backfill.tick()) == [
-        (f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[0]}"),
-        (f"{NEW}|{DOMAINS[2]}", f"{NEW}|{DOMAINS[3]}"),
-    ]
+    answer = backfill.tick()
+    assert [len(keys) for _, keys in shown(answer)] == [2, 1]
+    assert isinstance(answer, list)
+    assert "5 are left for later, about" in answer[0].tags[LEFT_TAG]
+    # a partition that nothing is known of counts as a hundred captures and its fixed cost: 2.4 s at 50 a second
+    monkeypatch.delenv("CC_PIPELINE_BACKFILL_PER_TICK")
+    monkeypatch.setenv("CC_PIPELINE_BACKFILL_HOURS", str(4 / 3600))
+    assert [len(keys) for _, keys in shown(backfill.tick())] == [2]
+    backfill.began(keys_tags([f"{NEW}|{DOMAINS[0]}"]))
+    assert [len(keys) for _, keys in shown(backfill.tick())] == [1], "what is under way counts"
+    backfill.began(keys_tags([f"{NEW}|{DOMAINS[1]}"]))
+    assert "6 are left for later" in reason(backfill.tick())
+
+
+def test_a_queue_is_never_longer_than_a_look(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC_PIPELINE_PARTITIONS_PER_RUN", "1")
+    monkeypatch.setattr(schedules, "_MOST_RUNS", 3)
+    for domain in DOMAINS[:2]:
+        backfill.began(keys_tags([f"{NEW}|{domain}"]) | {KIND_TAG: "watch"})
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[2]])]
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
@@ -165,17 +230,16 @@ def test_a_bound_that_is_no_number_is_an_error(backfill: Backfill, monkeypatch: 
         backfill.tick()
 
 
-@pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
-def test_nothing_is_asked_for_while_a_run_is_at_it(backfill: Backfill, status: str) -> None:
-    run = backfill.instance.add_run(
-        dg.DagsterRun(job_name="extract_domain", status=dg.DagsterRunStatus[status], tags={})
-    )
-    assert reason(backfill.tick()) == f"run {run.run_id} has not ended yet"
-
-
 def test_targets_that_left_the_watch_list_or_are_no_partition_yet_are_not_asked_for(backfill: Backfill) -> None:
     (backfill.home / "domains.txt").write_text(f"{DOMAINS[3]}\nnew-here.example\n", "utf-8")
-    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[3]}")]
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[3]])]
+
+
+def test_a_bad_line_is_named_and_the_others_are_asked_for(backfill: Backfill) -> None:
+    (backfill.home / "domains.txt").write_text(f"{DOMAINS[3]}\n../x\n", "utf-8")
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[3]])]
+    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[3]}")
+    assert "line 2: '..'" in reason(backfill.tick())
 
 
 def test_requests_of_different_ticks_have_different_run_keys(backfill: Backfill) -> None:
@@ -185,81 +249,86 @@ def test_requests_of_different_ticks_have_different_run_keys(backfill: Backfill)
     assert first[0].run_key != second[0].run_key
 
 
-def test_what_failed_in_company_is_tried_alone_few_at_a_time_and_then_left(backfill: Backfill) -> None:
-    [request] = backfill.tick()
-    backfill.failed(request)
-    alone = shown(backfill.tick())
-    assert alone == [(f"{NEW}|{domain}", f"{NEW}|{domain}") for domain in DOMAINS[: schedules._RETRIES_PER_TICK]]
-    # its neighbours come through alone; one does not
-    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS[1:]))
-    for _ in range(2):
-        answer = backfill.tick()
-        assert shown(answer) == [(f"{NEW}|{DOMAINS[0]}",) * 2]
-        assert isinstance(answer, list)
-        backfill.failed(answer[0])
-    for _ in range(2):
-        said = reason(backfill.tick())
-        assert said.startswith(f"1 partitions failed 3 times in 7 days and are not tried again: {NEW}|{DOMAINS[0]}.")
-        assert "by hand" in said
+def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_left(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, others = DOMAINS[0], DOMAINS[1:]
+    key = f"{NEW}|{bad}"
+    # the others of its run came through
+    backfill.failed(*(f"{NEW}|{domain}" for domain in DOMAINS), but=tuple(f"{NEW}|{domain}" for domain in others))
+    assert reason(backfill.tick()).startswith("1 failed and are tried again later")
+    for early, late in ((0.4, 0.6), (1.9, 2.1), (7.9, 8.1)):
+        hours_ahead(monkeypatch, early)
+        assert "tried again later" in reason(backfill.tick())
+        hours_ahead(monkeypatch, late)
+        assert shown(backfill.tick()) == [("repair", [bad])]
+        # a person's run, or one of the UI, counts as well
+        backfill.failed(key, job="parse_domain")
+    hours_ahead(monkeypatch, 48)
+    said = reason(backfill.tick())
+    assert f"1 partitions failed {MOST_FAILURES} times in a row and are not tried again: {key}." in said
+    assert "by hand" in said
     # a person who ran it by hand settles it
+    backfill.materialized("page_metadata", key)
+    assert reason(backfill.tick()) == "no partition is missing"
+
+
+def test_what_failed_when_it_was_made_anew_is_tried_again_too(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
+    backfill.failed(f"{NEW}|{DOMAINS[4]}", job="parse_domain")
+    hours_ahead(monkeypatch, 1)
+    assert shown(backfill.tick()) == [("repair", [DOMAINS[4]])]
+
+
+def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(MOST_FAILURES):
+        backfill.failed(f"{NEW}|{DOMAINS[0]}")
+    hours_ahead(monkeypatch, 1)
+    assert shown(backfill.tick()) == [("watch", DOMAINS[1:])]
+    hours_ahead(monkeypatch, 8 * 24)
+    assert shown(backfill.tick()) == [("watch", DOMAINS)], "failures are forgotten after a week"
+
+
+def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    gone = Backfill(instance, closed_port(), tmp_path / "home")  # type: ignore[arg-type]
+    instance.add_dynamic_partitions("crawl", [NEW])
+    gone.watch(*DOMAINS)
+    gone.materialized("row_groups", NEW)
+    said = reason(gone.tick())
+    assert "does not answer" in said
+    assert "8 partitions wait for it" in said
+
+
+def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
+    counts = {(NEW, DOMAINS[0], "1"): 7, (NEW, DOMAINS[1], "1"): 5, (NEW, DOMAINS[2], PARSER_VERSION): 3}
+    monkeypatch.setattr(reparse, "count_rows", lambda *_: counts)
+    said = reason(backfill.tick())
+    assert "12 pages of 2 partitions were made by an older parser" in said
+    assert "cc-pipeline automation reparse --yes" in said
+    place = max(recorded(backfill.instance, "page_metadata").values())
+    reparse.agree(backfill.workspace, place)
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[1], DOMAINS[0]])]
+    # whoever makes one settles it
+    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[1]}")
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[0]])]
     backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[0]}")
     assert reason(backfill.tick()) == "no partition is missing"
 
 
-def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill) -> None:
-    for _ in range(3):
-        backfill.failed(dg.RunRequest(partition_key=f"{NEW}|{DOMAINS[0]}"))
-    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[1]}", f"{NEW}|{DOMAINS[-1]}")]
-
-
-def test_canceled_runs_and_other_jobs_do_not_count_as_failures(backfill: Backfill) -> None:
-    for _ in range(3):
-        backfill.failed(dg.RunRequest(partition_key=f"{NEW}|{DOMAINS[0]}"), dg.DagsterRunStatus.CANCELED)
-        backfill.instance.add_run(
-            dg.DagsterRun(
-                job_name="publish",
-                status=dg.DagsterRunStatus.FAILURE,
-                tags={"dagster/partition": f"{NEW}|{DOMAINS[0]}"},
-            )
-        )
-    assert shown(backfill.tick()) == [(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}")]
-
-
-def test_failures_are_forgotten_after_a_while(backfill: Backfill) -> None:
-    backfill.failed(dg.RunRequest(partition_key=f"{NEW}|{DOMAINS[0]}"))
-    keys = (backfill.instance, "extract_domain", [OLD, NEW], DOMAINS)
-    assert recent_failures(*keys, timedelta(days=1)) == {(NEW, DOMAINS[0]): 1}
-    assert recent_failures(*keys, timedelta(0)) == {}
-
-
 def test_ranges_of_runs_are_read_back_as_the_partitions_they_are_for() -> None:
     crawls, domains = ["A", "B", "C"], ["x", "y", "z"]
-    over_both = {RANGE_START_TAG: "A|y", RANGE_END_TAG: "B|z"}
+    over_both = range_tags("A|y", "B|z")
     assert run_partitions(over_both, crawls, domains) == [("A", "y"), ("A", "z"), ("B", "y"), ("B", "z")]
     assert run_partitions({"dagster/partition": "C|x"}, crawls, domains) == [("C", "x")]
-    assert run_partitions({RANGE_START_TAG: "A|gone", RANGE_END_TAG: "A|z"}, crawls, domains) == []
+    assert run_partitions(range_tags("A|gone", "A|z"), crawls, domains) == []
     assert run_partitions({}, crawls, domains) == []
-
-
-@given(
-    failures=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 5)),
-    limit=st.integers(1, 6),
-    retries=st.integers(0, 4),
-)
-def test_a_tick_is_bounded_and_every_pair_is_fresh_again_or_left(
-    failures: dict[str, int], limit: int, retries: int
-) -> None:
-    missing = [("C", domain) for domain in "abcdefgh"]
-    counts = {("C", domain): count for domain, count in failures.items()}
-    found = decide_backfill(missing, counts, limit=limit, retries=retries, most_failures=3)
-    assert len(found.fresh) + len(found.again) <= limit
-    assert len(found.again) <= retries
-    assert set(found.left) == {pair for pair in missing if counts.get(pair, 0) >= 3}
-    assert all(counts.get(pair, 0) == 0 for pair in found.fresh)
-    assert all(0 < counts[pair] < 3 for pair in found.again)
-    untouched = [pair for pair in missing if not counts.get(pair, 0)]
-    assert list(found.fresh) == untouched[: len(found.fresh)]
-    assert len(found.fresh) == min(len(untouched), limit - len(found.again))
 
 
 def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
@@ -278,7 +347,7 @@ def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProce
 
 
 def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_again(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backfill = Backfill(instance, bucket[0], tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
@@ -286,7 +355,6 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     harvest(backfill.workspace)
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
-    assert request.tags[RANGE_START_TAG] == f"{NEW}|example.com"
     result = run_request(backfill, request)
     assert result.success
     assert instance.get_runs_count(dg.RunsFilter(job_name="extract_domain")) == 1
@@ -301,8 +369,12 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     # a set keeps its key: what its new members lack is missing all the same
     backfill.watch("example.com", "set:press = example-foo.com, example.org")
     [again] = backfill.tick()
-    assert again.partition_key == f"{NEW}|set-press"
+    assert shown([again]) == [("watch", ["set-press"])]
     assert run_request(backfill, again).success
+    assert reason(backfill.tick()) == "no partition is missing"
+    # another parser is no changed set: that has a price
+    monkeypatch.setattr(parse, "PARSER_VERSION", "another")
+    assert out_of_date(backfill.workspace, NEW, [parse_target("set:press = example-foo.com, example.org")])
     assert reason(backfill.tick()) == "no partition is missing"
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}
@@ -324,26 +396,19 @@ def test_a_partition_that_really_fails_is_given_up_and_its_neighbours_come_throu
     monkeypatch.setenv("CC_PIPELINE_MAX_BYTES", str(max(sizes.values()) - 1))
     backfill.materialized("row_groups", NEW)
     asked = []
-    for _ in range(6):
+    for hours in (0, 0.6, 2.1, 8.1, 48):
+        hours_ahead(monkeypatch, hours)
         answer = backfill.tick()
         if isinstance(answer, dg.SkipReason):
             break
         asked.append(shown(answer))
         for request in answer:
             run_request(backfill, request)
-    assert asked[0] == [(f"{NEW}|example-foo.com", f"{NEW}|no-such.example")]
-    assert len(asked) == 3
-    assert asked[2] == [(f"{NEW}|{big}",) * 2]
+    assert asked[0] == [("watch", ["example-foo.com", "example.org", "no-such.example"])]
+    assert asked[1:] == [[("repair", [big])]] * (MOST_FAILURES - 1)
     assert f"not tried again: {NEW}|{big}" in reason(answer)
     done = instance.get_materialized_partitions(dg.AssetKey("page_metadata"))
     assert done == {f"{NEW}|{slug}" for slug in ("example-foo.com", "example.org", "no-such.example") if slug != big}
-
-
-@pytest.mark.parametrize("keys", [["a"], ["a", "b", "c"]])
-def test_ranges_of_one_key_are_plain_partitions(keys: list[str]) -> None:
-    ranges = contiguous_ranges(["a", "b", "c"], keys)
-    [request] = [schedules._request("key", f"C|{first}", f"C|{last}") for first, last in ranges]
-    assert (request.partition_key is None) == (len(keys) > 1)
 
 
 def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance(
@@ -368,9 +433,9 @@ def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance
         table = pa.Table.from_pylist([row], schema=lake.specs["fetches"].schema)
         lake.commit("fetches", table, [{"crawl": NEW, "target": "example.com"}], {})
 
-    def asked() -> list[str | None]:
+    def asked() -> list[str]:
         answer = backfill.tick()
-        return [] if isinstance(answer, dg.SkipReason) else [request.partition_key for request in answer]
+        return [] if isinstance(answer, dg.SkipReason) else [key for one in answer for key in keys_in(one.tags) or ()]
 
     assert asked() == []
     stands(unsettled=1, ago=timedelta(minutes=20))

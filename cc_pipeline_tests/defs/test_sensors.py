@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 
 import cc_pipeline.defs.sensors as sensors
+from cc_pipeline.defs import partitions
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -209,6 +210,18 @@ def test_a_list_that_cannot_be_read_is_a_skip_with_or_without_a_copy(
     assert elsewhere.cursor is None
 
 
+def test_crawls_that_there_is_no_room_for_are_not_registered_and_the_newest_is(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "MAX_PARTITIONS", 7)
+    instance.add_dynamic_partitions("domain", ["a.example", "b.example", "c.example"])
+    instance.add_dynamic_partitions("crawl", [ARC])
+    ticks = Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
+    ticks.tick()
+    assert instance.get_dynamic_partitions("crawl") == [ARC, NEW]
+    assert "into a set" in reason(ticks.tick())
+
+
 def test_a_tick_asks_for_little(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
     with FaultServer(bucket[0]) as server:
         ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
@@ -313,11 +326,11 @@ class TestWatchList:
     def test_more_partitions_than_dagster_copes_with_are_refused_with_a_way_out(
         self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sensors, "MAX_PARTITIONS", 5)
+        monkeypatch.setattr(partitions, "MAX_PARTITIONS", 5)
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
         ticks = Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would be more than 5 partitions" in reason(ticks.tick())
+        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(ticks.tick())
         assert "into a set" in reason(ticks.tick())
         assert instance.get_dynamic_partitions("domain") == []
 

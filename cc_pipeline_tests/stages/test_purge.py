@@ -20,6 +20,8 @@ from benchmarks.compare_published import differences
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.keeping import vacuum_now
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
@@ -135,7 +137,9 @@ def views(workspace: Workspace, to: Path) -> Path:
     return to
 
 
-def test_nothing_is_left_and_others_are_as_before(workspace: Workspace, tmp_path: Path) -> None:
+def test_nothing_is_left_and_others_are_as_before(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, wanted = workspace.settings.home, needles(workspace)
     assert len(wanted) > 20
     export_slices(workspace, NEW, [GOES, STAYS])
@@ -144,6 +148,13 @@ def test_nothing_is_left_and_others_are_as_before(workspace: Workspace, tmp_path
     assert plan.files_where(shared=True) >= 2, "WARC and ARC files that others need"
     assert plan.kept > 0
     assert plan.holders == ("host_www.example.com",)
+
+    def behind_a_checkpoint(lake: Lake, table: str, *rest: object) -> int:
+        if (handle := lake.open(lake.specs[table])) is not None:
+            handle.create_checkpoint()
+        return vacuum_now(lake, table)
+
+    monkeypatch.setattr(purging, "vacuum_now", behind_a_checkpoint)
     report = purge(workspace, plan, now=True)
     assert (report.waiting, report.gone_after) == (0, None)
     assert traces(home, wanted) == []
@@ -327,6 +338,27 @@ def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, mo
     assert workspace.lake.read("records", {"target": "late"}).num_rows == rows.num_rows
     assert dangling(workspace) == []
     assert verify(workspace.lake, workspace.storage, None).records == 0
+
+
+def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucket, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    mine, other = (workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("mine", "other"))
+    harvest(mine)
+    extract(mine, GOES, STAYS)
+    for workspace in (mine, other):
+        publish(workspace)
+    plan = plan_purge(mine, GOES, GOES)
+    assert any("1 other homes on this lake" in text for text in plan.out_of_reach)
+    purge(mine, plan, now=True)
+    count = "SELECT count(*), count(text) FROM page_text WHERE domain = 'example.com'"
+    for workspace, shows in ((mine, False), (other, True)):
+        with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
+            [rows, texts] = reader.execute(count).fetchone() or (0, 0)
+            assert bool(rows and texts) is shows
+    publish(other)
+    assert purged(other, now=True).waiting == 0, "begun by one home, ended by another"
+    left = list((tmp_path / "lake" / "tables" / "page_text").rglob("*.parquet"))
+    assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
 
 
 def test_parts_of_a_set_go_and_its_members_targets_stay(bucket: Bucket, tmp_path: Path) -> None:

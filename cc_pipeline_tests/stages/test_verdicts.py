@@ -167,7 +167,7 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     publish(home)
     assert outputs.published_verdict(home).passed
     assert "all " in outputs.published_files_verdict(home).message
-    path = home.settings.published_path
+    path, shown = home.settings.published_path, home.lake.pin("page_text").files
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE publication SET lake_rows = lake_rows - 1 WHERE table_name = 'page_text'")
     found = outputs.published_verdict(home)
@@ -180,7 +180,7 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE publication SET published_at = published_at - INTERVAL 3 DAY")
     assert outputs.published_verdict(home).severity == "warn"
-    Path(home.lake.pin("page_text").files[0]).unlink()
+    Path(shown[0]).unlink()
     found = outputs.published_files_verdict(home)
     assert (found.severity, found.figures["gone"], "page_text" in found.message) == ("error", 1, True)
 

@@ -3,10 +3,13 @@
 Belongs here: ``crawls``, the index assets, ``repaired_statistics`` and ``url_index``. Not here: how an index is read.
 """
 
+from datetime import timedelta
+
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.defs.metadata import OWNERS, figures, preview, stage_metadata, table_metadata
+from cc_pipeline.defs.lineage import upstream
+from cc_pipeline.defs.metadata import OWNERS, crawl_links, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import CRAWL
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.index.btree.build import UrlIndexReport
@@ -27,6 +30,8 @@ from cc_pipeline.stages.indexing.url_index import build_url_index
 from cc_pipeline.stages.tables import CRAWLS_SCHEMA, INDEX_MANIFEST_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
+#: Assets that no schedule and no other asset asks for: they read gigabytes.
+_ON_REQUEST = {"asked": "on-request", "reads": "gigabytes"}
 #: Metadata of ``row_groups``: the picture, and the digest of what it shows.
 _PICTURE, _SHOWN = "key ranges", "key ranges shown"
 
@@ -37,6 +42,11 @@ _PICTURE, _SHOWN = "key ranges", "key ranges shown"
     kinds={"json", "deltalake"},
     code_version="1",
     metadata=table_metadata("crawls", CRAWLS_SCHEMA),
+    # the list is read once a day
+    automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
+    deps=upstream("crawls"),
+    # a crawl comes every month or two, and the sensor new_crawls asks every few hours
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=60), warn_window=timedelta(days=14)),
 )
 def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""
@@ -54,7 +64,7 @@ _BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
     owners=OWNERS,
     kinds={"deltalake"},
     code_version="1",
-    deps=["crawls"],
+    deps=["crawls", *upstream("index_manifest")],
     partitions_def=CRAWL,
     backfill_policy=_BACKFILL,
     metadata=table_metadata("index_manifest", INDEX_MANIFEST_SCHEMA),
@@ -66,7 +76,8 @@ def index_manifest(
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in context.partition_keys}
     for crawl, report in reports.items():
         table = workspace.lake.read("index_manifest", {"crawl": crawl})
-        context.add_asset_metadata(stage_metadata(report) | {"preview": preview(table)}, partition_key=crawl)
+        metadata = stage_metadata(report) | {"preview": preview(table)} | crawl_links(workspace, crawl)
+        context.add_asset_metadata(metadata, partition_key=crawl)
     return dg.MaterializeResult()
 
 
@@ -75,7 +86,7 @@ def index_manifest(
     owners=OWNERS,
     kinds={"parquet"},
     code_version="1",
-    deps=[index_manifest],
+    deps=[index_manifest, *upstream("index_footers")],
     partitions_def=CRAWL,
     backfill_policy=_BACKFILL,
 )
@@ -116,6 +127,7 @@ def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) 
     backfill_policy=_BACKFILL,
     pool="catalog",
     metadata=table_metadata("row_groups", ROW_GROUPS_SCHEMA),
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=120), warn_window=timedelta(days=60)),
 )
 def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog file.
@@ -145,7 +157,8 @@ def row_groups(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     owners=OWNERS,
     kinds={"deltalake", "duckdb"},
     code_version="1",
-    deps=[row_groups],
+    deps=[row_groups, *upstream("repaired_statistics")],
+    tags=_ON_REQUEST,
     partitions_def=CRAWL,
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
     pool="catalog",
@@ -173,7 +186,8 @@ def repaired_statistics(
     owners=OWNERS,
     kinds={"file"},
     code_version="1",
-    deps=["row_groups"],
+    deps=["row_groups", *upstream("url_index")],
+    tags=_ON_REQUEST,
     partitions_def=CRAWL,
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
 )

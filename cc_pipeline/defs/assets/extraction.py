@@ -6,6 +6,7 @@ Belongs here: the assets over crawl × domain. Not here: locators, fetching, par
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, table_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.slices import BACKFILL, Yielded, extract_partitions
@@ -37,7 +38,7 @@ def _spec(
     return dg.AssetSpec(
         name,
         description=description,
-        deps=[dep],
+        deps=[dep, *upstream(name)],
         group_name=group,
         owners=OWNERS,
         kinds={"deltalake", *kinds},

@@ -6,6 +6,7 @@ Belongs here: the assets partitioned by file. Not here: readers of those files (
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, PREVIEW_ROWS, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import SOURCE_FILE
 from cc_pipeline.defs.recording import Described, PartitionRun
@@ -40,10 +41,11 @@ def _spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
         name,
         description=description,
         group_name="sources",
+        deps=upstream(name),
         owners=OWNERS,
         kinds={"deltalake"},
         code_version=PARSER_VERSION,
-        metadata=table_metadata(_WRITTEN[name][0], schema),
+        metadata=table_metadata(_WRITTEN[name][0], schema, lineage=False),
         skippable=True,
     )
 

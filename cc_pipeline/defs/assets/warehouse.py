@@ -3,9 +3,12 @@
 Belongs here: the ``warehouse`` asset, the only one that publishes. Not here: the SQL of the views (stages).
 """
 
+from datetime import timedelta
+
 import dagster as dg
 
 from cc_pipeline.defs.metadata import OWNERS
+from cc_pipeline.defs.publication import publication_metadata
 from cc_pipeline.stages.keeping.upkeep import merge_and_publish
 from cc_pipeline.stages.workspace import Workspace
 
@@ -31,9 +34,8 @@ from cc_pipeline.stages.workspace import Workspace
         "source_faults",
     ],
     pool="warehouse",
-    automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
-    & ~dg.AutomationCondition.in_progress()
-    & ~dg.AutomationCondition.any_deps_in_progress(),
+    # weekly_upkeep publishes each week, automation behind every change
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(days=30), warn_window=timedelta(days=8)),
 )
 def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
@@ -41,13 +43,5 @@ def warehouse(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wor
     Open the file read-only at any time, also while it is published again.
     """
     publication = merge_and_publish(workspace)
-    lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
     context.log.info(f"published {publication.path}")
-    return dg.MaterializeResult(
-        metadata={
-            "path": dg.MetadataValue.path(str(publication.path)),
-            "bytes": dg.MetadataValue.int(publication.bytes),
-            "dagster/row_count": dg.MetadataValue.int(publication.rows.get("captures", 0)),
-            "tables": dg.MetadataValue.md(f"| table | rows |\n|---|---|\n{lines}"),
-        }
-    )
+    return dg.MaterializeResult(metadata=publication_metadata(publication))

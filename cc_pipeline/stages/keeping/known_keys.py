@@ -9,7 +9,7 @@ from typing import Final
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages import watch_list
@@ -38,7 +38,11 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     """
     lake = workspace.lake
     slices = _slices(lake)
-    listed = known_crawls(workspace)
+    try:
+        listed = known_crawls(workspace)
+        known, note = {crawl.id for crawl in listed.crawls}, listed.note or ""
+    except EnvironmentFault as fault:
+        known, note = set(), str(fault)
     made = {
         name.rpartition(":")[2]
         for stage in (LIST, HARVEST)
@@ -47,8 +51,8 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     }
     domains = {*defined(lake), *(whole_slug(one.target) for one in slices)}
     domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
-    crawls = {*(crawl.id for crawl in listed.crawls), *made, *(one.crawl for one in slices)}
-    return KnownKeys(frozenset(domains), frozenset(crawls), listed.note or "")
+    crawls = {*known, *made, *(one.crawl for one in slices)}
+    return KnownKeys(frozenset(domains), frozenset(crawls), note)
 
 
 def defined(lake: Lake) -> list[str]:

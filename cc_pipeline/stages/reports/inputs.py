@@ -13,7 +13,7 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.stages.reports.looking import Look, joined, some
-from cc_pipeline.stages.slice import LIST, READ_FILES, Slice
+from cc_pipeline.stages.slice import LIST, READ_FILES, Figures, Slice
 from cc_pipeline.stages.whole_files import FAULTS, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SourceFile
@@ -29,13 +29,13 @@ def crawl_list_verdict(workspace: Workspace) -> CheckResult:
     if not have:
         return CheckResult(name, "ok", "the list of crawls was not read yet")
     try:
-        known = known_crawls(workspace)
+        listed = known_crawls(workspace)
     except EnvironmentFault as fault:
         return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
-    figures = {"crawls": len(have), "newest": max(have, key=lambda crawl: crawl)}
-    new = {crawl.id for crawl in known.crawls} - have
-    if known.note is not None:
-        return CheckResult(name, "warn", f"{len(have):,} crawls; {known.note}", figures)
+    figures: Figures = {"crawls": len(have), "listed at": f"{listed.read_at:%Y-%m-%d %H:%M} UTC"}
+    new = {crawl.id for crawl in listed.crawls} - have
+    if listed.note is not None:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
     if new or not crawls_are_listed(workspace):
         message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
         return CheckResult(name, "warn", message, figures)

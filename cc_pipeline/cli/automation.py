@@ -1,0 +1,119 @@
+"""``automation``: the sensors and schedules that keep a home up to date by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import console, show_table
+from cc_pipeline.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Sensors and schedules: new crawls go to watched targets by themselves, within bounds (docs/dagster.md).",
+)
+_Yes = Annotated[
+    bool | None, typer.Option("--yes/--no", help="Have them parsed again, or leave them.", show_default=False)
+]
+
+
+@app.command()
+def on(home: options.Home = None) -> None:
+    """Turn all sensors and schedules on. They work while a UI or a daemon runs on this home (cc-pipeline ui)."""
+    _turn(load_settings(home=home), on=True)
+
+
+@app.command()
+def off(home: options.Home = None) -> None:
+    """Turn all sensors and schedules off; runs that go on or wait are left to end."""
+    _turn(load_settings(home=home), on=False)
+
+
+@app.command()
+def status(home: options.Home = None) -> None:
+    """Show each sensor and schedule: whether it is on, its last tick and what that said, and when it is due."""
+    from cc_pipeline.defs.hands_off import standings
+
+    with _instance(load_settings(home=home)) as instance:
+        found = list(standings(instance))
+    rows = [
+        (one.name, one.kind, "on" if one.on else "off", _when(one.last), one.said, _when(one.next)) for one in found
+    ]
+    show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
+    if not any(one.on for one in found):
+        console.print("all are off; turn them on with: cc-pipeline automation on")
+
+
+@app.command()
+def reparse(yes: _Yes = None, home: options.Home = None) -> None:
+    """Say what parsing again would cost after the parser got a new version, and say yes to it.
+
+    Without --yes the schedule leaves pages of an older parser as they are; runs of your own always parse what they
+    touch with the parser of now. Nothing is fetched again.
+
+    [bold]Examples[/]
+
+      cc-pipeline automation reparse            (how many pages, how long)
+
+      cc-pipeline automation reparse --yes
+    """
+    from cc_pipeline.defs.flight import recorded
+    from cc_pipeline.stages.pace import spoken
+    from cc_pipeline.stages.reparse import agree, outdated, seconds_of
+    from cc_pipeline.stages.workspace import open_workspace
+
+    settings = load_settings(home=home)
+    with _instance(settings) as instance, open_workspace(settings) as workspace:
+        done = recorded(instance, "page_metadata")
+        place = max(done.values(), default=0)
+        found = outdated(workspace, place) if yes is None else agree(workspace, place, yes=yes)
+    left = found.left(done)
+    if not left:
+        console.print(f"all pages were made by the parser of now (version {found.parser})", highlight=False)
+        return
+    took = spoken(seconds_of(settings, list(left.values())))
+    console.print(
+        f"{sum(left.values()):,} pages of {len(left):,} partitions were made by an older parser; parsing them again "
+        f"takes {took} and fetches nothing",
+        highlight=False,
+    )
+    then = "The schedule backfill_missing does it, an hour of work at a time." if found.agreed else ""
+    console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
+
+
+def _turn(settings: Settings, *, on: bool) -> None:
+    from cc_pipeline.defs.hands_off import turn
+
+    with _instance(settings) as instance:
+        changed = turn(instance, on=on)
+    word = "on" if on else "off"
+    for name in changed:
+        console.print(f"{word}: {name}", highlight=False)
+    if not changed:
+        console.print(f"all sensors and schedules are {word} already")
+    elif on:
+        console.print("They tick while a UI or a daemon runs on this home: cc-pipeline ui", highlight=False)
+
+
+@contextmanager
+def _instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    from cc_pipeline.defs.instance import open_instance
+
+    instance = open_instance(settings)
+    try:
+        yield instance
+    finally:
+        instance.dispose()
+
+
+def _when(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""

@@ -1,0 +1,182 @@
+"""What a run says when it is done: what this run did first, then what lacks and where to look; totals on request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cc_pipeline.cli.output import console, show_table
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from cc_pipeline.stages.reports.this_run import Done
+    from cc_pipeline.stages.slice import Slice
+
+#: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
+_SHOWN_PAIRS = 40
+#: Pairs that one note names.
+_NAMED = 5
+#: Members without captures that a set's report names, a line each.
+_NAMED_MEMBERS = 20
+#: Targets that were found nowhere for which a name is guessed.
+_GUESSED = 5
+#: Characters of a target's definition in a table or note.
+_LONGEST_NAME = 120
+
+
+def say_what_was_done(settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target]) -> None:
+    """Prints what this run did with its partitions: new ones, the same as before, captures, those that lack.
+
+    It names targets and members of sets without captures: without that, they look like success. ``done`` is in the
+    order of the crawls.
+    """
+    by_slug = {target.slug: target for target in targets}
+    if len(done) <= _SHOWN_PAIRS:
+        columns = ["crawl", "target", "this run", "captures", "new", "not here"]
+        rows: list[Sequence[object]] = [
+            (at.crawl, named_shortly(by_slug[at.target]), _CHANGES[one.change], *_figures([one]))
+            for at, one in done.items()
+        ]
+    else:
+        columns = ["crawl", "targets", *_CHANGES.values(), "empty", "captures", "new captures", "not here"]
+        rows = [(crawl, *_counted(own), *_figures(own)) for crawl, own in _by_crawl(done).items()]
+    show_table("what this run did", columns, rows)
+    _say_empty(settings, done, by_slug)
+    _say_absent(settings, done, by_slug)
+    _say_shortfall(done)
+
+
+_CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
+
+
+def say_totals(settings: Settings) -> None:
+    """Prints the rows of each table of the home, and its ledger."""
+    from cc_pipeline.lake.moving import open_settled
+
+    with open_settled(settings) as connection:
+        rows = connection.execute(
+            "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
+        ).fetchall()
+        outcomes = connection.execute(
+            "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'quarantined'), "
+            "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
+        ).fetchall()
+    show_table("all of this home: rows by table", ["table", "rows in the lake", "published"], rows)
+    show_table("all of this home: the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
+
+
+def note(text: str) -> None:
+    """Prints a note under a report."""
+    console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+
+
+def named_shortly(target: Target) -> str:
+    """The definition of a target, cut where it is long."""
+    text = target.definition
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}… ({len(target.members):,} members)"
+
+
+def _by_crawl(done: Mapping[Slice, Done]) -> dict[str, list[Done]]:
+    found: dict[str, list[Done]] = {}
+    for at, one in done.items():
+        found.setdefault(at.crawl, []).append(one)
+    return found
+
+
+def _counted(done: Sequence[Done]) -> tuple[int, ...]:
+    changes = Counter(one.change for one in done)
+    empty = sum(1 for one in done if one.change != "undone" and not one.after.captures)
+    return len(done), *(changes[change] for change in ("new", "updated", "same", "undone")), empty
+
+
+def _figures(done: Iterable[Done]) -> tuple[int, int, int]:
+    """Captures, how many more than before the run, and those that are not here."""
+    each = list(done)
+    return (
+        sum(one.after.captures for one in each),
+        sum(one.after.captures - one.before.captures for one in each),
+        sum(one.after.unsettled + one.after.lost for one in each),
+    )
+
+
+def _say_empty(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:
+    empty = [at for at, one in done.items() if one.change != "undone" and not one.after.captures]
+    if not empty:
+        return
+    named = [f"{named_shortly(by_slug[at.target])} in {at.crawl}" for at in empty]
+    more = f" and {len(named) - _NAMED:,} more: see captures = 0 in the view lookups" if len(named) > _NAMED else ""
+    note(f"no captures (subset {', '.join(settings.subsets)}) of {'; '.join(named[:_NAMED])}{more}")
+    found = {at.target for at, one in done.items() if one.after.captures or one.change in ("same", "undone")}
+    nowhere = [by_slug[slug] for slug in dict.fromkeys(at.target for at in empty) if slug not in found]
+    _guess(settings, [target for target in nowhere if target.place is not None])
+
+
+def _guess(settings: Settings, nowhere: Sequence[Target]) -> None:
+    """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
+    from cc_pipeline.cli.guesses import known_names, meant
+
+    if not nowhere:
+        return
+    mistyped = {target.slug for target in nowhere}
+    known = [name for name in known_names(settings) if name not in mistyped]
+    for target in nowhere[:_GUESSED]:
+        guess = meant(target.place.host, known) if target.place is not None else None
+        if guess is not None:
+            note(
+                f"{target.definition} has no captures; did you mean {guess}? To forget it: "
+                f"cc-pipeline domains remove {target.definition}"
+            )
+
+
+def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:
+    """A line for each member without captures, of sets that have some: up to a bound, then where to look."""
+    sets = [at for at, one in done.items() if by_slug[at.target].members and one.after.captures]
+    if not sets:
+        return
+    from cc_pipeline.lake.moving import open_settled
+
+    with open_settled(settings) as connection:
+        absent = _absent(connection, sets)
+    for crawl, slug, count, total, named in absent:
+        note(f"{count:,} of {total:,} members of {slug} have no captures in {crawl}:")
+        for member in named:
+            console.print(f"      {member}", highlight=False, markup=False, soft_wrap=True)
+        if count > len(named):
+            query = f"FROM set_members WHERE captures = 0 AND crawl = '{crawl}' AND target = '{slug}'"
+            console.print(f'      and {count - len(named):,} more: cc-pipeline sql "{query}"', highlight=False)
+
+
+def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> list[tuple[str, str, int, int, list[str]]]:
+    """Crawl, slug, members without captures, all members, and the first of those by name."""
+    rows = connection.execute(
+        f"SELECT crawl, target, count(*) FILTER (captures = 0), count(*), min(member, {_NAMED_MEMBERS}) "
+        "FILTER (captures = 0) FROM set_members WHERE list_contains(?, crawl) AND list_contains(?, target) "
+        "GROUP BY ALL HAVING count(*) FILTER (captures = 0) > 0 ORDER BY ALL",
+        [list({at.crawl for at in sets}), list({at.target for at in sets})],
+    ).fetchall()
+    wanted = {(at.crawl, at.target) for at in sets}
+    return [(crawl, slug, *figures) for crawl, slug, *figures in rows if (crawl, slug) in wanted]
+
+
+def _say_shortfall(done: Mapping[Slice, Done]) -> None:
+    from cc_pipeline.stages.shortfall import share
+
+    planned = sum(one.after.planned for one in done.values())
+    unsettled = sum(one.after.unsettled for one in done.values())
+    lost = sum(one.after.lost for one in done.values())
+    if unsettled:
+        figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
+        text = f"{figure} did not come: run the command again, it asks for these alone"
+        console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
+    if lost:
+        note(
+            f"{lost:,} of {planned:,} captures ({share(lost, planned)}) are missing or damaged in the source itself; "
+            "each of them and why: "
+            "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
+        )
+    if planned and not unsettled and not lost:
+        console.print(f"all {planned:,} captures are here", highlight=False, markup=False, style="green")

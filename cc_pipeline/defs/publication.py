@@ -1,0 +1,81 @@
+"""Publishing while runs go on and when they end, so that ``cc.duckdb`` is never long behind, whoever launched them.
+
+A run of the UI publishes by itself, with automation on or off: between two partitions when the last publication is
+older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still at it. Belongs here: when. Not here:
+how (stages/publish).
+"""
+
+from __future__ import annotations
+
+import time
+
+import dagster as dg
+
+from cc_pipeline.defs.flight import flight
+from cc_pipeline.defs.instance import PROCESS_TAG
+from cc_pipeline.defs.partitions import run_partitions
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.lake.snapshot import Publication
+from cc_pipeline.stages.behind import behind
+from cc_pipeline.stages.keeping.upkeep import merge_and_publish
+from cc_pipeline.stages.workspace import Workspace
+
+#: Seconds between two looks at how old the publication is.
+_LOOK_EVERY = 30.0
+
+
+class PublishWhileRunning:
+    """The publications of one run, which may have none: they are recorded for ``warehouse``, outside of the run."""
+
+    def __init__(self, context: dg.AssetExecutionContext, workspace: Workspace) -> None:
+        self._context, self._workspace = context, workspace
+        self._looked = time.monotonic()
+
+    def between(self) -> None:
+        """Publishes when the last publication is too old. Costs nothing most of the time."""
+        if time.monotonic() - self._looked >= _LOOK_EVERY:
+            self._publish(at_end=False)
+            self._looked = time.monotonic()
+
+    def at_end(self) -> None:
+        """Publishes what the run made, unless other runs go on and the last publication is young. The command line
+        publishes by itself, once for all its runs."""
+        if PROCESS_TAG not in self._context.run.tags:
+            self._publish(at_end=True)
+
+    def _publish(self, *, at_end: bool) -> None:
+        # what was made stays, however this ends: the next publication shows it
+        try:
+            found = behind(self._workspace)
+            if found is None:
+                return
+            old = found.longer_than(self._workspace.settings.publish_every)
+            if old or (at_end and not self._others_go_on()):
+                record(self._context.instance, merge_and_publish(self._workspace))
+        except CcPipelineError as fault:
+            self._context.log.warning(f"cc.duckdb was not published: {fault}")
+
+    def _others_go_on(self) -> bool:
+        instance, run = self._context.instance, self._context.run
+        found = flight(instance, but=run.run_id)
+        # a backfill of the UI learns only later how its last run ended
+        crawls, domains = (instance.get_dynamic_partitions(name) for name in ("crawl", "domain"))
+        return bool(found.runs or found.pairs - set(run_partitions(run.tags, crawls, domains)))
+
+
+def record(instance: dg.DagsterInstance, publication: Publication) -> None:
+    """Notes a publication that no run of ``warehouse`` made."""
+    instance.report_runless_asset_event(
+        dg.AssetMaterialization("warehouse", metadata=publication_metadata(publication))
+    )
+
+
+def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:
+    """What the UI shows of a publication."""
+    lines = "\n".join(f"| {name} | {rows:,} |" for name, rows in publication.rows.items())
+    return {
+        "path": dg.MetadataValue.path(str(publication.path)),
+        "bytes": dg.MetadataValue.int(publication.bytes),
+        "dagster/row_count": dg.MetadataValue.int(publication.rows.get("captures", 0)),
+        "tables": dg.MetadataValue.md(f"| table | rows |\n|---|---|\n{lines}"),
+    }

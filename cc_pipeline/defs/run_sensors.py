@@ -1,0 +1,139 @@
+"""Sensors about what goes on: runs that failed, a source that refuses, a publication that is behind. They ship stopped.
+
+Belongs here: saying so, in the tick, the log and to a webhook, and asking for a publication. Not here: asking for
+partitions (schedules), or publishing (publication, stages/publish).
+"""
+
+import logging
+from collections.abc import Mapping
+
+import dagster as dg
+
+from cc_pipeline.defs.flight import UNFINISHED, flight
+from cc_pipeline.defs.jobs import publish
+from cc_pipeline.defs.partitions import KIND_TAG, keys_in, range_of
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.settings import Settings
+from cc_pipeline.stages.behind import behind
+from cc_pipeline.stages.standing import breaker
+from cc_pipeline.stages.telling import tell
+from cc_pipeline.stages.workspace import Workspace
+
+#: Characters of a run's error that are told.
+_REASON = 2_000
+#: Partitions of a run that are named.
+_NAMED = 10
+#: Publications of one state of the tables that may fail.
+_MOST_FAILURES = 3
+
+
+@dg.run_failure_sensor(
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    minimum_interval_seconds=60,
+    description="Says in the log, and to CC_PIPELINE_WEBHOOK, which run failed and why; once for each run.",
+)
+def failed_runs(context: dg.RunFailureSensorContext, workspace: dg.ResourceParam[Workspace]) -> None:
+    """One failed run of any job, whoever launched it."""
+    run = context.dagster_run
+    partitions = partitions_named(run.tags)
+    said = {
+        "event": "run failed",
+        "job": run.job_name,
+        "run_id": run.run_id,
+        "kind": run.tags.get(KIND_TAG, ""),
+        "partitions": partitions,
+        "reason": (context.failure_event.message or "")[:_REASON],
+    }
+    named = f" ({', '.join(partitions)})" if partitions else ""
+    context.log.error(f"run {run.run_id} of {run.job_name}{named} failed: {said['reason']}")
+    _tell(context.log, workspace.settings, said)
+
+
+def partitions_named(tags: Mapping[str, str]) -> list[str]:
+    """The first partitions of a run with these tags; of a range its two ends."""
+    try:
+        listed = keys_in(tags)
+    except ValueError:
+        listed = []
+    if listed is None:
+        return [key for key in dict.fromkeys(range_of(tags)) if key]
+    more = [f"{len(listed) - _NAMED:,} more"] if len(listed) > _NAMED else []
+    return listed[:_NAMED] + more
+
+
+@dg.sensor(
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Says when the source refuses so often that no request is sent to it; the backfill waits meanwhile.",
+)
+def source_breaker(
+    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.SensorResult | dg.SkipReason:
+    """One tick: how the circuit breaker of the source stands. What has changed is told once."""
+    stopped = breaker(workspace)
+    before = context.cursor or "closed"
+    if stopped is None:
+        words, now = f"{workspace.settings.source} is asked as usual", "closed"
+    else:
+        words = (
+            f"{stopped.host} refuses ({stopped.last_refusal}): no request is sent until "
+            f"{stopped.breaker_open_until:%Y-%m-%d %H:%M} UTC. To try at once: "
+            f"cc-pipeline doctor --reset-breaker {stopped.host}"
+        )
+        now = "open"
+    if now != before:
+        context.log.warning(words)
+        _tell(context.log, workspace.settings, {"event": f"circuit breaker {now}", "reason": words})
+    return dg.SensorResult(skip_reason=words, cursor=now)
+
+
+@dg.sensor(
+    job=publish,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended.",
+)
+def publication(
+    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.RunRequest | dg.SkipReason:
+    """One tick: compares the tables with what the published file says that it shows."""
+    try:
+        found = behind(workspace)
+    except CcPipelineError as fault:
+        return dg.SkipReason(str(fault))
+    if found is None:
+        return dg.SkipReason("cc.duckdb shows all there is")
+    instance, minutes = context.instance, workspace.settings.publish_every
+    if instance.get_runs(dg.RunsFilter(job_name=publish.name, statuses=list(UNFINISHED)), limit=1):
+        return dg.SkipReason("cc.duckdb is being published")
+    if not found.longer_than(minutes) and flight(instance).is_any:
+        return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
+    # the same state of the tables is asked for again only after it failed, and not for ever
+    state = {_STATE_TAG: found.state}
+    failed = instance.get_runs_count(
+        dg.RunsFilter(job_name=publish.name, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
+    )
+    if failed >= _MOST_FAILURES:
+        return dg.SkipReason(
+            f"publishing failed {failed} times; see why in its runs, then launch {publish.name} by hand"
+        )
+    return dg.RunRequest(run_key=f"{found.state}:{failed}", tags=state)
+
+
+#: For assets without partitions, which say themselves when they are due (``crawls``). Over crawl × domain such
+#: conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it.
+conditions = dg.AutomationConditionSensorDefinition(
+    "default_automation_condition_sensor",
+    target=dg.AssetSelection.all(),
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    minimum_interval_seconds=300,
+)
+
+#: Which state of the tables a run of the sensor is to show.
+_STATE_TAG = "cc_pipeline/tables"
+
+
+def _tell(log: logging.Logger, settings: Settings, what: Mapping[str, object]) -> None:
+    why = tell(settings.webhook, what)
+    if why is not None:
+        log.warning(f"the webhook was not told: {why}")

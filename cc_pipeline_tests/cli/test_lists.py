@@ -1,0 +1,127 @@
+"""Lists of targets wherever targets go, typos, and a run that says what it did itself."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.cli.options import lines_meant, read_targets
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings({}, home=str(tmp_path / "home"), source="/a/bucket")
+
+
+def slugs(given: list[str], settings: Settings) -> list[str]:
+    return [target.slug for target in read_targets(given, settings)]
+
+
+def test_a_list_in_a_file_or_a_pipe_is_the_same_as_its_lines(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "members.txt").write_text("b.org\nc.org\n", "utf-8")
+    file = tmp_path / "sites.txt"
+    file.write_text("\ufeff# ours\nexample.com\n\nhost:www.example.org  # one host\nset:few = @members.txt\n", "utf-8")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("example.net\nmünchen.de\n".encode())))
+    found = read_targets(["example.com", f"@{file}", "-", "EXAMPLE.net"], settings)
+    assert [target.slug for target in found] == [
+        "example.com", "host_www.example.org", "set-few", "example.net", "xn--mnchen-3ya.de"
+    ]  # fmt: skip
+    # files of sets lie beside the list
+    assert [member.slug for member in found[2].members] == ["b.org", "c.org"]
+    assert lines_meant(["set:few", f"@{file}"])[:3] == ["set:few", "example.com", "host:www.example.org"]
+
+
+def test_wrong_lines_are_named_with_their_numbers(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "sites.txt"
+    file.write_text("example.com\ntwo words\n# x\nset:a = b.org\nset:a = c.org\nexample.og\n", "utf-8")
+    with pytest.raises(UserInputError) as refused:
+        read_targets([f"@{file}"], settings)
+    words = str(refused.value)
+    assert [f"{file}, line {number}: " in words for number in range(1, 7)] == [False, True, False, False, True, True]
+    file.write_text("two words\n" * 1000, "utf-8")
+    with pytest.raises(UserInputError, match="and 950 more"):
+        read_targets([f"@{file}"], settings)
+    file.write_text("# nothing\n", "utf-8")
+    with pytest.raises(UserInputError, match="names no target"):
+        read_targets([f"@{file}"], settings)
+    file.write_bytes(b"example.com\n\xff\n")
+    with pytest.raises(UserInputError, match="line 2 is not UTF-8"):
+        read_targets([f"@{file}"], settings)
+    with pytest.raises(UserInputError, match="cannot be read"):
+        read_targets(["@no-such-file.txt"], settings)
+
+
+@pytest.mark.parametrize(
+    ("typed", "guess"), [("example.og", "example.org"), ("example.cmo", "example.com"), ("exmple.ogr", "exmple.org")]
+)
+def test_a_suffix_that_nobody_sells_is_a_typo_unless_it_is_meant(settings: Settings, typed: str, guess: str) -> None:
+    with pytest.raises(UserInputError, match=f"did you mean {guess}"):
+        read_targets([typed], settings)
+    assert slugs([f"domain:{typed}"], settings) == [typed]
+    assert slugs([f"host:www.{typed}", "192.0.2.17", "example.co.uk"], settings)[1:] == ["192.0.2.17", "example.co.uk"]
+
+
+def test_a_name_the_home_knows_is_guessed_first(settings: Settings) -> None:
+    settings.home.mkdir()
+    settings.watch_list_path.write_text("examples.org\nset:few = other-site.de, third.net\n", "utf-8")
+    with pytest.raises(UserInputError, match=r"did you mean examples\.org"):
+        read_targets(["examples.og"], settings)
+    with pytest.raises(UserInputError, match=r"did you mean other-site\.de"):
+        read_targets(["othersite.dde"], settings)
+
+
+@pytest.mark.parametrize("command", [("lookup",), ("check",), ("plan",), ("copy", "--to", "x"), ("domains", "add")])
+def test_every_command_takes_lists_and_a_typo_leaves_nothing(
+    cli: Cli, world: World, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    home = tmp_path / "home"
+    file = tmp_path / "sites.txt"
+    file.write_text("example.com\nexample.og\n", "utf-8")
+    crawl = () if command == ("domains", "add") else ("-c", NEW, "--source", world.bucket)
+    said = cli(*command, f"@{file}", *crawl, "--home", home)
+    assert said.status == 1
+    assert "line 2: example.og" in said.err.replace("\n", " ")
+    assert not home.exists()
+
+
+def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.home, tmp_path / "home")
+    file = tmp_path / "sites.txt"
+    file.write_text("example.com\nexmaple.com\nset:duo = example.org, nothing-here.org, no-such.net\n", "utf-8")
+    assert cli("domains", "add", "host:www.example.com", "--home", home).status == 0
+    asked = ("run", "-c", NEW, "-d", f"@{file}", "--watched", "--source", world.bucket, "--home", home)
+    first = cli(*asked)
+    assert first.status == 0
+    lines = [line.split("│") for line in first.out.splitlines() if line.startswith(NEW)]
+    report = {cells[1].strip().partition(" ")[0]: [cell.strip() for cell in cells[2:]] for cells in lines}
+    assert (report["example.com"][0], report["example.com"][2:]) == ("same", ["0", "1"])  # one record is damaged
+    assert report["host:www.example.com"][0] == report["set:duo"][0] == "new"
+    assert report["exmaple.com"][:2] == ["new", "0"]
+    assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
+    assert "did you mean example.com? To forget it: cc-pipeline domains remove exmaple.com" in first.out
+    assert "2 of 3 members of set-duo" in first.out
+    assert "      no-such.net\n      nothing-here.org\n" in first.out
+    assert "rows by table" not in first.out
+    again = cli(*asked, "--totals")
+    states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
+    assert states[:4] == ["same"] * 4
+    assert "did you mean" not in again.out, "it was said"
+    assert "rows by table" in again.out
+
+
+def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: Path) -> None:
+    assert cli("run", "-c", NEW, "--home", tmp_path / "home").status == 2
+    said = cli("run", "-c", NEW, "--watched", "--source", world.bucket, "--home", tmp_path / "home")
+    assert said.status == 1
+    assert "domains add" in said.err

@@ -1,0 +1,114 @@
+"""One switch for all sensors and schedules, which a UI and a daemon see, and which sees what they left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from cc_pipeline.defs.hands_off import hands_off, standings, turn
+from cc_pipeline.defs.internals import LOCATION, instance_in
+from cc_pipeline.defs.partitions import LEFT_TAG
+
+_MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
+SET = {
+    "backfill_missing",
+    "default_automation_condition_sensor",
+    "failed_runs",
+    "new_crawls",
+    "path_lists",
+    "publication",
+    "source_breaker",
+    "watch_list",
+    "weekly_checks",
+    "weekly_upkeep",
+}
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    made = instance_in(tmp_path)
+    yield made
+    made.dispose()
+
+
+def of_the_ui(name: str):
+    """The origin under which a UI on ``workspace.yaml`` knows a sensor or schedule."""
+    target = LoadableTargetOrigin(module_name="cc_pipeline.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name=LOCATION)
+    return RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
+
+
+def test_the_location_is_that_of_the_workspace_file() -> None:
+    text = (Path(__file__).resolve().parents[2] / "workspace.yaml").read_text("utf-8")
+    assert f"location_name: {LOCATION}\n" in text
+
+
+def test_all_ship_off_and_one_command_turns_them_on_and_off(instance: dg.DagsterInstance) -> None:
+    assert {one.name for one in hands_off()} == SET, "name new ones here, and in docs/dagster.md"
+    assert not any(one.on for one in standings(instance))
+    assert set(turn(instance, on=True)) == SET
+    assert turn(instance, on=True) == []
+    # a UI and a daemon look them up by their own origins
+    for name in SET:
+        origin = of_the_ui(name)
+        state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
+        assert state is not None, f"get_selector: {_MOVED}"
+        assert state.status is InstigatorStatus.RUNNING
+    found = {one.name: one for one in standings(instance)}
+    assert all(one.on and one.next is not None for one in found.values())
+    assert found["backfill_missing"].kind == "schedule"
+    assert found["backfill_missing"].next.minute in (0, 30)  # type: ignore[union-attr]
+    assert set(turn(instance, on=False)) == SET
+    assert not any(one.on for one in standings(instance))
+
+
+def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
+    run = instance.add_run(dg.DagsterRun("extract_domain", tags={LEFT_TAG: "asks for 3 partitions"}))
+    for name, at, more in (
+        ("watch_list", 100.0, {"status": TickStatus.SKIPPED, "skip_reason": "nothing new"}),
+        ("backfill_missing", 200.0, {"status": TickStatus.SUCCESS, "run_ids": [run.run_id]}),
+    ):
+        origin = of_the_ui(name)
+        kind = "SENSOR" if name == "watch_list" else "SCHEDULE"
+        instance.create_tick(
+            TickData(
+                instigator_origin_id=origin.get_id(),
+                instigator_name=name,
+                instigator_type=dg_type(kind),
+                timestamp=at,
+                selector_id=origin.get_selector().get_id(),
+                **more,
+            )
+        )
+    found = {one.name: one for one in standings(instance)}
+    assert found["watch_list"].said == "nothing new", f"get_ticks: {_MOVED}"
+    assert found["watch_list"].last is not None
+    assert found["watch_list"].last.timestamp() == 100.0
+    assert found["backfill_missing"].said == "1 runs: asks for 3 partitions"
+    assert found["publication"].last is None
+
+
+def dg_type(name: str):
+    from dagster._core.definitions.run_request import InstigatorType  # noqa: PLC0415  # only here
+
+    return InstigatorType[name]
+
+
+def test_a_cursor_survives_being_turned_off_and_on(instance: dg.DagsterInstance) -> None:
+    turn(instance, on=True)
+    origin = of_the_ui("new_crawls")
+    state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
+    assert state is not None
+    instance.update_instigator_state(state.with_data(state.instigator_data._replace(cursor="where it was")))  # type: ignore[union-attr]
+    turn(instance, on=False)
+    turn(instance, on=True)
+    state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
+    assert state is not None
+    assert state.instigator_data.cursor == "where it was"  # type: ignore[union-attr]

@@ -1,0 +1,107 @@
+"""Where assets and columns come from, as the graph says it, against what the stages do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.lineage import COLUMNS, FROM_COMMON_CRAWL, made_of
+from cc_pipeline.defs.metadata import checked_owners
+from cc_pipeline.documents.schemas import PROVENANCE_FIELDS
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import owners
+from cc_pipeline.stages.tables import CAPTURES_SCHEMA, TABLES
+from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
+
+#: Columns that are made of no other: what the program did.
+NO_SOURCE = {
+    "captures": {"target", "archive_format", "located_by", "index_file", "index_position", "extra_columns"},
+    "records": {"stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "detail"}
+    | {"settled", "rounds"},
+}
+PLACE = ("warc_filename", "warc_record_offset")
+
+
+@pytest.fixture(scope="module")
+def specs() -> dict[dg.AssetKey, dg.AssetSpec]:
+    return {spec.key: spec for spec in defs().resolve_all_asset_specs()}
+
+
+def columns_of(spec: dg.AssetSpec) -> set[str]:
+    return {column.name for column in spec.metadata["dagster/column_schema"].columns}
+
+
+def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(
+    specs: dict[dg.AssetKey, dg.AssetSpec],
+) -> None:
+    schemas = {spec.name: spec.schema for spec in TABLES}
+    for table, columns in COLUMNS.items():
+        for name, found in columns.items():
+            assert name in schemas[table].names
+            for asset, column in found:
+                assert column in columns_of(specs[asset]), (table, name, column)
+        without = {name for name in schemas[table].names if not columns.get(name)}
+        assert without == NO_SOURCE.get(table, {field.name for field in PROVENANCE_FIELDS} - {"source_file"})
+
+
+def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
+    for table, columns in COLUMNS.items():
+        spec = specs[dg.AssetKey(table)]
+        asked = {dep.asset_key for dep in spec.deps}
+        assert {asset for found in columns.values() for asset, _ in found} <= asked, table
+        lineage = spec.metadata["dagster/column_lineage"]
+        assert set(lineage.deps_by_column) == {name for name, found in columns.items() if found}
+    for asset, upstream in FROM_COMMON_CRAWL.items():
+        assert {*upstream} <= {dep.asset_key for dep in specs[dg.AssetKey(asset)].deps}, asset
+        assert all(specs[key].group_name == "commoncrawl" for key in upstream)
+    # files read whole fill the same tables, and from nothing of ours
+    assert "dagster/column_lineage" not in specs[dg.AssetKey("source_text")].metadata
+
+
+def test_columns_say_their_sources_in_words_too(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
+    assert made_of("captures", "url") == "columnar_index.url"
+    shown = {c.name: c.description for c in specs[dg.AssetKey("page_text")].metadata["dagster/column_schema"].columns}
+    assert "[from records.url]" in shown["url"]
+    assert "records.stored_file" in shown["main_content"]
+
+
+def test_a_column_of_the_same_name_has_the_values_it_is_said_to_come_from(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    extract(workspace, "example.com")
+    tables = {
+        name: {tuple(row[part] for part in PLACE): row for row in workspace.lake.read(name, {"crawl": NEW}).to_pylist()}
+        for name in COLUMNS
+    }
+    compared = 0
+    for table, columns in COLUMNS.items():
+        for name, found in columns.items():
+            if len(found) != 1 or found[0][0].path[0] not in tables:
+                continue
+            [(asset, of)] = found
+            for place, row in tables[table].items():
+                assert row[name] == tables[asset.path[0]][place][of], (table, name)
+                compared += 1
+    assert compared > 1_000
+    assert set(CAPTURE_SCHEMA.names) <= set(CAPTURES_SCHEMA.names)
+
+
+def test_owners_are_a_setting() -> None:
+    assert owners({}) == ("team:cc-pipeline",)
+    named = owners({"CC_PIPELINE_OWNERS": "team:archive, someone@example.org"})
+    assert checked_owners(named) == ["team:archive", "someone@example.org"]
+    with pytest.raises(UserInputError, match="CC_PIPELINE_OWNERS names 'nobody'"):
+        checked_owners(["nobody"])
+
+
+def test_what_grows_old_has_a_date(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
+    graph = defs().get_repository_def().asset_graph
+    dated = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy is not None}
+    assert dated == {"crawls", "row_groups", "warehouse"}

@@ -1,0 +1,100 @@
+"""A run of the UI publishes by itself, with automation off: at its end, and while it goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pytest
+
+import cc_pipeline.defs.publication as publication
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.instance import PROCESS_TAG, this_process
+from cc_pipeline.defs.partitions import keys_tags
+from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.world import NEW, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITES = ("example.com", "example.org", "no-such.example")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        made.add_dynamic_partitions("crawl", [NEW])
+        made.add_dynamic_partitions("domain", list(SITES))
+        yield made
+
+
+@pytest.fixture
+def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
+    made = workspace_of(bucket[0], tmp_path)
+    harvest(made)
+    made.register_targets([parse_target(site) for site in SITES])
+    return made
+
+
+def run(instance: dg.DagsterInstance, workspace: Workspace, *sites: str, **tags: str) -> None:
+    """As the UI runs it: in a process of Dagster's."""
+    result = (
+        defs()
+        .resolve_job_def("extract_domain")
+        .execute_in_process(
+            instance=instance,
+            tags=keys_tags([f"{NEW}|{site}" for site in sites]) | tags,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            resources={WORKSPACE: workspace},
+        )
+    )
+    assert result.success
+
+
+def published(workspace: Workspace) -> set[str]:
+    if not workspace.settings.published_path.exists():
+        return set()
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        return {row[0] for row in connection.execute("SELECT DISTINCT target FROM capture_targets").fetchall()}
+
+
+def publications(instance: dg.DagsterInstance) -> int:
+    return len(instance.fetch_materializations(dg.AssetKey("warehouse"), limit=10).records)
+
+
+def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    run(instance, workspace, "example.com")
+    assert published(workspace) == {"example.com"}
+    assert publications(instance) == 1, "the UI shows it"
+    # nothing is new: nothing is published
+    run(instance, workspace, "example.com")
+    assert publications(instance) == 1
+    other = instance.add_run(
+        dg.DagsterRun("parse_domain", tags=keys_tags([f"{NEW}|no-such.example"]), status=dg.DagsterRunStatus.STARTED)
+    )
+    run(instance, workspace, "example.org")
+    assert published(workspace) == {"example.com"}, "another run goes on, and the file is young"
+    an_hour_ago = time.time() - 3600
+    os.utime(workspace.settings.published_path, (an_hour_ago, an_hour_ago))
+    run(instance, workspace, "no-such.example", **{PROCESS_TAG: this_process()})
+    assert published(workspace) == {"example.com"}, "the command line publishes by itself"
+    run(instance, workspace, "example.org")
+    assert published(workspace) == {"example.com", "example.org"}, "long enough behind"
+    instance.report_run_failed(other)
+
+
+def test_a_long_run_publishes_while_it_goes_on(
+    workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "_LOOK_EVERY", 0.0)
+    seen: list[int] = []
+    monkeypatch.setattr(publication.PublishWhileRunning, "at_end", lambda _: seen.append(publications(instance)))
+    run(instance, workspace, "example.com", "example.org")
+    assert seen == [1], "there was no file, so the first partition was published; then it was young"

@@ -1,0 +1,167 @@
+"""What is said of failed runs and of a source that refuses, and when a publication is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import cc_pipeline.defs.run_sensors as run_sensors
+from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
+from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.run_sensors import failed_runs, partitions_named, publication, source_breaker
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.behind import Behind, behind
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, object]]:
+    heard: list[Mapping[str, object]] = []
+    monkeypatch.setattr(run_sensors, "tell", lambda address, what: heard.append({"to": address} | dict(what)))
+    return heard
+
+
+def test_a_failed_run_is_told_with_its_partitions_and_reason(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]]
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, webhook="http://127.0.0.1:9/hook")
+    tags = keys_tags([f"{NEW}|site-{n}.example" for n in range(12)]) | {KIND_TAG: "repair"}
+    run = instance.add_run(dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    failure = instance.report_run_failed(run, "two partitions failed")
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failed_runs",
+        dagster_event=failure,
+        dagster_instance=instance,
+        dagster_run=run,
+        resources={WORKSPACE: workspace},
+    ).for_run_failure()
+    failed_runs(context)
+    [one] = told
+    assert one["to"] == "http://127.0.0.1:9/hook"
+    assert one["event"] == "run failed"
+    assert (one["job"], one["kind"]) == ("extract_domain", "repair")
+    partitions = one["partitions"]
+    assert isinstance(partitions, list)
+    assert len(partitions) == 11
+    assert partitions[-1] == "2 more"
+    assert "two partitions failed" in str(one["reason"])
+
+
+def test_partitions_are_named_however_the_run_has_them() -> None:
+    assert partitions_named(range_tags("A|x", "B|y")) == ["A|x", "B|y"]
+    assert partitions_named({"dagster/partition": "A|x"}) == ["A|x"]
+    assert partitions_named(keys_tags(["A|x", "B|y"])) == ["A|x", "B|y"]
+    assert partitions_named({"cc_pipeline/partitions": "what"}) == []
+    assert partitions_named({}) == []
+
+
+def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
+    tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]]
+) -> None:
+    workspace = workspace_of("https://bucket.example", tmp_path)
+    cursor: str | None = None
+
+    def tick() -> str:
+        nonlocal cursor
+        answer = source_breaker(
+            dg.build_sensor_context(instance=instance, cursor=cursor, resources={WORKSPACE: workspace})
+        )
+        assert isinstance(answer, dg.SensorResult)
+        cursor = answer.cursor
+        assert answer.skip_reason is not None
+        return answer.skip_reason.skip_message or ""
+
+    assert "asked as usual" in tick()
+    budget = Budget(workspace.settings.budget_path, "bucket.example", SourceLimits(10.0, 8), BreakerPolicy(threshold=1))
+    try:
+        budget.forbidden(1, "403", None)
+        assert "bucket.example refuses (403)" in tick()
+        tick()
+        assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
+        run_sensors_reset(workspace)
+        assert "asked as usual" in tick()
+        assert [one["event"] for one in told] == ["circuit breaker open", "circuit breaker closed"]
+    finally:
+        budget.close()
+
+
+def run_sensors_reset(workspace: Workspace) -> None:
+    from cc_pipeline.transport.budget import reset_breaker  # noqa: PLC0415  # a person does this
+
+    assert reset_breaker(workspace.settings.budget_path, "bucket.example")
+
+
+def test_the_published_file_is_behind_until_it_shows_every_version(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    assert behind(workspace) is None, "there is nothing to show"
+    harvest(workspace)
+    first = behind(workspace)
+    assert first is not None
+    assert first.longer_than(10), "there is no file"
+    publish(workspace)
+    assert behind(workspace) is None
+    extract(workspace, "example.org")
+    second = behind(workspace)
+    assert second is not None
+    assert second.state != first.state
+    assert not second.longer_than(10)
+    publish(workspace)
+    assert behind(workspace) is None
+    workspace.settings.published_path.write_bytes(b"no database")
+    broken = behind(workspace)
+    assert broken is not None
+    assert broken.longer_than(10)
+
+
+class TestPublication:
+    """Asked for when all ended, or when the file is old; once for each state of the tables."""
+
+    @pytest.fixture
+    def tick(self, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
+        workspace = workspace_of(bucket[0], tmp_path)
+
+        def one(state: str | None, minutes: float | None = 1.0) -> dg.RunRequest | str:
+            since = None if minutes is None else timedelta(minutes=minutes)
+            found = None if state is None else Behind(state, since)
+            monkeypatch.setattr(run_sensors, "behind", lambda _: found)
+            answer = publication(dg.build_sensor_context(instance=instance, resources={WORKSPACE: workspace}))
+            return answer if isinstance(answer, dg.RunRequest) else answer.skip_message or ""
+
+        return one
+
+    def test_when_all_is_quiet_it_is_asked_for_at_once(self, tick) -> None:
+        assert tick(None) == "cc.duckdb shows all there is"
+        request = tick("a")
+        assert request.run_key == "a:0"
+
+    def test_while_runs_go_on_only_when_the_file_is_old(self, tick, instance: dg.DagsterInstance) -> None:
+        instance.add_run(dg.DagsterRun("extract_domain", tags=keys_tags(["A|x"]), status=dg.DagsterRunStatus.STARTED))
+        assert tick("a", 9) == "runs go on, and cc.duckdb is not 10 minutes old"
+        assert tick("a", 11).run_key == "a:0"
+        assert tick("a", None).run_key == "a:0"
+
+    def test_one_at_a_time_and_what_fails_is_not_asked_for_for_ever(self, tick, instance: dg.DagsterInstance) -> None:
+        for attempt in range(3):
+            request = tick("a")
+            assert request.run_key == f"a:{attempt}"
+            run = instance.add_run(
+                dg.DagsterRun("publish", tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
+            )
+            assert tick("a") == "cc.duckdb is being published"
+            instance.report_run_failed(run)
+        assert "publishing failed 3 times" in tick("a")
+        assert tick("b").run_key == "b:0", "another state is another question"
