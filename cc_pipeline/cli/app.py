@@ -13,6 +13,7 @@ from cc_pipeline.cli import (
     catalog,
     choices,
     copy,
+    dataset,
     doctor,
     domains,
     export,
@@ -21,6 +22,7 @@ from cc_pipeline.cli import (
     init,
     lookup,
     replay,
+    report,
     run,
     sql,
     url_index,
@@ -49,9 +51,11 @@ app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
+app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
 app.command("sql")(sql.sql)
+app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
 app.command("settings")(choices.settings)

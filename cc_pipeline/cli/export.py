@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, told_source
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -18,7 +19,6 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.deliveries.tables import Selection
     from cc_pipeline.deliveries.whole import Handed, Origin
 
@@ -111,7 +111,7 @@ def _export_rows(
     from cc_pipeline.deliveries import tables as handing
     from cc_pipeline.deliveries.whole import Origin, scratch_beside
 
-    slugs = [target.slug for target in _targets(domains)]
+    slugs = [target.slug for target in chosen_targets(domains)]
     with _opened(settings, dataset) as connection, scratch_beside(out) as scratch:
         handing.bound_memory(connection, scratch)
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
@@ -125,10 +125,10 @@ def _export_rows(
             selections = [handing.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
-            selections = handing.select_tables(connection, tables, slugs, _ids(crawls))
+            selections = handing.select_tables(connection, tables, slugs, crawl_ids(crawls))
         versions, when = handing.publication(connection)
         origin = Origin(
-            str(settings.home), _source(settings), asked, versions, when if isinstance(when, datetime) else None
+            str(settings.home), told_source(settings), asked, versions, when if isinstance(when, datetime) else None
         )
         handed = _write(connection, selections, chosen, out, origin)
     write_rows(
@@ -143,13 +143,16 @@ def _write(
 ) -> list[Handed]:
     from cc_pipeline.deliveries import tables as handing
     from cc_pipeline.deliveries.whole import README, readme_beside, whole_file, whole_folder, write_readme
+    from cc_pipeline.stages.questions.macros import MACROS
 
     title = f"{out.name}: pages of Common Crawl"
     if chosen == "duckdb":
         about = [("home", origin.home), ("source", origin.source or ""), *(("asked", one) for one in origin.asked)]
         about += [(f"version of {name}", str(version)) for name, version in sorted(origin.versions.items())]
         with whole_file(out) as path:
-            handed = handing.write_duckdb(connection, selections, path, about)
+            # macros read several tables: they go along where all tables do
+            macros = MACROS if {one.table for one in selections} >= set(handing.OF_TARGETS) else ()
+            handed = handing.write_duckdb(connection, selections, path, about, macros)
         write_readme(readme_beside(out), title, origin, handed, [out])
     elif len(selections) == 1 and not _is_folder(out):
         with whole_file(out) as path:
@@ -180,11 +183,11 @@ def _export_records(
     from cc_pipeline.stages.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
     from cc_pipeline.stages.workspace import open_workspace
 
-    targets = _targets(domains)
+    targets = chosen_targets(domains)
     if not settings.home.exists():
         raise EnvironmentFault(f"{settings.home} does not exist yet", "Fetch first: cc-pipeline run --crawl … -d …")
     with open_workspace(settings) as workspace, progress_bars():
-        chosen_crawls = _ids(crawls) or crawls_with_records(workspace, targets)
+        chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
             raise EnvironmentFault(
                 f"this home has no captures of {', '.join(domains)}",
@@ -230,17 +233,12 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
     """The published file; of a data set nothing but DuckDB."""
     import duckdb
 
-    from cc_pipeline.lake.reading import open_published, s3_place
-
     if dataset is not None:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
         return
-    path = settings.published_path
-    if not path.exists():
-        raise EnvironmentFault(f"{path} does not exist yet", "Publish it first: cc-pipeline run --crawl … --domain …")
-    with open_published(path, s3_place(settings)) as connection:
+    with published(settings) as connection:
         yield connection
 
 
@@ -251,31 +249,6 @@ def _dataset_query(folder: Path) -> str:
     if not files:
         raise UserInputError(f"{folder} holds no data set; make one: cc-pipeline dataset -d … --out {folder}")
     return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
-
-
-def _targets(domains: Sequence[str]) -> list[Target]:
-    from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
-
-    found: dict[str, Target] = {}
-    for text in domains:
-        # of a set its name is enough: its members are in the home
-        named = set_slug_in(text)
-        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
-        found[target.slug] = target
-    return list(found.values())
-
-
-def _ids(crawls: Sequence[str]) -> list[str]:
-    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-
-    return [validate_crawl_id(text) for text in crawls]
-
-
-def _source(settings: Settings) -> str | None:
-    from cc_pipeline.settings import remembered_source
-
-    return remembered_source(settings.home)
 
 
 def _is_folder(out: Path) -> bool:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from cc_pipeline.defs.internals import end_run, instance_in
+from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -36,6 +39,8 @@ nux: {enabled: false}
 concurrency:
   runs:
     max_concurrent_runs: 2
+    # a long backfill leaves a place for what a person launches
+    tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
   pools: {default_limit: 1, granularity: op}
 run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
@@ -47,21 +52,35 @@ schedules: {use_threads: true, num_workers: 2}
 """
 
 
+#: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
+#: home's in any case: another one would show the runs of another home.
+DOTENV = """\
+# Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
+CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
+DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
+"""
+_OF_BEFORE = re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n")
+
+
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. What
+    earlier versions wrote there, which won over the environment, is written anew.
     The home is not claimed for a source yet: that is the first run's to do.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        folder / ".env": f"CC_PIPELINE_HOME={settings.home}\nDAGSTER_HOME={settings.dagster_home}\n",
-        settings.dagster_home / "dagster.yaml": DAGSTER_YAML,
-    }
-    missing = {path: text for path, text in wanted.items() if not path.exists()}
-    for path, text in missing.items():
+    missing = {} if (settings.dagster_home / "dagster.yaml").exists() else {"dagster.yaml": DAGSTER_YAML}
+    wanted = {settings.dagster_home / name: text for name, text in missing.items()}
+    env = folder / ".env"
+    before = env.read_text("utf-8") if env.exists() else None
+    if before is None:
+        wanted[env] = DOTENV.format(home=settings.home)
+    elif named := _OF_BEFORE.fullmatch(before):
+        wanted[env] = DOTENV.format(home=named["home"])
+    for path, text in wanted.items():
         path.write_text(text, "utf-8")
-    return list(missing)
+    return list(wanted)
 
 
 def prepare_instance(settings: Settings) -> None:
@@ -70,6 +89,28 @@ def prepare_instance(settings: Settings) -> None:
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
         config.write_text(DAGSTER_YAML, "utf-8")
+
+
+def workspace_file(settings: Settings) -> Path:
+    """The workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
+
+    Both load the definitions under one name, by which the instance knows sensors and schedules.
+    """
+    of_checkout = Path(__file__).resolve().parents[2] / "workspace.yaml"
+    if of_checkout.exists():
+        return of_checkout
+    own = settings.dagster_home / "workspace.yaml"
+    if not own.exists():
+        own.write_text(_WORKSPACE, "utf-8")
+    return own
+
+
+_WORKSPACE = f"""\
+load_from:
+  - python_module:
+      module_name: cc_pipeline.definitions
+      location_name: {LOCATION}
+"""
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
@@ -102,16 +143,18 @@ def this_process() -> str:
 def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
     """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
 
-    The daemon only watches runs it launched. Without this, a killed ``cc-pipeline run`` would keep its slot for ever
-    and the next one would wait for it.
+    Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
+    be under way for ever, keep their slots, and hold back whoever waits for their partitions.
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        if not _of_a_command(run):
-            continue
-        number, _, since = run.tags[PROCESS_TAG].partition("-")
-        if started(int(number)) != since:
-            end_run(instance, run, f"its process {number} was killed")
+        if _of_a_command(run):
+            number, _, since = run.tags[PROCESS_TAG].partition("-")
+            why = "" if started(int(number)) == since else f"its process {number} was killed"
+        else:
+            why = "" if _has_server(instance, run) else "the code server that it ran in was killed"
+        if why:
+            end_run(instance, run, why)
             ended.append(run.run_id)
     return ended
 
@@ -126,20 +169,13 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 
 
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
-    """Marks runs of the UI as failed whose code server does not answer any more; gives their ids.
-
-    For the end of a UI: the next one would find them under way, and wait for them.
-    """
+    """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
+    runs under way that nobody executes, and wait for them."""
     instance = open_instance(settings)
-    ended = []
     try:
-        for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-            if not _of_a_command(run) and not _answers(run.tags.get(_SERVER_TAG, "")):
-                end_run(instance, run, "the UI it ran in was stopped")
-                ended.append(run.run_id)
+        return end_runs_of_dead_processes(instance)
     finally:
         instance.dispose()
-    return ended
 
 
 def _of_a_command(run: dg.DagsterRun) -> bool:
@@ -147,15 +183,29 @@ def _of_a_command(run: dg.DagsterRun) -> bool:
     return PROCESS_TAG in run.tags and run.parent_run_id is None
 
 
-def _answers(server: str) -> bool:
-    """Whether the code server that a run's tag names takes connections."""
+def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run that no command line started may still have a process; yes, where that cannot be told."""
     try:
-        told = json.loads(server)
-        path = told.get("socket")
-        family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (told["host"], int(told["port"])))
-        with socket.socket(family, socket.SOCK_STREAM) as asked:
-            asked.settimeout(_CONNECT_SECONDS)
+        server = json.loads(run.tags.get(_SERVER_TAG, ""))
+        if not _answers(server):
+            return False
+        # a server is told of a run before the run says that it has started, and forgets it after it has ended
+        if run.status is dg.DagsterRunStatus.STARTING or executes(server, run.run_id):
+            return True
+    except Exception:  # a tag of another launcher, or a server that is too busy to answer
+        return True
+    now = instance.get_run_by_id(run.run_id)
+    return now is None or now.status not in _UNDER_WAY
+
+
+def _answers(server: Mapping[str, Any]) -> bool:
+    """Whether anything listens at the address of a code server."""
+    path = server.get("socket")
+    family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
+    with socket.socket(family, socket.SOCK_STREAM) as asked:
+        asked.settimeout(_CONNECT_SECONDS)
+        try:
             asked.connect(address)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
     return True

@@ -408,3 +408,24 @@ def _origin_of(name: str) -> Any:
     origins = import_module("dagster._core.remote_origin")
     location = origins.RegisteredCodeLocationOrigin(LOCATION)
     return origins.RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
+
+
+def executes(server: Mapping[str, Any], run_id: str) -> bool:
+    """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
+
+    ``False`` for a server that has not, and where nobody listens any more. An error of any other kind is raised: the
+    server may be busy. Dagster asks this itself before it cancels a run; its monitoring does not, for runs that a code
+    server started, so a killed server would leave them under way for ever.
+    """
+    client = import_module("dagster._grpc.client").DagsterGrpcClient(
+        host=server.get("host"),
+        port=server.get("port"),
+        socket=server.get("socket"),
+        use_ssl=bool(server.get("use_ssl")),
+    )
+    types, serdes = import_module("dagster._grpc.types"), import_module("dagster._serdes")
+    answer = client.can_cancel_execution(types.CanCancelExecutionRequest(run_id=run_id), timeout=_ANSWER_SECONDS)
+    return bool(serdes.deserialize_value(answer, types.CanCancelExecutionResult).can_cancel)
+
+
+_ANSWER_SECONDS = 10

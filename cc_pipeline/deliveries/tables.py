@@ -16,6 +16,7 @@ from cc_pipeline.deliveries.whole import Handed
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 
 FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv")
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
@@ -97,9 +98,14 @@ def write_table(connection: duckdb.DuckDBPyConnection, selection: Selection, for
 
 
 def write_duckdb(
-    connection: duckdb.DuckDBPyConnection, selections: Sequence[Selection], path: Path, about: Sequence[tuple[str, str]]
+    connection: duckdb.DuckDBPyConnection,
+    selections: Sequence[Selection],
+    path: Path,
+    about: Sequence[tuple[str, str]],
+    macros: Sequence[MacroSpec] = (),
 ) -> list[Handed]:
-    """Writes each selection as a table of one new DuckDB file, comments included, and ``about`` as the table ``about``.
+    """Writes each selection as a table of one new DuckDB file, comments included, ``about`` as the table ``about``, and
+    ``macros``, which are to find all they read in it.
 
     Raises as :func:`write_table` does.
     """
@@ -118,10 +124,25 @@ def write_duckdb(
         if about:
             connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in about])
         connection.execute("COMMENT ON TABLE handed.main.about IS 'Where the rows of this file came from.'")
+        if macros:
+            _make_macros(connection, macros)
         connection.execute("CHECKPOINT handed")
     finally:
         connection.execute("DETACH handed")
     return handed
+
+
+def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+    """Macros name tables as ``main.…``, and ``lake.captures`` where they ask for captures by target."""
+    [(before,)] = connection.execute("SELECT current_database()").fetchall()
+    connection.execute("USE handed")
+    try:
+        connection.execute("CREATE SCHEMA lake")
+        joined = f"JOIN (SELECT DISTINCT {_PLACE}, target FROM main.capture_targets) USING ({_PLACE})"
+        connection.execute(f"CREATE VIEW lake.captures AS SELECT * FROM main.captures {joined}")
+        make_macros(connection, macros)
+    finally:
+        connection.execute(f"USE {_quoted_name(before)}")
 
 
 def publication(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, int], object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,6 +68,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         out.seek(at)
         out.write(sound[at : at + 1])
     yield World(bucket, truth, home, victim)
+
+
+@pytest.fixture(scope="session")
+def rich(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the prepared home with some domains in all crawls. Tests only read it."""
+    home = tmp_path_factory.mktemp("rich") / "home"
+    shutil.copytree(world.home, home)
+    targets = [parse_target(domain) for domain in ("example.com", *world.truth.domains(NEW)[:2])]
+    with (
+        open_workspace(load_settings({}, source=str(world.bucket), home=str(home))) as workspace,
+        Launcher(workspace) as launcher,
+    ):
+        list(launcher.extract([NEW, OLD, ARC], targets))
+        launcher.publish()
+    return home
 
 
 @pytest.fixture

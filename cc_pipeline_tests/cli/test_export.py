@@ -22,15 +22,15 @@ from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.archive.sequencefile import iter_pairs
 from cc_pipeline.deliveries import tables as handing
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
 
 
 @pytest.fixture(scope="module")
-def home(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prepared home without its source: whatever is handed on is in it."""
-    return Path(shutil.copytree(world.home, tmp_path_factory.mktemp("export") / "home"))
+def home(rich: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of these tests' own, which may take it away; without the source, whatever is handed on is in it."""
+    return Path(shutil.copytree(rich, tmp_path_factory.mktemp("export") / "home"))
 
 
 def elsewhere(path: Path, tmp_path: Path, home: Path) -> Path:
@@ -45,6 +45,8 @@ def shown(home: Path, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+#: A Python that has the package ``wacz``; ``cli`` takes the variable away.
+VALIDATOR = os.environ.get("CC_PIPELINE_WACZ_PYTHON")
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 OF_DOMAIN = (
     "SEMI JOIN (FROM capture_targets WHERE target = 'example.com') USING (crawl, warc_filename, warc_record_offset)"
@@ -56,14 +58,22 @@ def test_a_duckdb_file_holds_its_rows_wherever_it_lies(cli: Cli, home: Path, tmp
     said = cli("export", "-d", "example.com", "--out", out, "--home", home)
     assert said.status == 0, said.err
     counts = {name: shown(home, f"SELECT count(*) FROM {name} {OF_DOMAIN}") for name in ("page_text", "page_links")}
+    questions = (
+        "FROM timeline(site := 'example.com')",
+        f"FROM changes_between('{OLD}', '{NEW}', site := 'example.com')",
+        "FROM feed_timeline(site := 'example.com')",
+    )
+    answers = {question: sorted(shown(home, question), key=str) for question in questions}
     moved = elsewhere(out, tmp_path, home)
     aside = home.rename(home.with_name("aside"))
     try:
         with duckdb.connect(str(moved), read_only=True) as connection:
             for name, count in counts.items():
                 assert connection.execute(f"SELECT count(*) FROM {name}").fetchall() == count != [(0,)]
-            views = connection.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall()
-            assert views == [(0,)], "rows, not paths"
+            views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
+            assert not [sql for (sql,) in views if "read_parquet" in sql], "rows, not paths"
+            for question, answer in answers.items():
+                assert sorted(connection.execute(question).fetchall(), key=str) == answer != []
             about = dict(connection.execute("FROM about").fetchall())
             assert about["home"] == str(home)
             [(comment,)] = connection.execute(
@@ -90,7 +100,9 @@ def test_every_format_has_the_same_rows(cli: Cli, home: Path, tmp_path: Path) ->
             found = connection.execute(
                 f"SELECT url, content_languages, {time} FROM {read}('{out}') ORDER BY ALL"
             ).fetchall()
-        assert [(url, langs) for url, langs, _ in found] == [(url, langs) for url, langs, _ in wanted]
+        if suffix == "csv":
+            found = [(url, json.loads(langs) if langs else None, time) for url, langs, time in found]
+        assert [row[:2] for row in found] == [row[:2] for row in wanted]
     first = json.loads((tmp_path / "pages.jsonl").read_text("utf-8").splitlines()[0])
     assert isinstance(first["content_minhash"], list) and isinstance(first["quality"], dict)
     assert first["fetch_time"].endswith("Z")
@@ -166,24 +178,13 @@ def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Pa
     assert not (tmp_path / "n.wacz").exists()
 
 
-@pytest.fixture(scope="module")
-def wacz(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of a domain in two eras, one of them damaged at the source."""
-    from typer.testing import CliRunner  # noqa: PLC0415
-
-    from cc_pipeline.cli.app import app  # noqa: PLC0415
-
-    folder = tmp_path_factory.mktemp("wacz")
-    home = shutil.copytree(world.home, folder / "home")
-    runner = CliRunner()
-    done = runner.invoke(
-        app, ["run", "-c", ARC, "-d", "example.com", "--source", str(world.bucket), "--home", str(home)]
-    )
-    assert done.exit_code == 0, done.output
-    out = folder / "example.wacz"
-    words = ["export", "-d", "example.com", "--out", str(out), "--home", str(home), "--allow-missing"]
-    done = runner.invoke(app, words)
-    assert done.exit_code == 0, (done.output, done.exception)
+@pytest.fixture
+def wacz(cli: Cli, rich: Path, tmp_path: Path) -> Path:
+    """Records of a domain in two eras, one of which was damaged when it was fetched."""
+    out = tmp_path / "example.wacz"
+    words = ("export", "-d", "example.com", "-c", NEW, "-c", ARC, "--out", out, "--home", rich, "--allow-missing")
+    said = cli(*words)
+    assert said.status == 0, said.err
     return out
 
 
@@ -241,14 +242,13 @@ def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Pat
 
 
 def test_the_fields_own_validator_finds_a_wacz_valid(wacz: Path) -> None:
-    python = os.environ.get("CC_PIPELINE_WACZ_PYTHON")
-    if not python:
+    if not VALIDATOR:
         pytest.skip("CC_PIPELINE_WACZ_PYTHON names no Python that has the package wacz")
     done = subprocess.run(
-        [python, "-m", "wacz.main", "validate", "-f", str(wacz)], capture_output=True, text=True, check=False
+        [VALIDATOR, "-m", "wacz.main", "validate", "-f", str(wacz)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "invalid" not in (done.stdout + done.stderr).lower()
+    assert "is valid" in done.stdout
 
 
 def test_sequencefiles_are_handed_on_by_the_same_command(cli: Cli, home: Path, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from cc_pipeline.defs.instance import prepare_files
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.world import NEW
 
@@ -207,6 +209,41 @@ def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout
         server.add_partition("domain", "only-here.example")
     assert (tmp_path / "other home" / "dagster" / "dagster.yaml").exists()
     assert (tmp_path / "other home" / "home.json").exists()
+
+
+def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
+    checkout, other = tmp_path / "checkout", tmp_path / "other home"
+    prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout_at(checkout))
+    (other / "dagster").mkdir(parents=True)
+    (checkout / "told.py").write_text(
+        "import os, dagster\nprint('told', os.environ['CC_PIPELINE_HOME'], os.environ['DAGSTER_HOME'])\n"
+        "defs = dagster.Definitions()\n",
+        "utf-8",
+    )
+    env = environment(bucket[0], checkout) | {"CC_PIPELINE_HOME": str(other)}
+    done = subprocess.run(
+        [BIN / "dagster", "definitions", "validate", "-f", "told.py"], cwd=checkout, env=env,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert f"told {other} {other}/dagster" in done.stdout, done.stdout + done.stderr
+
+
+def checkout_at(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_what_earlier_versions_wrote_for_dagster_is_written_anew(bucket: Bucket, tmp_path: Path) -> None:
+    settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path / "home"))
+    env = tmp_path / ".env"
+    before = f"CC_PIPELINE_HOME={tmp_path}/old\nDAGSTER_HOME={tmp_path}/old/dagster\n"
+    env.write_text(before, "utf-8")
+    assert env in prepare_files(settings, tmp_path)
+    assert f"${{CC_PIPELINE_HOME:-{tmp_path}/old}}" in env.read_text("utf-8")
+    assert prepare_files(settings, tmp_path) == []
+    # a person's own stays
+    env.write_text(before + "CC_PIPELINE_CONTACT=me@example.org\n", "utf-8")
+    assert prepare_files(settings, tmp_path) == []
 
 
 @pytest.mark.parametrize("command", [["check", "defs"], ["list", "defs", "--json"]])

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from botocore.config import Config
 
-from cc_pipeline.defs.partitions import range_tags
+from cc_pipeline.defs.partitions import keys_tags, range_tags
 from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.defs.published import published_rows, query
@@ -37,8 +37,9 @@ from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspa
 
 pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
-SITES = ("example.com", "example.org")
-LISTED = (f"{NEW}|example.com",)
+SITES = ("example.com", "example.org", "example-foo.com")
+#: Of several crawls and in no order of theirs: no range holds just these.
+LISTED = (f"{NEW}|example.com", f"{OLD}|example-foo.com")
 BACKFILLED = (f"{NEW}|example.org", f"{OLD}|example.org")
 EXTRACTED = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 
@@ -162,7 +163,7 @@ def test_a_team_gets_the_same_tables_as_one_person(bucket: Bucket, team: Team, t
         ui.add_partition("domain", site)
     harvested = ui.launch("harvest_crawl", range_tags(OLD, NEW))
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
-    listed = ui.launch("extract_domain", range_tags(LISTED[0], LISTED[-1]))
+    listed = ui.launch("extract_domain", keys_tags(LISTED))
     asked = backfill(ui, BACKFILLED)
     assert ui.wait_for(listed) == "SUCCESS", ui.failure(listed)
     assert wait_for_backfill(ui, asked) == "COMPLETED_SUCCESS"

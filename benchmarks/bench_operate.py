@@ -1,0 +1,294 @@
+"""``make bench-operate``: what operating costs beside the work: runs over many partitions, scattered ones, runs with
+nothing to do, and the questions that every tick asks at 90,000 partitions.
+
+Times are processor time of this process and its children (parsers), because on a machine that does other work as well
+wall times say nothing. The rival of a run is the stage functions alone on the same slices; a ratio below 1 says how
+much dearer the run is. ``FULL=1`` takes 500 targets × 3 crawls, and 90,000 partitions of which 5,000 are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+import cc_pipeline.defs
+from benchmarks.report import Report, percentile
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.flight import EXTRACTED, flight, left_failed
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.internals import definitions_in
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KIND_TAG, keys_tags, partition_key, range_tags
+from cc_pipeline.defs.schedules import backfill_missing
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.stages.extract import extract
+from cc_pipeline.stages.workspace import Workspace, open_workspace
+
+CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
+PARTS = ("runs", "large")
+#: Milliseconds of processor time that Dagster may cost for each asset and partition.
+_LIST_GOAL, _RANGE_GOAL = 40.0, 70.0
+_IDLE_GOAL_SECONDS, _QUESTION_GOAL_SECONDS = 5.0, 2.0
+#: Of every so many targets one is asked for again, so that no two of them are neighbours.
+_EVERY = 16
+_MOST_SCATTERED = 30
+_ASKED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """``targets`` of each of three crawls; ``defined`` crawl × domain partitions of which ``made`` are made."""
+
+    targets: int
+    crawls: int
+    defined: tuple[int, int]
+    made: int
+
+
+SHORT = Sizes(targets=40, crawls=2, defined=(30, 300), made=500)
+LONG = Sizes(targets=500, crawls=3, defined=(90, 1_000), made=5_000)
+
+
+def used() -> float:
+    """Seconds of processor time of this process and of those children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def cost(act: Callable[[], Any]) -> tuple[float, float]:
+    """Processor and wall seconds of ``act``."""
+    wall, processor = time.perf_counter(), used()
+    act()
+    return used() - processor, time.perf_counter() - wall
+
+
+@dataclass(slots=True)
+class Bench:
+    """Where homes are made, of which bucket."""
+
+    folder: Path
+    bucket: Path
+    crawls: Sequence[str]
+    slugs: Sequence[str]
+
+    def home(self, name: str) -> Settings:
+        """A fresh home whose crawls are harvested and whose targets are partitions."""
+        # one parser, in whose processor time all of a run's pages are seen when it has ended
+        settings = load_settings({}, source=str(self.bucket), home=str(self.folder / name), workers=1)
+        with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+            launcher.harvest(list(reversed(self.crawls)))
+            launcher.add_targets([parse_target(slug) for slug in self.slugs])
+        return settings
+
+    def keys(self) -> list[str]:
+        """All partitions."""
+        return [partition_key(crawl, slug) for crawl in self.crawls for slug in self.slugs]
+
+    def run(self, settings: Settings, all_tags: Sequence[dict[str, str]]) -> tuple[float, float]:
+        """Processor and wall seconds of runs of the job with these tags, one after the other."""
+        with open_workspace(settings) as workspace:
+            instance = open_instance(settings)
+            job = definitions_in(Path(cc_pipeline.defs.__path__[0])).resolve_job_def("extract_domain")
+
+            def act() -> None:
+                for tags in all_tags:
+                    result = job.execute_in_process(
+                        instance=instance, tags=tags, resources={"workspace": workspace}, run_config=_QUIET
+                    )
+                    assert result.success
+
+            try:
+                return cost(act)
+            finally:
+                instance.dispose()
+
+
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+def bench_runs(report: Report, folder: Path, sizes: Sizes) -> None:
+    """Runs over all partitions, by list and by range; then some scattered ones, and nothing to do."""
+    crawls = CRAWLS[: sizes.crawls]
+    bucket = folder / "bucket"
+    spec = MiniCrawlSpec(pages=sizes.targets * 4, sites=sizes.targets, crawls=tuple(map(CrawlSpec, crawls)))
+    truth = ensure(bucket, spec)
+    bench = Bench(folder, bucket, crawls, truth.domains())
+    partitions, most = len(bench.keys()), load_settings({}).partitions_per_run
+    report.setting |= {"targets": len(bench.slugs), "crawls": len(crawls), "captures": len(truth.captures)}
+
+    with open_workspace(bench.home("bare")) as workspace:
+        bare, _ = cost(lambda: _alone(workspace, bench))
+    each = 1_000 / (partitions * len(EXTRACTED))
+    keys = bench.keys()
+    lists = [{**keys_tags(keys[at : at + most]), KIND_TAG: "backfill"} for at in range(0, partitions, most)]
+    ranges = [
+        range_tags(partition_key(crawl, bench.slugs[at]), partition_key(crawl, bench.slugs[at : at + most][-1]))
+        for crawl in crawls
+        for at in range(0, len(bench.slugs), most)
+    ]
+    used_home = bench.home("list")
+    for name, settings, tags, goal in (
+        ("list", used_home, lists, _LIST_GOAL),
+        ("range", bench.home("range"), ranges, _RANGE_GOAL),
+    ):
+        processor, wall = bench.run(settings, tags)
+        note = f"{partitions} partitions, {len(tags)} runs, {wall:.0f} s of wall time"
+        report.figure(
+            f"{name}_overhead", (processor - bare) * each, goal=goal, unit="ms", higher_is_better=False,
+            note="processor time for each asset and partition beyond the functions alone",
+        )  # fmt: skip
+        report.figure(f"{name}_run", processor, bare, unit="s", higher_is_better=False, note=note)
+    _ask_again(report, bench, used_home)
+
+
+def _alone(workspace: Workspace, bench: Bench) -> None:
+    for made in extract(workspace, [(crawl, slug) for crawl in bench.crawls for slug in bench.slugs], EXTRACTED):
+        assert made.error is None
+    workspace.close()  # a parser's time counts when it has ended
+
+
+def _ask_again(report: Report, bench: Bench, settings: Settings) -> None:
+    """The command line in a used home: scattered targets of which every other is new, and the same again."""
+    named = [slug for slug in bench.slugs if slug.rpartition(".")[2].isalpha()]  # no addresses of hosts
+    scattered = named[:: max(2, len(named) // _EVERY)][:_MOST_SCATTERED]
+    # targets of their own, so that something is to be done, beside what is there
+    asked = [*scattered, *(f"host:www.{slug}" for slug in scattered)]
+    newest = bench.crawls[0]
+    command = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
+    command += ["run", "-c", newest, "--home", str(settings.home)]
+    for target in asked:
+        command += ["-d", target]
+    before = _runs(settings)
+    processor, wall = cost(lambda: _quietly(command))
+    note = f"{len(asked)} targets, every other new; {wall:.0f} s of wall time"
+    report.figure(
+        "scattered_runs", _runs(settings) - before, goal=3, higher_is_better=False, goal_on="value",
+        note="of Dagster's, one of them the publication",
+    )  # fmt: skip
+    report.figure("scattered", processor, unit="s", higher_is_better=False, note=note)
+    processor, wall = cost(lambda: _quietly(command))
+    report.figure(
+        "nothing_to_do", processor, goal=_IDLE_GOAL_SECONDS, unit="s", higher_is_better=False,
+        note=f"the same command again, a whole process; {wall:.0f} s of wall time",
+    )  # fmt: skip
+
+
+def _quietly(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2_000:])
+
+
+def _runs(settings: Settings) -> int:
+    instance = open_instance(settings)
+    try:
+        return instance.get_runs_count()
+    finally:
+        instance.dispose()
+
+
+def bench_large(report: Report, folder: Path, sizes: Sizes) -> None:
+    """Questions to an instance with many partitions, of which some are made, some failed, and some are under way."""
+    settings = load_settings({}, source=str(folder / "nothing"), home=str(folder / "large"))
+    crawls = [f"CC-MAIN-{2010 + number // 12}-{number % 12 + 10}" for number in range(sizes.defined[0])]
+    domains = [f"site-{number:05d}.example" for number in range(sizes.defined[1])]
+    settings.watch_list_path.parent.mkdir(parents=True, exist_ok=True)
+    settings.watch_list_path.write_text("".join(f"{domain}\n" for domain in domains), "utf-8")
+    instance = open_instance(settings)
+    report.setting |= {"defined": sizes.defined[0] * sizes.defined[1], "made": sizes.made}
+    try:
+        instance.add_dynamic_partitions("crawl", crawls)
+        for at in range(0, len(domains), 500):
+            instance.add_dynamic_partitions("domain", domains[at : at + 500])
+        _record(instance, crawls, domains, sizes.made)
+        with open_workspace(settings) as workspace:
+            _ask(report, instance, workspace)
+        _ask_dagster(report, instance)
+    finally:
+        instance.dispose()
+
+
+def _record(instance: dg.DagsterInstance, crawls: Sequence[str], domains: Sequence[str], made: int) -> None:
+    """Every crawl is harvested, and ``made`` partitions are there, the newest crawls first."""
+    for crawl in crawls:
+        instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=crawl))
+    for number in range(made):
+        crawl = crawls[-1 - number // len(domains)]
+        tags = {"dagster/partition/crawl": crawl, "dagster/partition/domain": domains[number % len(domains)]}
+        key = partition_key(crawl, domains[number % len(domains)])
+        instance.report_runless_asset_event(dg.AssetMaterialization("page_metadata", partition=key, tags=tags))
+
+
+def _ask(report: Report, instance: dg.DagsterInstance, workspace: Workspace) -> None:
+    """Our own questions, as every tick asks them."""
+    workspace.register_targets([])
+
+    def tick() -> None:
+        context = dg.build_schedule_context(
+            instance=instance, resources={"workspace": workspace}, scheduled_execution_time=datetime.now(UTC)
+        )
+        backfill_missing.evaluate_tick(context)
+
+    for name, ask in (
+        ("flight", lambda: flight(instance)),
+        ("left_failed", lambda: left_failed(instance)),
+        ("schedule_tick", tick),
+    ):
+        seconds = []
+        for _ in range(_ASKED):
+            started = time.perf_counter()
+            ask()
+            seconds.append(time.perf_counter() - started)
+        report.figure(
+            f"{name}_p95", percentile(seconds, 0.95), goal=_QUESTION_GOAL_SECONDS, unit="s", higher_is_better=False,
+            note=f"wall time, p95 of {_ASKED}; fastest {min(seconds):.3f}",
+        )  # fmt: skip
+
+
+def _ask_dagster(report: Report, instance: dg.DagsterInstance) -> None:
+    """What the UI's own pages ask, as it is."""
+    definition = CRAWL_AND_DOMAIN
+    _, listed = cost(lambda: definition.get_partition_keys(dynamic_partitions_store=instance))
+    report.figure("dagster_key_list", listed, unit="s", higher_is_better=False, note="all keys, wall time")
+    asset = dg.AssetKey("page_metadata")
+    with suppress(AttributeError):  # Dagster's own, and not public
+        keys = definition.get_partition_keys(dynamic_partitions_store=instance)
+        _, status = cost(lambda: instance.get_status_by_partition(asset, keys, definition))
+        report.figure("dagster_cold_status", status, unit="s", higher_is_better=False, note="one asset, wall time")
+
+
+def main() -> None:
+    """Prints a line a figure and writes ``benchmarks/results/operate.json``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
+    parser.add_argument("--targets", type=int, help="other than the default or FULL=1 have")
+    given = parser.parse_args()
+    sizes = LONG if os.environ.get("FULL") == "1" else SHORT
+    parts = given.parts or PARTS
+    report = Report("operate" if len(parts) == len(PARTS) else f"operate-{'-'.join(parts)}")
+    if given.targets:
+        sizes = Sizes(given.targets, sizes.crawls, sizes.defined, sizes.made)
+    with tempfile.TemporaryDirectory(prefix="bench-operate-") as folder:
+        if "runs" in parts:
+            bench_runs(report, Path(folder), sizes)
+        if "large" in parts:
+            bench_large(report, Path(folder), sizes)
+    print(f"# written to {report.write()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Which of many texts are near copies of others, from their ``content_minhash``, with flat memory.
+
+Texts come in the order in which they are to be kept. Each sketch of 64 values is cut into 16 bands of four; texts that
+agree in a band are candidates (with 0.8 of their five-word runs in common in 9,998 of 10,000 cases), and of those
+the sketches are compared. A text is dropped if one that is kept, and came before it, is as like it as the threshold
+says.
+
+Sketches lie in a file that is mapped into memory, and one band is sorted at a time: some 100 bytes a text are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cc_pipeline.errors import disk_trouble
+
+VALUES: Final = 64
+BANDS: Final = 16
+_ROWS: Final = VALUES // BANDS
+#: Members of a group of candidates of which all pairs are compared; of larger ones each with the first and its
+#: neighbours.
+_ALL_PAIRS: Final = 8
+#: Pairs compared at a time: their sketches are 32 MB.
+_PAIRS_AT_ONCE: Final = 65_536
+#: A factor for each value of a band: odd, so that nothing of a value is lost.
+_FACTORS: Final = np.array(
+    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], dtype=np.uint64
+)
+
+Numbers = npt.NDArray[np.int64]
+
+
+def near_duplicates(sketches: Iterable[npt.NDArray[np.uint32]], threshold: float, folder: Path) -> Numbers:
+    """Numbers (from 0, in the order of ``sketches``) of the texts to drop, each with the one it is a near copy of:
+    an array of two columns, sorted by the first.
+
+    ``sketches`` come in batches of rows of 64 values. ``threshold`` is the share of runs in common, 0 to 1. ``folder``
+    takes a file of 256 bytes a text, which is deleted again. Raises ``EnvironmentFault`` where the disk refuses.
+    """
+    path = folder / "sketches"
+    try:
+        with disk_trouble(path):
+            count = _spill(sketches, path)
+            if count < 2:
+                return np.empty((0, 2), np.int64)
+            kept = np.memmap(path, np.uint32, "r", shape=(count, VALUES))
+            return _dropped(kept, threshold, count)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _spill(sketches: Iterable[npt.NDArray[np.uint32]], path: Path) -> int:
+    count = 0
+    with path.open("wb") as out:
+        for batch in sketches:
+            out.write(np.ascontiguousarray(batch, np.uint32).tobytes())
+            count += len(batch)
+    return count
+
+
+def _dropped(sketches: npt.NDArray[np.uint32], threshold: float, count: int) -> Numbers:
+    likely = []
+    for band in range(BANDS):
+        for first, second in _candidates(_hashes(sketches, band)):
+            for start in range(0, len(first), _PAIRS_AT_ONCE):
+                one, other = first[start : start + _PAIRS_AT_ONCE], second[start : start + _PAIRS_AT_ONCE]
+                alike = (sketches[one] == sketches[other]).sum(axis=1) >= threshold * VALUES
+                likely.append(np.column_stack((other[alike], one[alike])))
+    if not likely:
+        return np.empty((0, 2), np.int64)
+    pairs = np.unique(np.concatenate(likely), axis=0)
+    gone = np.zeros(count, bool)
+    found: list[tuple[int, int]] = []
+    # sorted by the later text: whether the earlier one is kept is known when it is looked at
+    for later, earlier in pairs.tolist():
+        if not gone[later] and not gone[earlier]:
+            gone[later] = True
+            found.append((later, earlier))
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def _hashes(sketches: npt.NDArray[np.uint32], band: int) -> npt.NDArray[np.uint64]:
+    hashes = np.empty(len(sketches), np.uint64)
+    for start in range(0, len(sketches), _PAIRS_AT_ONCE):
+        part = sketches[start : start + _PAIRS_AT_ONCE, band * _ROWS : (band + 1) * _ROWS].astype(np.uint64)
+        mixed = (part + np.uint64(1)) * _FACTORS
+        hashes[start : start + _PAIRS_AT_ONCE] = (mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64)
+    return hashes
+
+
+def _candidates(hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[Numbers, Numbers]]:
+    """Pairs (earlier, later) of texts with the same hash."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    sizes = np.diff(np.append(begins, len(ordered)))
+    group = np.repeat(np.arange(len(begins)), sizes)
+    within = np.arange(len(ordered)) - begins[group]
+    # the first of the group, and the neighbour before; of small groups all that come before
+    later = np.flatnonzero(within > 0)
+    yield order[begins[group[later]]], order[later]
+    for back in range(1, _ALL_PAIRS):
+        later = np.flatnonzero((within > back) & ((sizes[group] <= _ALL_PAIRS) | (back == 1)))
+        if not len(later):
+            break
+        yield order[later - back], order[later]
+
+
+def sketch_array(column: Any) -> npt.NDArray[np.uint32]:
+    """A batch of ``content_minhash`` (an Arrow list column without nulls) as rows of 64 values."""
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return values.astype(np.uint32).reshape(-1, VALUES)

@@ -1,0 +1,233 @@
+"""A person in a real browser: adds a domain, materializes it by clicking, looks at what came, runs every check.
+
+With ``CC_PIPELINE_PICTURES=docs/images`` in the environment it makes the pictures of the docs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline_tests.defs.test_dagster_process import (
+    BIN,
+    PATIENCE_SECONDS,
+    REPOSITORY,
+    Bucket,
+    Server,
+    environment,
+    free_port,
+    serving,
+)
+from cc_pipeline_tests.world import NEW
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+
+pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+
+SITE = "example.com"
+#: Browsers that the packages of systems install; Playwright's own would have to be downloaded.
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+          "--disable-component-update", "--disable-sync")  # fmt: skip
+_WIDTH, _HEIGHT = 1400, 900
+_SHOWN_WITHIN_SECONDS = 120
+
+
+class Tab:
+    """A page of the browser on the UI at ``address``, with what a person does there."""
+
+    def __init__(self, page: Any, address: str, pictures: Path) -> None:
+        self.page, self._address, self._pictures = page, address, pictures
+
+    def open(self, path: str, *texts: str) -> None:
+        """Goes to a page and waits until it shows the texts."""
+        self.page.goto(self._address + path)
+        for text in texts:
+            self.sees(text)
+
+    def sees(self, text: str) -> None:
+        """Waits until some element shows the text."""
+        self.page.get_by_text(text, exact=True).first.wait_for()
+
+    def click(self, button: str) -> None:
+        """Presses the first button that has this text in its name, once it can be pressed."""
+        self.page.get_by_role("button", name=button).first.click()
+
+    def choose(self, key: str) -> None:
+        """Picks a partition in the first list of the open dialog that has no choice yet."""
+        hints = self.page.get_by_role("dialog").first.get_by_text("Select a partition or create one")
+        left = hints.count()
+        hints.first.click()
+        self.page.get_by_role("menuitem", name=key).click()
+        self.page.keyboard.press("Escape")
+        hints.nth(left - 1).wait_for(state="detached")
+
+    def reads(self) -> str:
+        """All text of the page."""
+        return str(self.page.inner_text("body"))
+
+    def picture(self, name: str) -> None:
+        """A picture of what the page shows, into the folder that was asked for."""
+        self._pictures.mkdir(parents=True, exist_ok=True)
+        self.page.wait_for_timeout(1_000)  # what fades in or is being drawn
+        self.page.get_by_text("Loading").first.wait_for(state="hidden")
+        self.page.screenshot(path=self._pictures / f"{name}.png")
+
+
+@contextmanager
+def browsing(address: str, pictures: Path) -> Iterator[Tab]:
+    """A tab of a headless browser; what it showed last is kept as ``failed.png`` when the block raises."""
+    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if program is None:
+        pytest.skip("no browser here: install Debian's package chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=_QUIET)
+        page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+        page.set_default_timeout(_SHOWN_WITHIN_SECONDS * 1_000)
+        tab = Tab(page, address, pictures)
+        try:
+            yield tab
+        except BaseException:
+            tab.picture("failed")
+            raise
+        finally:
+            browser.close()
+
+
+@pytest.fixture(scope="module")
+def harvested(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose newest crawl was harvested from the command line."""
+    home = tmp_path_factory.mktemp("browser") / "home"
+    settings = load_settings({}, source=str(bucket[0]), home=str(home))
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        launcher.list_crawls()
+        launcher.harvest([NEW])
+        launcher.publish()
+    return home
+
+
+def checks_of(server: Server) -> dict[tuple[str, str], dict[str, Any] | None]:
+    """The latest execution of every check, by asset and name."""
+    nodes = server.ask(
+        """{ assetNodes { assetKey { path } assetChecksOrError { ... on AssetChecks { checks { name
+            executionForLatestMaterialization { runId status evaluation { success severity description } } } } } } }"""
+    )["assetNodes"]
+    return {
+        (node["assetKey"]["path"][-1], check["name"]): check["executionForLatestMaterialization"]
+        for node in nodes
+        for check in node["assetChecksOrError"].get("checks", [])
+    }
+
+
+def wait_for_checks(server: Server, run: str, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The executions of the ``wanted`` checks by one run, once all of them ended."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = {
+            check: last for check, last in checks_of(server).items()
+            if check in wanted and last and last["runId"].startswith(run) and last["evaluation"]
+        }  # fmt: skip
+        if set(found) == wanted:
+            return found
+        assert time.monotonic() < deadline, wanted - set(found)
+        time.sleep(1)
+
+
+def test_a_domain_is_added_materialized_and_checked_by_clicking(
+    bucket: Bucket, harvested: Path, tmp_path: Path
+) -> None:
+    asked = os.environ.get("CC_PIPELINE_PICTURES")
+    pictures = REPOSITORY / asked if asked else tmp_path / "pictures"
+    # what `make dev` starts
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    assert re.search(r"^dev:.*\n\t@\$\(VENV\)/cc-pipeline ui$", makefile, re.MULTILINE)
+    port = free_port()
+    command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(harvested)]
+    env = environment(bucket[0], tmp_path)
+    with serving(command, tmp_path, env, port) as server:
+        server.wait_until_loaded()
+        with browsing(f"http://127.0.0.1:{port}", pictures) as tab:
+            run = materialize(tab)
+            sees_the_partition(tab, run, len(bucket[1].of(NEW, subset="warc", domain=SITE)))
+            sees_the_lineage(tab)
+            runs_every_check(tab, server)
+
+
+def materialize(tab: Tab) -> str:
+    """Adds the domain in the dialog of the job, launches, and waits for the run; the beginning of its id."""
+    open_dialog(tab)
+    tab.page.get_by_role("dialog").first.get_by_role("button", name="Add a partition").nth(1).click()
+    tab.page.get_by_placeholder("name").fill(SITE)
+    tab.click("Save")
+    tab.page.get_by_placeholder("name").wait_for(state="detached")
+    # on a slow machine the dialog does not find the partition that it has just added, and says so
+    open_dialog(tab)
+    tab.choose(NEW)
+    tab.choose(SITE)
+    tab.picture("ui-launch")
+    tab.click("Launch 1 run")
+    launched = tab.page.get_by_text(re.compile("Launched run [0-9a-f]{8}")).first
+    run = str(launched.inner_text()).split()[2]
+    tab.page.get_by_text("View", exact=True).click()
+    # the label beside the run's id
+    tab.sees("Success")
+    return run
+
+
+def open_dialog(tab: Tab) -> None:
+    """The dialog that launches the job for partitions."""
+    tab.open("/locations/cc_pipeline/jobs/extract_domain")
+    tab.click("Materialize all")
+    tab.page.get_by_role("dialog").first.get_by_text("Partition selection").wait_for()
+
+
+def sees_the_partition(tab: Tab, run: str, pages: int) -> None:
+    """Green, by this run, with its own figures and a preview."""
+    tab.open(f"/assets/page_metadata?view=partitions&partition={NEW}%7C{SITE}", "Materialized (1)", "Failed (0)")
+    tab.sees("rows written")
+    text = tab.reads()
+    assert run in text
+    assert re.search(rf"dagster/row_count\s+{pages}\b", text), text
+    assert f"https://{SITE}" in text or f"http://{SITE}" in text or f"www.{SITE}" in text
+    tab.picture("ui-partition")
+
+
+def sees_the_lineage(tab: Tab) -> None:
+    """What a table is made from, and what is made from it."""
+    tab.open("/assets/page_metadata?view=lineage", "records", "warehouse")
+    tab.picture("ui-lineage")
+
+
+def runs_every_check(tab: Tab, server: Server) -> None:
+    """All checks at once from the job, and those of one asset from its page."""
+    every = set(checks_of(server))
+    assert {"row_groups", "captures", "records"} <= {asset for asset, _ in every}
+    tab.open("/locations/cc_pipeline/jobs/check_everything", "Launchpad")
+    tab.page.get_by_text("Launchpad", exact=True).first.click()
+    tab.click("Launch Run")
+    tab.page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}"))
+    run = str(tab.page.url).rsplit("/runs/", 1)[1][:36]
+    tab.sees("Success")
+    for check, execution in wait_for_checks(server, run, every).items():
+        told = execution["evaluation"]
+        # green, or amber with the reason in the text
+        assert told["success"] or (told["severity"] == "WARN" and told["description"]), (check, told)
+    tab.open("/assets/records?view=checks", "ledger_balances", "Passed")
+    tab.click("Execute all")
+    again = tab.page.get_by_text(re.compile("Launched run [0-9a-f]{8}")).first
+    here = {check for check in every if check[0] == "records"}
+    wait_for_checks(server, str(again.inner_text()).split()[2], here)
+    tab.page.reload()
+    tab.sees("Passed")
+    tab.picture("ui-checks")
