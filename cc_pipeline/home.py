@@ -1,4 +1,4 @@
-"""``home.json``: the source whose tables a home holds, and the layout they have; and locks of this host.
+"""``home.json``: the source whose tables a home holds, their layout, and settings that rows depend on; and locks.
 
 The path of a source inside the home is stored relative to the home, so that the home can be moved.
 """
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,9 @@ FIRST_LAYOUT: Final = 1
 #: a column that is only added needs none.
 LAYOUT: Final = 3
 NOTE: Final = "home.json"
+#: Settings that decide rows, and the kind of their values: with another one, pages are parsed or records judged again.
+#: They belong to a home once rows were made with them.
+CHOICES: Final[Mapping[str, type]] = {"extractor": str, "markdown": bool, "digest_policy": str}
 _PRIVATE = 0o600
 #: Seconds between two looks at a lock.
 _LOOK_AGAIN = 0.1
@@ -33,10 +36,14 @@ _LOOK_AGAIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class HomeNote:
-    """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout."""
+    """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
+
+    ``chosen`` are the settings of ``CHOICES`` that its rows were made with, by name; empty until pages were parsed.
+    """
 
     source: str
     layout: int
+    chosen: Mapping[str, str | bool] = field(default_factory=dict)
 
 
 def read_note(home: Path) -> HomeNote | None:
@@ -44,9 +51,11 @@ def read_note(home: Path) -> HomeNote | None:
     try:
         noted = json.loads((home / NOTE).read_text("utf-8"))
         source, layout = str(noted["source"]), int(noted.get("layout", FIRST_LAYOUT))
+        found = dict(noted.get("settings") or {})
+        chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return HomeNote(source if _is_address(source) else str((home / source).resolve()), layout)
+    return HomeNote(source if _is_address(source) else str((home / source).resolve()), layout, chosen)
 
 
 def write_note(home: Path, note: HomeNote) -> None:
@@ -58,7 +67,25 @@ def write_note(home: Path, note: HomeNote) -> None:
     if not _is_address(source) or source.startswith("/"):
         inside = os.path.relpath(source, home)
         source = source if inside.startswith("..") else inside
-    _replace(home / NOTE, {"source": source, "layout": note.layout})
+    chosen = {"settings": dict(note.chosen)} if note.chosen else {}
+    _replace(home / NOTE, {"source": source, "layout": note.layout} | chosen)
+
+
+def as_written(value: object) -> str:
+    """A setting as a person writes it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
+    """Notes settings that rows were made with; those noted before stay, unless they are chosen ``anew``.
+
+    A home without a note is left alone. Raises ``EnvironmentFault`` when the folder cannot be written.
+    """
+    note = read_note(home)
+    if note is not None:
+        chosen = {**note.chosen, **values} if anew else {**values, **note.chosen}
+        if chosen != note.chosen:
+            write_note(home, replace(note, chosen=chosen))
 
 
 def keep_private(home: Path) -> None:

@@ -145,6 +145,7 @@ class Settings:
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
 
+    What rows depend on (``home.CHOICES``) belongs to the home once it was used: the environment does not change it.
     Without an explicit source the one the home remembers is used, else Common Crawl's public address. Credentials
     come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY``, or from netrc, in this
     order. Raises ``UserInputError`` naming the variable for values that cannot be used, ``EnvironmentFault`` for a
@@ -189,6 +190,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "s3_anonymous": _yes(env, "S3_ANONYMOUS"),
         "lake_endpoint": _text(env, "LAKE_ENDPOINT"),
     }
+    note = read_note(home)
+    from_env |= note.chosen if note is not None else {}
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = _checked(replace(settings, **given))
     return _let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
@@ -197,6 +200,11 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Who the assets belong to, as ``CC_PIPELINE_OWNERS`` names them."""
     return _words(os.environ if environ is None else environ, "OWNERS") or ("team:cc-pipeline",)
+
+
+def in_environment(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """What the variable of a setting says, ``None`` where it says nothing; whatever the home has chosen."""
+    return _text(os.environ if environ is None else environ, name.upper())
 
 
 def _let_in(settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access) -> Settings:

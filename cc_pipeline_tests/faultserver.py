@@ -269,13 +269,16 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class FaultServer:
-    """A context manager: ``with FaultServer(folder, rules=[…]) as server: Transport(server.url)``."""
+    """A context manager: ``with FaultServer(folder, rules=[…]) as server: Transport(server.url)``.
 
-    def __init__(self, root: Path, *, latency: float = 0.0, rules: Iterable[Rule] = ()) -> None:
+    ``port`` is that of a server of before, which is to be back.
+    """
+
+    def __init__(self, root: Path, *, latency: float = 0.0, rules: Iterable[Rule] = (), port: int = 0) -> None:
         self.scene = Scene(root, latency, tuple(rules))
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faultserver", daemon=True)
-        self.port = 0
+        self.port = port
 
     @property
     def hits(self) -> list[Hit]:
@@ -291,7 +294,9 @@ class FaultServer:
 
     def __enter__(self) -> FaultServer:
         self._thread.start()
-        self._server, self._connections = asyncio.run_coroutine_threadsafe(_serve(self.scene, 0), self._loop).result()
+        self._server, self._connections = asyncio.run_coroutine_threadsafe(
+            _serve(self.scene, self.port), self._loop
+        ).result()
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -36,3 +36,11 @@ def test_every_module_on_a_domains_way_is_there() -> None:
         elif found[0].parent != PACKAGE:
             folder = found[0].parent
     assert missing == []
+
+
+def test_the_readme_links_every_page() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    linked = set(re.findall(r"\]\(docs/([a-zA-Z0-9-]+\.md)\)", readme))
+    there = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert there - linked == set()
+    assert linked - there == set()

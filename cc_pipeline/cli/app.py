@@ -11,6 +11,7 @@ from cc_pipeline import interruption
 from cc_pipeline.cli import (
     automation,
     catalog,
+    choices,
     copy,
     dataset,
     doctor,
@@ -57,6 +58,7 @@ app.command("sql")(sql.sql)
 app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
 app.command("metadata-json")(sql.metadata_json)
+app.command("settings")(choices.settings)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)

@@ -158,7 +158,7 @@ def copy(
                 short.append((one, report))
         notes = what_is_not_there(question.workspace, question.crawls, question.targets)
     write_rows(
-        f"copied to {destination}", ["crawl", "records", "files", "there before", "bytes sent", "not copied"], rows
+        f"copied to {destination}", ["crawl", "records", "files", "already there", "bytes sent", "not copied"], rows
     )
     for note in notes:
         warn(note)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console
+from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
 from cc_pipeline.settings import load_settings
@@ -123,17 +123,21 @@ def ui(
 ) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.cli.serving import serve
-    from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance
+    from cc_pipeline.defs.instance import end_runs_of_gone_servers, prepare_instance, workspace_file
 
     settings = load_settings(home=home)
     prepare_instance(settings)
     # of a UI that was killed
     end_runs_of_gone_servers(settings)
-    console.print(f"http://127.0.0.1:{port}  ({settings.source})", highlight=False)
+    console.print(
+        f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", highlight=False, soft_wrap=True
+    )
+    named = os.environ.get("DAGSTER_HOME")
+    if named and Path(named).expanduser().resolve() != settings.dagster_home:
+        note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
+        console_err.print(note, highlight=False, soft_wrap=True, markup=False)
     command = str(Path(sys.executable).with_name("dagster"))
-    workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
-    where = ["-w", str(workspace)] if workspace.exists() else ["-m", "cc_pipeline.definitions"]
-    arguments = ["dev", *where, "-h", "127.0.0.1", "-p", str(port)]
+    arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
     # a process of its own: the environment is the only way to tell it which home is meant
     told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:

@@ -143,13 +143,16 @@ def _write(
 ) -> list[Handed]:
     from cc_pipeline.deliveries import tables as handing
     from cc_pipeline.deliveries.whole import README, readme_beside, whole_file, whole_folder, write_readme
+    from cc_pipeline.stages.questions.macros import MACROS
 
     title = f"{out.name}: pages of Common Crawl"
     if chosen == "duckdb":
         about = [("home", origin.home), ("source", origin.source or ""), *(("asked", one) for one in origin.asked)]
         about += [(f"version of {name}", str(version)) for name, version in sorted(origin.versions.items())]
         with whole_file(out) as path:
-            handed = handing.write_duckdb(connection, selections, path, about)
+            # macros read several tables: they go along where all tables do
+            macros = MACROS if {one.table for one in selections} >= set(handing.OF_TARGETS) else ()
+            handed = handing.write_duckdb(connection, selections, path, about, macros)
         write_readme(readme_beside(out), title, origin, handed, [out])
     elif len(selections) == 1 and not _is_folder(out):
         with whole_file(out) as path:

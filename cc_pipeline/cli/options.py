@@ -53,7 +53,12 @@ AllowGaps = Annotated[
     ),
 ]
 Yes = Annotated[
-    bool, typer.Option("--yes", help="Fetch whatever it costs: above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS too.")
+    bool,
+    typer.Option(
+        "--yes",
+        help="Ask nothing: fetch whatever it costs (above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS), parse again "
+        "what a changed setting asks for.",
+    ),
 ]
 
 

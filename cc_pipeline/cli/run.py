@@ -11,6 +11,7 @@ import typer
 
 from cc_pipeline import progress
 from cc_pipeline.cli import options
+from cc_pipeline.cli.choices import as_the_home_has_it
 from cc_pipeline.cli.output import console, progress_bars
 from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import all_runs, despite_gaps, others_are_done, resolve_crawls, step
@@ -72,6 +73,7 @@ def run(
         max_requests=options.at_any_price(yes),
     )
     targets = _asked_for(settings, domain or (), watched)
+    settings = as_the_home_has_it(settings, yes=yes)
     slugs = [target.slug for target in targets]
     notes: list[str] = []
     before: dict[Slice, Standing] = {}

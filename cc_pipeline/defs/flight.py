@@ -106,14 +106,16 @@ def left_failed(
     if not records:
         return {}
     crawls, domains = _keys(instance)
-    began = _places_of_runs(instance, [one.dagster_run.run_id for one in records], since)
+    # one that goes on from another leaves out what that one recorded
+    first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
+    began = _places_of_runs(instance, {*first, *first.values()}, since)
     of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
     latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
     # times, first, last, run of the last: newest run first
     found: dict[Pair, tuple[int, datetime, datetime, str]] = {}
     for one in records:
         run = one.dagster_run
-        done, place = latest[made_by(run)[0]], began.get(run.run_id, 0)
+        done, place = latest[made_by(run)[0]], began.get(first[run.run_id], 0)
         at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
         # what the daemon tried again by itself is the same failure: the process of its run was lost
         once = 0 if _RETRY_TAG in run.tags else 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from cc_pipeline.defs.internals import end_run, executes, instance_in
+from cc_pipeline.defs.flight import made_by
+from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
+from cc_pipeline.defs.partitions import partition_key, run_partitions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -38,6 +41,8 @@ nux: {enabled: false}
 concurrency:
   runs:
     max_concurrent_runs: 2
+    # a long backfill leaves a place for what a person launches
+    tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
   pools: {default_limit: 1, granularity: op}
 run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
 run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
@@ -49,21 +54,35 @@ schedules: {use_threads: true, num_workers: 2}
 """
 
 
+#: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
+#: home's in any case: another one would show the runs of another home.
+DOTENV = """\
+# Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
+CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
+DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
+"""
+_OF_BEFORE = re.compile(r"CC_PIPELINE_HOME=(?P<home>.+)\nDAGSTER_HOME=(?P=home)/dagster\n")
+
+
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. What
+    earlier versions wrote there, which won over the environment, is written anew.
     The home is not claimed for a source yet: that is the first run's to do.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        folder / ".env": f"CC_PIPELINE_HOME={settings.home}\nDAGSTER_HOME={settings.dagster_home}\n",
-        settings.dagster_home / "dagster.yaml": DAGSTER_YAML,
-    }
-    missing = {path: text for path, text in wanted.items() if not path.exists()}
-    for path, text in missing.items():
+    missing = {} if (settings.dagster_home / "dagster.yaml").exists() else {"dagster.yaml": DAGSTER_YAML}
+    wanted = {settings.dagster_home / name: text for name, text in missing.items()}
+    env = folder / ".env"
+    before = env.read_text("utf-8") if env.exists() else None
+    if before is None:
+        wanted[env] = DOTENV.format(home=settings.home)
+    elif named := _OF_BEFORE.fullmatch(before):
+        wanted[env] = DOTENV.format(home=named["home"])
+    for path, text in wanted.items():
         path.write_text(text, "utf-8")
-    return list(missing)
+    return list(wanted)
 
 
 def prepare_instance(settings: Settings) -> None:
@@ -72,6 +91,28 @@ def prepare_instance(settings: Settings) -> None:
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
         config.write_text(DAGSTER_YAML, "utf-8")
+
+
+def workspace_file(settings: Settings) -> Path:
+    """The workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
+
+    Both load the definitions under one name, by which the instance knows sensors and schedules.
+    """
+    of_checkout = Path(__file__).resolve().parents[2] / "workspace.yaml"
+    if of_checkout.exists():
+        return of_checkout
+    own = settings.dagster_home / "workspace.yaml"
+    if not own.exists():
+        own.write_text(_WORKSPACE, "utf-8")
+    return own
+
+
+_WORKSPACE = f"""\
+load_from:
+  - python_module:
+      module_name: cc_pipeline.definitions
+      location_name: {LOCATION}
+"""
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
@@ -137,6 +178,27 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
         return end_runs_of_dead_processes(instance)
     finally:
         instance.dispose()
+
+
+def partitions_under_way(instance: dg.DagsterInstance) -> dict[str, str]:
+    """The partitions (crawl × domain) that runs are making at this moment, with the id of the run.
+
+    Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
+    or server is gone.
+    """
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
+    runs = [run for run in runs if _lives(instance, run)]
+    if not runs:
+        return {}
+    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+    return {partition_key(*pair): run.run_id for run in runs for pair in run_partitions(run.tags, crawls, domains)}
+
+
+def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    if _of_a_command(run):
+        number, _, since = run.tags[PROCESS_TAG].partition("-")
+        return started(int(number)) == since
+    return _has_server(instance, run)
 
 
 def _of_a_command(run: dg.DagsterRun) -> bool:

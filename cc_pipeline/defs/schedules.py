@@ -26,8 +26,8 @@ from cc_pipeline.stages.automation import (
     select_crawls,
 )
 from cc_pipeline.stages.gate import limits_of
+from cc_pipeline.stages.locate import located_otherwise
 from cc_pipeline.stages.pace import Pace, pace_of, spoken
-from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.reparse import outdated, seconds_of
 from cc_pipeline.stages.shortfall import waiting_and_due
 from cc_pipeline.stages.standing import trouble_of_source
@@ -76,7 +76,8 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
     waiting, due = waiting_and_due(fetches, now)
     under_way = flight(instance)
     done = recorded(instance, "page_metadata")
-    wanted, again = _wanted(workspace, chosen, runnable, targets, done, due)
+    failed = left_failed(instance, now=now)
+    wanted, again = _wanted(workspace, chosen, runnable, targets, done, due, failed)
     price = _price_of_reparse(workspace, {target.slug for target in targets}, done)
     if isinstance(price, str):
         said.append(price)
@@ -86,7 +87,7 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
     free = [pair for pair in every if pair not in under_way.pairs]
     pace = pace_of(fetches, ended_runs(instance), limits_of(settings).rate)
     busy = pace.total(under_way.pairs)
-    failures = {pair: (one.times, one.last) for pair, one in left_failed(instance, now=now).items()}
+    failures = {pair: (one.times, one.last) for pair, one in failed.items()}
     decision = decide_backfill(
         free,
         due,
@@ -130,18 +131,22 @@ def _wanted(
     watched: Sequence[Target],
     done: Mapping[Pair, int],
     due: Collection[Pair],
+    failed: Collection[Pair],
 ) -> tuple[list[Pair], list[Pair]]:
     """What is missing in the ``chosen`` crawls, and what is to be made again in any, each newest crawl first.
 
-    A set whose members changed is made again, since its key stays the same; so is what is ``due`` to be asked for.
+    A set whose members changed is made again, since its key stays the same: its new members alone are looked up and
+    fetched. So is what is ``due`` to be asked for, and what ``failed`` when it was made anew. What another parser made
+    is not: that has a price.
     """
     slugs = [target.slug for target in watched]
     missing = missing_partitions(chosen, slugs, done, ())
     sets = [target for target in watched if target.kind == "set"]
-    again = [(crawl, slug) for crawl in runnable for slug in slugs if (crawl, slug) in due] if due else []
+    broken = {*due, *failed}
+    again = [(crawl, slug) for crawl in runnable for slug in slugs if (crawl, slug) in broken] if broken else []
     for crawl in runnable if sets else ():
         parsed = [target for target in sets if (crawl, target.slug) in done]
-        again += [(crawl, slug) for slug in sorted(out_of_date(workspace, crawl, parsed))]
+        again += [(crawl, slug) for slug in sorted(located_otherwise(workspace, crawl, parsed))]
     return list(missing), again
 
 

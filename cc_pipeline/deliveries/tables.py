@@ -16,14 +16,16 @@ from cc_pipeline.deliveries.whole import Handed
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 
 FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv")
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
-MEMORY: Final = "1GB"
-#: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes.
-_GROUP_ROWS: Final = 20_480
-_GROUP_BYTES: Final = "64MB"
+MEMORY: Final = "2GB"
+#: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes, and 20,480 rows in each thread
+#: did not fit into one.
+_GROUP_ROWS: Final = 4_096
+_GROUP_BYTES: Final = "32MB"
 #: Tables of a target's rows, in the order in which people ask for them.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
@@ -97,9 +99,14 @@ def write_table(connection: duckdb.DuckDBPyConnection, selection: Selection, for
 
 
 def write_duckdb(
-    connection: duckdb.DuckDBPyConnection, selections: Sequence[Selection], path: Path, about: Sequence[tuple[str, str]]
+    connection: duckdb.DuckDBPyConnection,
+    selections: Sequence[Selection],
+    path: Path,
+    about: Sequence[tuple[str, str]],
+    macros: Sequence[MacroSpec] = (),
 ) -> list[Handed]:
-    """Writes each selection as a table of one new DuckDB file, comments included, and ``about`` as the table ``about``.
+    """Writes each selection as a table of one new DuckDB file, comments included, ``about`` as the table ``about``, and
+    ``macros``, which are to find all they read in it.
 
     Raises as :func:`write_table` does.
     """
@@ -118,10 +125,25 @@ def write_duckdb(
         if about:
             connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in about])
         connection.execute("COMMENT ON TABLE handed.main.about IS 'Where the rows of this file came from.'")
+        if macros:
+            _make_macros(connection, macros)
         connection.execute("CHECKPOINT handed")
     finally:
         connection.execute("DETACH handed")
     return handed
+
+
+def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+    """Macros name tables as ``main.…``, and ``lake.captures`` where they ask for captures by target."""
+    [(before,)] = connection.execute("SELECT current_database()").fetchall()
+    connection.execute("USE handed")
+    try:
+        connection.execute("CREATE SCHEMA lake")
+        joined = f"JOIN (SELECT DISTINCT {_PLACE}, target FROM main.capture_targets) USING ({_PLACE})"
+        connection.execute(f"CREATE VIEW lake.captures AS SELECT * FROM main.captures {joined}")
+        make_macros(connection, macros)
+    finally:
+        connection.execute(f"USE {_quoted_name(before)}")
 
 
 def publication(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, int], object]:

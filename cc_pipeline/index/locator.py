@@ -122,11 +122,16 @@ def choose(
         ) == 1 else f"{first.name}, which tells more of a capture"
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
-        return first, f"parquet, at about {_size(weight(price))}"
+        return first, f"parquet, {_estimate(price)}"
     other = available["zipnum"]()
     rival = other.price(crawl, subsets, targets)
     chosen = first if weight(price) <= weight(rival) else other
-    return chosen, f"{chosen.name} (parquet about {_size(weight(price))}, zipnum about {_size(weight(rival))})"
+    return chosen, f"{chosen.name} (parquet {_estimate(price)}, zipnum {_estimate(rival)})"
+
+
+def _estimate(price: LookupPrice) -> str:
+    size = price.bytes if price.likely_bytes is None else price.likely_bytes
+    return f"estimated at {price.requests:,} requests and {_size(size)}"
 
 
 def _size(count: int) -> str:

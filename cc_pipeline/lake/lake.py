@@ -175,19 +175,25 @@ class Lake:
         """Commits new ``digests`` of slices of a table that is there; its rows stay as they are."""
         spec = self.specs[table]
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
-        handle = self.open(spec)
-        if handle is None:
-            return
-        try:
-            handle.create_write_transaction(
-                [],
-                "append",
-                handle.schema(),
-                handle.metadata().partition_columns,
-                commit_properties=CommitProperties(app_transactions=transactions),
-            )
-        except (OSError, DeltaError) as error:
-            raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
+        for left in reversed(range(_COMMIT_TRIES)):
+            handle = self.open(spec)
+            if handle is None:
+                return
+            try:
+                handle.create_write_transaction(
+                    [],
+                    "append",
+                    handle.schema(),
+                    handle.metadata().partition_columns,
+                    commit_properties=CommitProperties(app_transactions=transactions),
+                )
+                return
+            except CommitFailedError as error:
+                # another process has replaced files meanwhile, which the library takes for something read here
+                if left == 0:
+                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+            except (OSError, DeltaError) as error:
+                raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""

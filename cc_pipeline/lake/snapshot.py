@@ -64,9 +64,9 @@ class ViewSpec:
 class MacroSpec:
     """A question that can be called in the published file: ``name(parameters)``.
 
-    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. Nothing is looked at
-    when it is made, so it costs nothing until somebody calls it. ``parameters`` are names, ``name := value`` where
-    there is a default.
+    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. When it is made, DuckDB
+    looks at the names in it, as for a view, and at no row. ``parameters`` are names, ``name := value`` where there is
+    a default.
     """
 
     name: str
@@ -148,7 +148,7 @@ def publish(
             rows = _counts(ask, tables, [view for view in views if "." not in view.name])
             versions = {pinned.spec.name: pinned.version for pinned in tables}
             _write_publication(connection, tables, rows)
-            _make_macros(connection, macros)
+            make_macros(connection, macros)
             _annotate(connection, notes)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
@@ -179,7 +179,8 @@ def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: C
         connection.unregister("_rows")
 
 
-def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+def make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+    """Makes ``macros``, with their comments, in the file that is in use."""
     for macro in macros:
         table = "" if macro.scalar else "TABLE "
         connection.execute(f"CREATE MACRO main.{macro.name}({', '.join(macro.parameters)}) AS {table}{macro.sql}")

@@ -26,6 +26,7 @@ from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows
@@ -71,6 +72,8 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     stale = PARSE.stale(workspace.lake, wanted)
     lost = slices_that_lost(workspace, stale)
     if sound := {slice_: wanted[slice_] for slice_ in stale if slice_ not in lost}:
+        settings = workspace.settings
+        choose(settings.home, {name: getattr(settings, name) for name in CHOICES})
         _parse(workspace, crawl, sound)
     if lost:
         raise gone(crawl, lost)

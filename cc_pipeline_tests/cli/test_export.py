@@ -22,15 +22,15 @@ from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.archive.sequencefile import iter_pairs
 from cc_pipeline.deliveries import tables as handing
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
 
 
 @pytest.fixture(scope="module")
-def home(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prepared home without its source: whatever is handed on is in it."""
-    return Path(shutil.copytree(world.home, tmp_path_factory.mktemp("export") / "home"))
+def home(rich: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of these tests' own, which may take it away; without the source, whatever is handed on is in it."""
+    return Path(shutil.copytree(rich, tmp_path_factory.mktemp("export") / "home"))
 
 
 def elsewhere(path: Path, tmp_path: Path, home: Path) -> Path:
@@ -58,14 +58,22 @@ def test_a_duckdb_file_holds_its_rows_wherever_it_lies(cli: Cli, home: Path, tmp
     said = cli("export", "-d", "example.com", "--out", out, "--home", home)
     assert said.status == 0, said.err
     counts = {name: shown(home, f"SELECT count(*) FROM {name} {OF_DOMAIN}") for name in ("page_text", "page_links")}
+    questions = (
+        "FROM timeline(site := 'example.com')",
+        f"FROM changes_between('{OLD}', '{NEW}', site := 'example.com')",
+        "FROM feed_timeline(site := 'example.com')",
+    )
+    answers = {question: sorted(shown(home, question), key=str) for question in questions}
     moved = elsewhere(out, tmp_path, home)
     aside = home.rename(home.with_name("aside"))
     try:
         with duckdb.connect(str(moved), read_only=True) as connection:
             for name, count in counts.items():
                 assert connection.execute(f"SELECT count(*) FROM {name}").fetchall() == count != [(0,)]
-            views = connection.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall()
-            assert views == [(0,)], "rows, not paths"
+            views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
+            assert not [sql for (sql,) in views if "read_parquet" in sql], "rows, not paths"
+            for question, answer in answers.items():
+                assert sorted(connection.execute(question).fetchall(), key=str) == answer != []
             about = dict(connection.execute("FROM about").fetchall())
             assert about["home"] == str(home)
             [(comment,)] = connection.execute(

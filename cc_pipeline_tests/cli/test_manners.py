@@ -37,7 +37,7 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
     assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
 
 
-NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "replay", "repair", "doctor",
+NEEDS_EXAMPLES = ("harvest", "plan", "lookup", "check", "copy", "replay", "repair", "doctor", "report",
                   "catalog coverage", "catalog query", "catalog sql",
                   "url-index build", "url-index search", "url-index verify")  # fmt: skip
 
@@ -65,6 +65,7 @@ BAD_INPUT = {
     "a list that is not there": ("url-index", "build", "-c", ARC, "--arcs", "no/list.txt"),
     "nothing to verify": ("url-index", "verify", "-c", ARC),
     "neither crawls nor all": ("harvest",),
+    "a report of what nobody looked for": ("report", "-d", "nobody.example"),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
     "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
 }

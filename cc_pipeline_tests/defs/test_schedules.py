@@ -22,9 +22,10 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages import reparse
+from cc_pipeline.stages import parse, reparse
 from cc_pipeline.stages.automation import MOST_FAILURES
 from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.shortfall import MOST_ROUNDS
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
@@ -272,6 +273,15 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
     assert reason(backfill.tick()) == "no partition is missing"
 
 
+def test_what_failed_when_it_was_made_anew_is_tried_again_too(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
+    backfill.failed(f"{NEW}|{DOMAINS[4]}", job="parse_domain")
+    hours_ahead(monkeypatch, 1)
+    assert shown(backfill.tick()) == [("repair", [DOMAINS[4]])]
+
+
 def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(MOST_FAILURES):
         backfill.failed(f"{NEW}|{DOMAINS[0]}")
@@ -337,7 +347,7 @@ def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProce
 
 
 def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_again(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backfill = Backfill(instance, bucket[0], tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
@@ -361,6 +371,10 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-press"])]
     assert run_request(backfill, again).success
+    assert reason(backfill.tick()) == "no partition is missing"
+    # another parser is no changed set: that has a price
+    monkeypatch.setattr(parse, "PARSER_VERSION", "another")
+    assert out_of_date(backfill.workspace, NEW, [parse_target("set:press = example-foo.com, example.org")])
     assert reason(backfill.tick()) == "no partition is missing"
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}

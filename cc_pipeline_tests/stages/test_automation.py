@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.stages.automation import decide_crawls, missing_partitions, select_crawls
+from cc_pipeline.stages.automation import (
+    MOST_FAILURES,
+    Bounds,
+    decide_backfill,
+    decide_crawls,
+    missing_partitions,
+    select_crawls,
+)
+from cc_pipeline.stages.pace import pace_of, spoken
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
 
@@ -64,3 +75,83 @@ def test_missing_partitions_are_bounded_and_really_missing(done: set, busy: set,
     assert len(found) == min(limit, len({(c, d) for c in "AB" for d in "xyz"} - done - busy))
     assert not set(found) & (done | busy)
     assert list(found) == sorted(found)
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PAIRS = [(crawl, domain) for crawl in ("C2", "C1") for domain in "abcd"]
+
+
+@given(
+    failures=st.dictionaries(st.sampled_from(PAIRS), st.tuples(st.integers(1, 6), st.integers(0, 24))),
+    due=st.sets(st.sampled_from(PAIRS)),
+    partitions=st.integers(0, 9),
+    seconds=st.integers(-5, 40),
+    runs=st.integers(0, 4),
+    per_run=st.integers(1, 5),
+)
+def test_a_tick_is_bounded_and_every_pair_is_asked_for_left_resting_or_the_rest(
+    failures: dict[tuple[str, str], tuple[int, int]],
+    due: set[tuple[str, str]],
+    partitions: int,
+    seconds: int,
+    runs: int,
+    per_run: int,
+) -> None:
+    counts = {pair: (times, NOW - timedelta(hours=hours)) for pair, (times, hours) in failures.items()}
+    found = decide_backfill(
+        PAIRS,
+        due,
+        counts,
+        newest="C2",
+        now=NOW,
+        seconds=lambda _: 3.0,
+        bounds=Bounds(partitions, seconds, runs, per_run),
+    )
+    asked = [pair for run in found.runs for pair in run.pairs]
+    assert len(set(asked)) == len(asked)
+    assert len(asked) + found.rest + len(found.left) + len(found.resting) == len(PAIRS)
+    assert found.rest_seconds == 3.0 * found.rest
+    assert len(asked) <= partitions
+    assert len(found.runs) <= runs
+    assert all(len(run.pairs) <= per_run and run.seconds == 3.0 * len(run.pairs) for run in found.runs)
+    assert len(asked) * 3 < max(0, seconds) + 3, "no more than the one that goes over the bound"
+    for run in found.runs:
+        for pair in run.pairs:
+            assert (run.kind == "repair") == (pair in due or pair in counts)
+            if run.kind != "repair":
+                assert (run.kind == "watch") == (pair[0] == "C2")
+    assert all(counts[pair][0] >= MOST_FAILURES and pair not in due for pair in found.left)
+    assert all(counts[pair][0] < MOST_FAILURES for pair in found.resting)
+
+
+def test_the_last_try_of_a_partition_is_alone() -> None:
+    counts = {("C2", domain): (MOST_FAILURES - 1, NOW - timedelta(days=1)) for domain in "ab"}
+    found = decide_backfill(
+        PAIRS[:4], (), counts, newest="C2", now=NOW, seconds=lambda _: 1.0, bounds=Bounds(100, 100.0, 10, 100)
+    )
+    assert [(run.kind, run.pairs) for run in found.runs] == [
+        ("watch", (("C2", "c"), ("C2", "d"))),
+        ("repair", (("C2", "a"),)),
+        ("repair", (("C2", "b"),)),
+    ]
+
+
+def fetches(*rows: tuple[str, str, int]) -> pa.Table:
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(("crawl", "target", "planned"))})
+
+
+def test_the_pace_comes_from_ended_runs_and_from_what_a_target_has_elsewhere() -> None:
+    known = fetches(("C1", "a", 100), ("C2", "a", 300), ("C1", "set-x~2-0000", 30), ("C1", "set-x~2-0001", 10))
+    before = pace_of(known, [], rate=10.0)
+    assert not before.measured
+    assert before.seconds("a") == 22.0, "200 captures on average and the fixed cost, ten a second"
+    assert before.captures["set-x"] == 40, "the parts of a set together"
+    assert before.usual == 120
+    measured = pace_of(known, [(100.0, 4), (180.0, 3)], rate=10.0)
+    assert measured.measured
+    assert measured.seconds("unknown") == 40.0, "a usual partition takes what partitions took"
+    assert measured.seconds("a") > measured.seconds("set-x")
+    assert pace_of(fetches(), [], None).total([("C1", "a")] * 2) == 4.8
+    assert [spoken(seconds) for seconds in (1, 600, 5400, 864_000)] == [
+        "about 1 min", "about 10 min", "about 1.5 h", "about 10 days",
+    ]  # fmt: skip

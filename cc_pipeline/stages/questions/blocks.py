@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,8 +12,12 @@ from markupsafe import Markup
 
 from cc_pipeline.stages.questions.findings import MOST
 
+_WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
+_WEEKS: Final = 52
 _TEXT: Final = 160
 _ADDRESS: Final = 96
+#: Characters of an address that is a link; browsers take few longer ones.
+_FOLLOWED: Final = 2_000
 _LANGUAGES: Final = {
     **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
     **{"nld": "Dutch", "pol": "Polish", "rus": "Russian", "ukr": "Ukrainian", "ces": "Czech", "tur": "Turkish"},
@@ -81,7 +86,7 @@ def text_by(value: str | None, most: int = _TEXT) -> Markup:
     """Text by strangers, cut, in a direction of its own."""
     if not value:
         return Markup("")
-    text = " ".join(clean(value[: 4 * most]).split())
+    text = " ".join(value[: 4 * most].split())
     return Markup("<bdi>{}</bdi>").format(text if len(text) <= most else text[: most - 1] + "…")
 
 
@@ -89,18 +94,17 @@ def address(url: str | None) -> Markup:
     """A URL, shortened in its middle; a link where a browser may follow it."""
     if not url:
         return Markup("")
-    url = clean(url)
     shown = url.partition("://")[2] or url
     if len(shown) > _ADDRESS:
         shown = f"{shown[: _ADDRESS * 2 // 3]}…{shown[-_ADDRESS // 3 :]}"
-    if not url.lower().startswith(("http://", "https://")):
+    if not url.lower().startswith(("http://", "https://")) or len(url) > _FOLLOWED:
         return text_by(shown)
     return Markup('<a href="{}" rel="noopener noreferrer nofollow"><bdi>{}</bdi></a>').format(url, shown)
 
 
 def language(code: str | None) -> str:
     """The name of a language, else its code."""
-    return "unknown" if code is None else _LANGUAGES.get(code, code)
+    return "unknown" if code is None else _LANGUAGES.get(code, code[:12])
 
 
 def count(number: int, noun: str) -> str:
@@ -131,6 +135,17 @@ def size(count: float) -> str:
 def month(moment: datetime | None, *, long: bool = False) -> str:
     """``May 2024``."""
     return "" if moment is None else f"{moment:%B %Y}" if long else f"{moment:%b %Y}"
+
+
+def crawl_month(crawl: str, *, long: bool = False) -> str:
+    """When a crawl was, by its id: ``May 2024`` of CC-MAIN-2024-22, and of the first ones the year.
+
+    Clocks of records are sometimes wrong; a week of the year is not.
+    """
+    found = _WEEKLY.fullmatch(crawl)
+    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+        return crawl.removeprefix("CC-MAIN-")
+    return month(datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4), long=long)
 
 
 def day(moment: Any) -> Markup:

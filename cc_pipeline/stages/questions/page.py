@@ -16,6 +16,8 @@ from cc_pipeline.stages.questions.findings import Findings
 from cc_pipeline.stages.questions.style import COLOURS, CSS
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+#: Characters of a name in the bar of a browser.
+_NAME: Final = 160
 
 
 def page_of(found: Findings) -> str:
@@ -36,14 +38,15 @@ def page_of(found: Findings) -> str:
         sections.left_out(found),
         _foot(found),
     ]
-    return Markup(
+    page = Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta http-equiv="Content-Security-Policy" content="{}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="referrer" content="no-referrer">'
         '<meta name="generator" content="cc-pipeline"><title>{} in Common Crawl</title><style>{}{}</style></head>'
         "<body><main>{}</main></body></html>\n"
-    ).format(_POLICY, blocks.clean(name), Markup(CSS), Markup(COLOURS), Markup("\n").join(parts))
+    ).format(_POLICY, name[:_NAME], Markup(CSS), Markup(COLOURS), Markup("\n").join(parts))
+    return blocks.clean(page)
 
 
 def _head(found: Findings) -> Markup:
@@ -52,9 +55,9 @@ def _head(found: Findings) -> Markup:
         said = f"No comparable capture in {blocks.count(len(found.lookups), 'searched crawl')}."
     else:
         first, last = crawls[0], crawls[-1]
-        span = blocks.month(first["first_fetch"], long=True)
+        span = blocks.crawl_month(first["crawl"], long=True)
         if len(crawls) > 1:
-            span = f"{span} to {blocks.month(last['last_fetch'], long=True)}"
+            span = f"{span} to {blocks.crawl_month(last['crawl'], long=True)}"
         said = (
             f"{blocks.count(sections.all_pages(found), 'page')} in {blocks.count(len(crawls), 'crawl')}, {span}. "
             f"The newest one, {last['crawl']}, has {last['pages']:,}, and {last['new_pages']:,} of them were in no "

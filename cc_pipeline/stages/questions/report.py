@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -9,7 +10,8 @@ from typing import Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.reading import open_published, quoted, s3_place
+from cc_pipeline.lake.moving import open_settled
+from cc_pipeline.lake.reading import quoted
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.questions.findings import Findings, find
@@ -31,36 +33,34 @@ def write_report(settings: Settings, slug: str, path: Path | None = None) -> Fin
     ``EnvironmentFault`` where nothing was published or it cannot be read or written, ``UserInputError`` for a target
     that nobody looked for.
     """
-    published, to = settings.published_path, path or report_path(settings, slug)
-    if not published.exists():
-        raise EnvironmentFault(
-            f"{published} does not exist yet", f"Publish it first: cc-pipeline run --crawl newest --domain {slug}"
-        )
+    to = path or report_path(settings, slug)
     try:
         found = _found(settings, slug)
         to.parent.mkdir(parents=True, exist_ok=True)
-        # names in titles may hold what no encoding can write
         beside = to.with_name(f".{to.name}.{this_process()}")
         try:
-            beside.write_text(page_of(found), "utf-8", errors="replace")
+            beside.write_text(page_of(found), "utf-8")
             beside.replace(to)
         finally:
             beside.unlink(missing_ok=True)
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
             f"could not write the report {to}: {error}",
-            "Check the disk and the lake; if tables have moved, publish again: cc-pipeline run.",
+            "Check the disk and the lake; files of the tables are there again after the next publication.",
         ) from error
     return found
 
 
 def _found(settings: Settings, slug: str) -> Findings:
-    scratch = settings.home / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    with (
-        TemporaryDirectory(dir=scratch, prefix=f"report-{this_process()}-") as spill,
-        open_published(settings.published_path, s3_place(settings)) as connection,
-    ):
-        connection.execute(f"SET temp_directory = {quoted(spill)}")
-        connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        return find(connection, slug)
+    with open_settled(settings) as connection:
+        # a folder of this name is cleared away should the process be killed
+        own = settings.home / "scratch" / this_process()
+        own.mkdir(parents=True, exist_ok=True)
+        try:
+            with TemporaryDirectory(dir=own, prefix="report-") as spill:
+                connection.execute(f"SET temp_directory = {quoted(spill)}")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
+                return find(connection, slug)
+        finally:
+            with suppress(OSError):
+                own.rmdir()  # others of this process may use it

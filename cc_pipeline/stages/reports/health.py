@@ -12,11 +12,11 @@ from pathlib import Path
 import duckdb
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.home import LAYOUT, read_note
+from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.settings import PREFIX, Settings, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, in_environment, remembered_source
 from cc_pipeline.stages.indexing.crawls import known_crawls
 from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
 from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
@@ -74,6 +74,19 @@ def _home(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("ok", "home", f"{settings.home}, of {known}")
         yield from _layout(settings)
+        yield from _choices(settings)
+
+
+def _choices(settings: Settings) -> Iterator[Finding]:
+    """What the home's rows were made with, and variables that say otherwise."""
+    note = read_note(settings.home)
+    for name, value in (note.chosen if note is not None else {}).items():
+        said, mine = in_environment(name), as_written(value)
+        if said is not None and said.lower() != mine:
+            text = f"{name} is {mine} in this home; {PREFIX}{name.upper()}={said} does not count"
+            yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={said}")
+        else:
+            yield Finding("ok", "settings", f"{name} is {mine} in this home")
 
 
 def _credentials(workspace: Workspace) -> Iterator[Finding]:

@@ -1,0 +1,39 @@
+"""``automation``: the hands-off set from a terminal, and the price of parsing again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cc_pipeline.cli.app import app
+from cc_pipeline.stages import reparse
+
+
+def said(home: Path, *words: str) -> str:
+    result = CliRunner().invoke(app, ["automation", *words, "--home", str(home)], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
+    assert "all are off; turn them on with: cc-pipeline automation on" in said(tmp_path, "status")
+    shown = said(tmp_path, "on")
+    assert "on: backfill_missing" in shown
+    assert "on: new_crawls" in shown
+    assert "all sensors and schedules are on already" in said(tmp_path, "on")
+    assert "all are off" not in said(tmp_path, "status")
+    assert "off: backfill_missing" in said(tmp_path, "off")
+
+
+def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "all pages were made by the parser of now" in said(tmp_path, "reparse")
+    (tmp_path / "cache" / "reparse.json").unlink()
+    monkeypatch.setattr(reparse, "count_rows", lambda *_: {("CC-MAIN-2024-22", "example.com", "1"): 1_200_000})
+    shown = said(tmp_path, "reparse")
+    assert "1,200,000 pages of 1 partitions" in shown
+    assert "They stay as they are" in shown
+    assert "The schedule backfill_missing does it" in said(tmp_path, "reparse", "--yes")
+    assert "The schedule backfill_missing does it" in said(tmp_path, "reparse")
+    assert "They stay as they are" in said(tmp_path, "reparse", "--no")

@@ -1,0 +1,93 @@
+"""What rows depend on belongs to a home: a run that forgets it does not undo it, and it is changed on purpose."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.home import FIRST_LAYOUT, HomeNote, choose, read_note, write_note
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.workspace import open_lake
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+EXTRACTOR = "CC_PIPELINE_EXTRACTOR"
+
+
+@pytest.fixture
+def home(world: World, tmp_path: Path) -> Path:
+    return shutil.copytree(world.home, tmp_path / "home")
+
+
+def chosen(home: Path) -> dict[str, str | bool]:
+    note = read_note(home)
+    assert note is not None
+    return dict(note.chosen)
+
+
+def run(cli: Cli, world: World, home: Path, *more: str) -> tuple[int, str, str]:
+    said = cli("run", "-c", NEW, "-d", "example.com", "--source", world.bucket, "--home", home, *more)
+    changes = [line.split("│")[2].strip() for line in said.out.splitlines() if line.startswith(NEW) and "│" in line]
+    return said.status, changes[0] if changes else "", said.err
+
+
+def test_a_choice_is_noted_with_the_first_pages_and_stays(
+    cli: Cli, world: World, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen(home) == {"extractor": "fast", "markdown": False, "digest_policy": "record"}
+    pages = open_lake(load_settings({}, home=str(home))).pin("page_metadata").rows
+    monkeypatch.setenv(EXTRACTOR, "quality")
+    before = (home / "home.json").read_bytes()
+    status, _, err = run(cli, world, home)
+    # nobody can be asked here, so nothing is parsed again by the way
+    assert status == 1
+    assert f"{pages:,} pages would be parsed again" in err.replace("\n", " ")
+    assert (home / "home.json").read_bytes() == before
+    assert run(cli, world, home, "--yes")[:2] == (0, "updated")
+    assert chosen(home)["extractor"] == "quality"
+    monkeypatch.delenv(EXTRACTOR)
+    # the run that forgot the variable undid it before
+    assert run(cli, world, home)[:2] == (0, "same")
+    # whatever starts a run, the UI too, reads its settings here
+    assert load_settings({EXTRACTOR: "fast"}, home=str(home)).extractor == "quality"
+    assert load_settings({}, home=str(home), extractor="auto").extractor == "auto"
+
+
+def test_the_command_shows_settings_and_changes_what_the_home_has(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_WORKERS", "2")
+    monkeypatch.setenv("CC_PIPELINE_MARKDOWN", "yes")
+    shown = {line.split()[0]: line for line in cli("settings", "--home", home).out.splitlines()}
+    assert shown["extractor"].split() == ["extractor", "fast", "the", "home"]
+    assert shown["markdown"].split() == ["markdown", "no", "the", "home"]
+    assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]
+    assert not {"source_access", "collinfo_access"} & set(shown)
+    doctor = cli("doctor", "--home", home)
+    assert "CC_PIPELINE_MARKDOWN=yes does not count" in doctor.out + doctor.err
+    assert cli("settings", "markdown=yes", "--home", home).status == 1
+    assert chosen(home)["markdown"] is False
+    assert cli("settings", "markdown=yes", "--yes", "--home", home).status == 0
+    assert chosen(home)["markdown"] is True
+    for wrong in ("extractor=best", "rate=5", "extractor", "="):
+        assert cli("settings", wrong, "--yes", "--home", home).status == 1
+    assert chosen(home) == {"extractor": "fast", "markdown": True, "digest_policy": "record"}
+
+
+def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
+    write_note(tmp_path, HomeNote("s3://bucket", FIRST_LAYOUT))
+    assert chosen(tmp_path) == {}
+    assert load_settings({EXTRACTOR: "quality"}, home=str(tmp_path)).extractor == "quality"
+    choose(tmp_path, {"extractor": "quality", "markdown": True})
+    choose(tmp_path, {"extractor": "fast", "digest_policy": "fail"})
+    assert chosen(tmp_path) == {"extractor": "quality", "markdown": True, "digest_policy": "fail"}
+    # a note that somebody has edited
+    noted = json.loads((tmp_path / "home.json").read_text("utf-8"))
+    noted["settings"] = {"extractor": 5, "markdown": True, "more": "x"}
+    (tmp_path / "home.json").write_text(json.dumps(noted), "utf-8")
+    assert chosen(tmp_path) == {"markdown": True}
+    choose(tmp_path / "no home", {"extractor": "fast"})

@@ -1,0 +1,35 @@
+"""``cc-pipeline report``: a page, where asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline_tests.cli.conftest import Cli, World
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path: Path) -> None:
+    page = tmp_path / "folder" / "example.html"
+    said = cli("report", "-d", "example.com", "--out", page, "--home", world.home)
+    assert (said.status, said.out.strip(), said.err) == (0, str(page), "")
+    text = page.read_text("utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "<h3>Why records are not here</h3>" in text
+    assert f'href="{world.damaged.url}"' in text
+    assert [*page.parent.iterdir()] == [page]
+
+
+def test_by_default_it_lies_in_the_home(cli: Cli, world: World) -> None:
+    said = cli("report", "-d", "example.com", "--home", world.home)
+    page = world.home / "reports" / "example.com.html"
+    assert said.out.strip() == str(page)
+    assert page.stat().st_size > 10_000
+
+
+def test_one_file_is_for_one_target(cli: Cli, world: World) -> None:
+    said = cli("report", "-d", "example.com", "-d", "example.org", "--out", "x.html", "--home", world.home)
+    assert said.status == 1
+    assert said.err.startswith("error: --out names one file")

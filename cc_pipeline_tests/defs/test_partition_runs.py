@@ -1,0 +1,278 @@
+"""Runs over partitions: each is recorded when it is done, with its own figures, and fails by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.flight import left_failed
+from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, keys_tags, range_tags
+from cc_pipeline.defs.recording import FailedPartition, failed_in, said
+from cc_pipeline.errors import PlaceFault
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages import extract
+from cc_pipeline.stages.extract import TABLES
+from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.stages.workspace import Workspace, open_workspace
+from cc_pipeline_tests.defs.graph import execute, failure_of, settings_of
+from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+BAD = "two words.com"
+#: Scattered, of two crawls, out of order, and one of them means nothing.
+KEYS = [f"{NEW}|example.org", f"{OLD}|example.com", f"{NEW}|{BAD}", f"{NEW}|example.com", f"{OLD}|example.co.uk"]
+GOOD = [key for key in KEYS if BAD not in key]
+
+
+@pytest.fixture
+def home(bucket: Bucket, tmp_path: Path) -> Path:
+    """A home whose two crawls are harvested."""
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    for crawl in (NEW, OLD):
+        harvest(workspace, crawl)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def instance(bucket: Bucket) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        made.add_dynamic_partitions("crawl", [OLD, NEW])
+        made.add_dynamic_partitions("domain", [*bucket[1].domains(), BAD])
+        yield made
+
+
+def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:
+    """The newest record of each partition."""
+    records = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey(asset)), limit=1_000, ascending=True)
+    found = [record.asset_materialization for record in records.records]
+    return {str(one.partition): one for one in found if one is not None}
+
+
+def status(instance: dg.DagsterInstance, asset: str, key: str) -> str | None:
+    found = instance.get_status_by_partition(dg.AssetKey(asset), [key], CRAWL_AND_DOMAIN) or {}
+    shown = found[key]
+    return None if shown is None else shown.value
+
+
+def test_one_bad_partition_of_several_crawls_fails_alone(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance
+) -> None:
+    settings = settings_of(bucket[0], home)
+    result = execute(instance, settings, "extract_domain", tags=keys_tags(KEYS))
+    assert not result.success
+    for table in TABLES:
+        found = recorded(instance, table)
+        assert sorted(found) == sorted(GOOD)
+        for key, one in found.items():
+            crawl, slug = key.split("|")
+            assert isinstance(one.partition, dg.MultiPartitionKey)
+            assert one.metadata["dagster/row_count"].value == rows(settings_of(bucket[0], home), table, crawl, slug)
+            assert one.tags is not None
+            assert one.tags["dagster/data_version"], "from content"
+            assert ("preview" in one.metadata) == bool(one.metadata["dagster/row_count"].value)
+        assert {status(instance, table, key) for key in GOOD} == {"MATERIALIZED"}
+        assert status(instance, table, f"{NEW}|{BAD}") == "FAILED"
+    figures = {key: one.metadata for key, one in recorded(instance, "records").items()}
+    for key in GOOD:
+        crawl, slug = key.split("|")
+        planned = len(bucket[1].of(crawl, subset="warc", domain=slug))
+        assert figures[key]["fetched"].value == figures[key]["rows written"].value == planned
+        assert {"requests", "bytes read"}.isdisjoint(figures[key]), "those of a group are named so"
+    [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure.user_failure_data is not None
+    [named] = failed_in(failure.user_failure_data.metadata)
+    assert (named.partition, named.error_class) == (f"{NEW}|{BAD}", "UserInputError")
+    assert "1 of 5 partitions failed" in (failure.user_failure_data.description or "")
+    assert "a space" in named.reason
+    assert left_failed(instance).keys() == {(NEW, BAD)}
+
+
+def rows(settings: object, table: str, crawl: str, slug: str) -> int:
+    with open_workspace(settings) as workspace:  # type: ignore[arg-type]
+        return workspace.lake.read(table, {"crawl": crawl, "target": slug}, ["target"]).num_rows
+
+
+def test_the_same_rows_have_the_same_version_and_a_single_partition_has_its_own_costs(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance
+) -> None:
+    settings = settings_of(bucket[0], home)
+    assert execute(instance, settings, "extract_domain", key=GOOD[0]).success
+    before = recorded(instance, "records")[GOOD[0]]
+    assert before.metadata["requests"].value > 0
+    assert execute(instance, settings, "extract_domain", tags=range_tags(GOOD[0], GOOD[0])).success
+    again = recorded(instance, "records")[GOOD[0]]
+    assert again.metadata["rows written"].value == 0
+    assert again.metadata["dagster/row_count"] == before.metadata["dagster/row_count"]
+    assert (again.tags or {})["dagster/data_version"] == (before.tags or {})["dagster/data_version"]
+
+
+def test_a_retry_takes_only_the_rest(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(bucket[0], home)
+    first = execute(instance, settings, "extract_domain", tags=keys_tags(KEYS))
+    asked: list[str] = []
+
+    def watched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+        asked.extend(slugs)
+        return extract_locate(workspace, crawl, slugs)
+
+    extract_locate = extract.locate_captures
+    monkeypatch.setattr(extract, "locate_captures", watched)
+    create = instance.create_run_for_job
+    again = partial(create, parent_run_id=first.run_id, root_run_id=first.run_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(instance, "create_run_for_job", again)
+        retried = execute(instance, settings, "extract_domain", tags=keys_tags(KEYS))
+    assert not retried.success
+    assert asked == [BAD]
+    assert retried.get_asset_materialization_events() == []
+    assert left_failed(instance).keys() == {(NEW, BAD)}, "what the first run made is not left failed by its retry"
+    # whoever repeats a run that was well means all of it
+    asked.clear()
+    well = execute(instance, settings, "extract_domain", tags=keys_tags(GOOD))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            instance, "create_run_for_job", partial(create, parent_run_id=well.run_id, root_run_id=well.run_id)
+        )
+        assert execute(instance, settings, "extract_domain", tags=keys_tags(GOOD)).success
+    assert len(asked) == 2 * len(GOOD)
+
+
+def test_a_range_records_the_good_and_shows_the_bad_as_failed(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+        if "example.org" in slugs:
+            raise RuntimeError("a bug")
+        return fetch_captures(workspace, crawl, slugs)
+
+    monkeypatch.setattr(extract, "fetch_captures", broken)
+    domains = list(instance.get_dynamic_partitions("domain"))
+    tags = range_tags(f"{NEW}|{domains[0]}", f"{NEW}|{domains[-2]}")
+    result = execute(instance, settings_of(bucket[0], home), "extract_domain", tags=tags)
+    assert not result.success
+    assert "a bug" in failure_of(result)
+    assert sorted(recorded(instance, "captures")) == sorted(f"{NEW}|{domain}" for domain in domains[:-1])
+    good = {f"{NEW}|{domain}" for domain in domains[:-1] if domain != "example.org"}
+    assert set(recorded(instance, "page_text")) == set(recorded(instance, "records")) == good
+    assert status(instance, "captures", f"{NEW}|example.org") == "MATERIALIZED"
+    assert {status(instance, table, f"{NEW}|example.org") for table in ("records", "page_links")} == {"FAILED"}
+
+
+@pytest.mark.parametrize(
+    ("job", "made"),
+    [("fetch_domain", {"captures", "records"}), ("parse_domain", set(TABLES) - {"captures", "records"})],
+)
+def test_jobs_over_some_of_the_tables(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, job: str, made: set[str]
+) -> None:
+    settings = settings_of(bucket[0], home)
+    if job == "parse_domain":
+        assert execute(instance, settings, "fetch_domain", tags=keys_tags(GOOD)).success
+    result = execute(instance, settings, job, tags=keys_tags(GOOD))
+    assert result.success
+    assert {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()} == made
+    assert all(set(recorded(instance, table)) == set(GOOD) for table in made)
+
+
+@pytest.mark.parametrize(
+    ("tags", "said_so"),
+    [
+        ({KEYS_TAG: "example.com"}, r'cannot be read .* write it as \{"CRAWL": \["DOMAIN"'),
+        ({KEYS_TAG: '["example.com"]'}, "cannot be read"),
+        ({KEYS_TAG: "{}"}, "names no partition"),
+        ({}, "the run names no partition; choose some in the UI"),
+        ({KEYS_TAG: f'{{"{NEW}": ["example.net"]}}'}, "'example.net' is no target .* cc-pipeline domains add"),
+        ({KEYS_TAG: '{"CC-MAIN-1999-01": ["example.com"]}'}, "'CC-MAIN-1999-01' is no crawl .* cc-pipeline crawls"),
+    ],
+)
+def test_a_tag_that_names_nothing_says_what_to_write(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, tags: dict[str, str], said_so: str
+) -> None:
+    result = execute(instance, settings_of(bucket[0], tmp_path), "extract_domain", tags=tags)
+    assert not result.success
+    assert re.search(said_so, failure_of(result).replace("\n", " "))
+    assert not (tmp_path / "lake").exists(), "before anything was done"
+
+
+def test_a_command_takes_scattered_targets_of_several_crawls_in_one_run(bucket: Bucket, home: Path) -> None:
+    settings = settings_of(bucket[0], home)
+    targets = [parse_target(text) for text in ("example.org", "example.com", "example.co.uk")]
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        launcher.add_targets([parse_target(domain) for domain in bucket[1].domains()])
+        [run] = launcher.extract([OLD, NEW], targets)
+        stored = launcher.instance.get_run_by_id(run.run_id)
+        assert stored is not None
+        assert stored.remote_job_origin is not None, "the UI lists it with the location's runs"
+        ours = dg.RunsFilter(tags={".dagster/repository": "__repository__@cc_pipeline"})
+        assert run.run_id in {one.run_id for one in launcher.instance.get_runs(ours)}
+        assert len(recorded(launcher.instance, "page_metadata")) == 6
+
+
+def test_a_command_makes_all_it_can_and_then_says_what_failed(
+    bucket: Bucket, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domains = sorted(bucket[1].domains())
+
+    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+        if domains[0] in slugs:
+            raise RuntimeError("a bug")
+        return fetch_captures(workspace, crawl, slugs)
+
+    monkeypatch.setattr(extract, "fetch_captures", broken)
+    settings = settings_of(bucket[0], home)
+    with open_workspace(settings) as workspace:
+        small = Workspace(settings_with(settings, partitions_per_run=3))
+        try:
+            with Launcher(small) as launcher:
+                before = launcher.instance.get_runs_count()
+                with pytest.raises(RunFailed) as failed:
+                    list(launcher.extract([NEW], [parse_target(domain) for domain in domains]))
+                assert launcher.instance.get_runs_count() - before == -(-len(domains) // 3)
+                assert set(recorded(launcher.instance, "records")) == {f"{NEW}|{domain}" for domain in domains[1:]}
+        finally:
+            small.close()
+        assert [one.partition for one in failed.value.failed] == [f"{NEW}|{domains[0]}"]
+        assert failed.value.error_class == "RuntimeError"
+        assert not failed.value.is_incomplete
+        assert workspace.lake.read("page_metadata", {"crawl": NEW, "target": domains[-1]}).num_rows
+
+
+def settings_with(settings: object, **named: object) -> object:
+    from dataclasses import replace  # noqa: PLC0415  # only here
+
+    return replace(settings, **named)  # type: ignore[type-var]
+
+
+def test_a_full_disk_ends_the_run_and_no_other_is_begun(
+    bucket: Bucket, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+        raise PlaceFault("the disk is full", "Free some space")
+
+    monkeypatch.setattr(extract, "fetch_captures", full)
+    workspace = Workspace(settings_with(settings_of(bucket[0], home), partitions_per_run=2))  # type: ignore[arg-type]
+    with open_workspace(workspace.settings) as opened, Launcher(opened) as launcher:
+        before = launcher.instance.get_runs_count()
+        with pytest.raises(RunFailed, match="the disk is full") as failed:
+            list(launcher.extract([NEW], [parse_target(domain) for domain in bucket[1].domains()]))
+        assert launcher.instance.get_runs_count() - before == 1
+        assert failed.value.failed == ()
+        assert len(recorded(launcher.instance, "captures")) == 2, "they were located"
+
+
+def test_a_message_names_the_first_and_counts_the_others() -> None:
+    failed = [FailedPartition(f"C|t{number}", "EnvironmentFault", f"reason {number}\nadvice") for number in range(8)]
+    assert said(failed[:1], 1) == "reason 0\nadvice"
+    text = said(failed, 200)
+    assert text.startswith("8 of 200 partitions failed, the others are done. C|t0: reason 0; C|t1: reason 1")
+    assert text.endswith("C|t4: reason 4; and 3 more\nadvice")
