@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cc_pipeline.cli.output import console, human_bytes, progress_bars, show_table
+from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.errors import UserInputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def remove(
         known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("domain")}
         slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
         written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
-        plans = {slug: plan_purge(workspace, slug, written.get(slug, slug)) for slug in slugs}
+        plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
             _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes)
             return
@@ -125,16 +125,8 @@ def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
 def _show(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
     show_table(f"rows of {plan.slug} in {len({one.crawl for one in plan.slices}):,} crawls", ["table", "rows"], rows)
-    _say(
-        f"{plan.records:,} stored records ({human_bytes(plan.bytes)}) that no other target holds: "
-        f"{plan.files_where(shared=False):,} files go, {plan.files_where(shared=True):,} that others share are written "
-        "again without them"
-    )
-    if plan.exports:
-        _say(f"{len(plan.exports):,} exported files ({human_bytes(plan.export_bytes)})")
-    _say("its definition, its line on the watch list, its partition key and what the UI has of its partitions")
-    for text in plan.out_of_reach:
-        _say(f"stays: {text}")
+    for text in plan.sentences:
+        _say(text)
 
 
 def _say_done(report: PurgeReport) -> None:

@@ -17,7 +17,9 @@ from typing import Any
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
+from cc_pipeline.defs.flight import made_by
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
+from cc_pipeline.defs.partitions import partition_key, run_partitions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
@@ -26,7 +28,7 @@ from cc_pipeline.settings import Settings, claim_home
 PROCESS_TAG = "cc_pipeline/process"
 
 #: Where Dagster's launcher notes the code server that a run was given to.
-_SERVER_TAG = "dagster/grpc_info"
+SERVER_TAG = ".dagster/grpc_info"
 _CONNECT_SECONDS = 2.0
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -178,6 +180,27 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
         instance.dispose()
 
 
+def partitions_under_way(instance: dg.DagsterInstance) -> dict[str, str]:
+    """The partitions (crawl × domain) that runs are making at this moment, with the id of the run.
+
+    Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
+    or server is gone.
+    """
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
+    runs = [run for run in runs if _lives(instance, run)]
+    if not runs:
+        return {}
+    crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
+    return {partition_key(*pair): run.run_id for run in runs for pair in run_partitions(run.tags, crawls, domains)}
+
+
+def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    if _of_a_command(run):
+        number, _, since = run.tags[PROCESS_TAG].partition("-")
+        return started(int(number)) == since
+    return _has_server(instance, run)
+
+
 def _of_a_command(run: dg.DagsterRun) -> bool:
     # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
     return PROCESS_TAG in run.tags and run.parent_run_id is None
@@ -186,7 +209,7 @@ def _of_a_command(run: dg.DagsterRun) -> bool:
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a run that no command line started may still have a process; yes, where that cannot be told."""
     try:
-        server = json.loads(run.tags.get(_SERVER_TAG, ""))
+        server = json.loads(run.tags.get(SERVER_TAG, ""))
         if not _answers(server):
             return False
         # a server is told of a run before the run says that it has started, and forgets it after it has ended

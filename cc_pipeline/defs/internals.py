@@ -7,73 +7,17 @@ Not here: anything the public interface can do. ``test_internals`` says which na
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
-
-#: The name of the code location, as workspace.yaml and pyproject.toml give it.
-CODE_LOCATION = "cc_pipeline"
-#: Metadata with which an output of an asset is no event of it.
-_NO_EVENT = "__source_asset_observation__"
-
-
-def without_record(asset: str) -> dg.MaterializeResult[None]:
-    """The output of ``asset`` whose partitions were recorded one by one.
-
-    An output usually records every partition of the run again, or, in a run whose partitions Dagster does not know,
-    one without a partition. Without an output, what depends on the step (its checks) is skipped.
-    """
-    return dg.MaterializeResult(asset_key=asset, metadata={_NO_EVENT: True})
-
-
-@cache
-def allow_lists_of_partitions() -> None:
-    """Lets a run without a partition of Dagster's own materialize partitioned assets that depend on partitioned ones.
-
-    Before a step, Dagster reads which version of its inputs' partitions is there. It does not ask first whether the run
-    has partitions, and fails.
-    """
-    context: Any = import_module("dagster._core.execution.context.system").StepExecutionContext
-    has = context.has_asset_partitions_for_input
-
-    def has_partitions(step: Any, name: str) -> bool:
-        return bool(step.has_partitions and has(step, name))
-
-    context.has_asset_partitions_for_input = has_partitions
-
-
-def plan_partition(context: dg.AssetExecutionContext, asset: str, key: str) -> None:
-    """Has Dagster show a partition as failed when the run ends, unless it is recorded after all.
-
-    Where Dagster knows the partitions of a run, it plans each when the run begins.
-    """
-    events = import_module("dagster._core.events")
-    planned = events.AssetMaterializationPlannedData(dg.AssetKey(asset), partition=key)
-    event = events.DagsterEvent.build_asset_materialization_planned_event(
-        context.job_name, str(context.op_execution_context.op_handle), planned
-    )
-    context.instance.report_dagster_event(event, context.run.run_id)
-
-
-def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -> set[str]:
-    """Partitions of ``asset`` that any of ``runs`` recorded.
-
-    The public way to ask for materializations cannot ask by run, and one asset may have 90,000 of them.
-    """
-    return {
-        str(event.dagster_event.step_materialization_data.materialization.partition)
-        for run in runs
-        for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-        if event.dagster_event is not None and event.dagster_event.asset_key == dg.AssetKey(asset)
-    }
 
 
 def definitions_in(folder: Path, *, described: bool = False) -> dg.Definitions:
@@ -241,26 +185,6 @@ def _overwriting(connecting: AbstractContextManager[Any]) -> Iterator[Any]:
             again.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-@contextmanager
-def shown_as_ours(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
-    """Inside the block runs of ``job`` that this process executes are created as those of the code location.
-
-    Without the origin that the UI's runs have, Dagster keeps them out of the Timeline and out of the job's own list.
-    """
-    origins = import_module("dagster._core.remote_origin")
-    loadable = import_module("dagster._core.types.loadable_target_origin").LoadableTargetOrigin(
-        module_name="cc_pipeline.definitions"
-    )
-    location = origins.ManagedGrpcPythonEnvCodeLocationOrigin(loadable, CODE_LOCATION)
-    origin = origins.RemoteJobOrigin(origins.RemoteRepositoryOrigin(location, "__repository__"), job)
-    within: Any = instance
-    within.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)
-    try:
-        yield
-    finally:
-        del within.create_run_for_job
-
-
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """Marks a run whose process is gone as failed and frees the pool slots it holds.
 
@@ -359,7 +283,7 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
     instigation = import_module("dagster._core.scheduler.instigation")
     kinds = import_module("dagster._core.definitions.run_request").InstigatorType
     running, stopped = instigation.InstigatorStatus.RUNNING, instigation.InstigatorStatus.STOPPED
-    origin, now = _origin_of(one.name), time.time()
+    origin, now = origin_of(one.name), time.time()
     state: Any = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     if state is not None and state.is_running == on:
         return
@@ -383,14 +307,14 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
 
 def is_on(instance: dg.DagsterInstance, one: Instigator) -> bool:
     """Whether a sensor or schedule is turned on."""
-    origin = _origin_of(one.name)
+    origin = origin_of(one.name)
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     return state.is_running if state is not None else one.default_status.value == "RUNNING"
 
 
 def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
     """The newest tick of a sensor or schedule; ``None`` where it had none."""
-    origin = _origin_of(one.name)
+    origin = origin_of(one.name)
     for tick in instance.get_ticks(origin.get_id(), origin.get_selector().get_id(), limit=1):
         words = tick.skip_reason or (tick.error.message if tick.error is not None else "")
         return LastTick(tick.timestamp, tick.status.value, words, tuple(tick.run_ids))
@@ -403,7 +327,7 @@ def next_tick(one: dg.ScheduleDefinition) -> datetime:
     return next(times(time.time(), one.cron_schedule, one.execution_timezone)).astimezone(UTC)
 
 
-def _origin_of(name: str) -> Any:
+def origin_of(name: str) -> Any:
     """Where a sensor or schedule is found: the storage knows it by the names of its location and of its own."""
     origins = import_module("dagster._core.remote_origin")
     location = origins.RegisteredCodeLocationOrigin(LOCATION)

@@ -5,22 +5,25 @@ Belongs here: turning "these crawls, these domains" into runs. Not here: printin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
-from cc_pipeline import interruption
+from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.instance import (
     PROCESS_TAG,
     end_runs_of_dead_processes,
     end_runs_of_this_process,
     open_instance,
+    partitions_under_way,
     this_process,
 )
-from cc_pipeline.defs.internals import definitions_in, shown_as_ours
+from cc_pipeline.defs.internals import definitions_in
+from cc_pipeline.defs.internals_partitions import shown_as_ours
 from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.partitions import (
     CRAWL,
@@ -42,6 +45,8 @@ from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+#: Seconds between two looks at runs that are waited for.
+_LOOK_AGAIN_SECONDS = 2.0
 #: Partition keys that one call to Dagster adds.
 _ADD_AT_ONCE = 1_000
 
@@ -212,11 +217,13 @@ class Launcher:
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
 
     def _run_keys(self, job: str, keys: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Runs over any partitions. That some fail is no reason to keep the others from theirs: it is raised last."""
-        most = self._workspace.settings.partitions_per_run
+        """Runs over any partitions. That some fail is no reason to keep the others from theirs: it is raised last.
+
+        Those that another run is making come last, when it has ended: the answer is whole then, nothing is fetched
+        twice, and what it made costs a look.
+        """
         failures: list[RunFailed] = []
-        for start in range(0, len(keys), most):
-            some = keys[start : start + most]
+        for some in self._in_turn(list(dict.fromkeys(keys))):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
                 yield self._run(job, shown, tags={**keys_tags(some), KIND_TAG: "watch"})
@@ -229,6 +236,20 @@ class Launcher:
         if failures:
             every = [one for failure in failures for one in failure.failed]
             raise _of_partitions(job, failures[-1].run_id, f"{len(keys):,} partitions", every, len(keys))
+
+    def _in_turn(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
+        """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
+        most = self._workspace.settings.partitions_per_run
+        elsewhere = set(keys) & partitions_under_way(self._instance).keys()
+        mine = [key for key in keys if key not in elsewhere]
+        yield from (mine[start : start + most] for start in range(0, len(mine), most))
+        theirs = [key for key in keys if key in elsewhere]
+        while waiting := elsewhere & (others := partitions_under_way(self._instance)).keys():
+            interruption.check()
+            runs = ", ".join(sorted({others[key] for key in waiting}))
+            progress.report("wait for another run", len(theirs) - len(waiting), len(theirs), runs)
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        yield from (theirs[start : start + most] for start in range(0, len(theirs), most))
 
     def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:
         """A run for each range of crawls. What the source lacks of one is no reason to keep the others from their own:

@@ -1,21 +1,24 @@
-"""Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes.
+"""Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes;
+and a job that does it from the UI.
 
 Belongs here: the order in which instance, watch list and lake forget a target. Not here: how the lake does (stages).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import dagster as dg
+from pydantic import Field
 
 from cc_pipeline.defs.flight import UNFINISHED, flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.keys import delete_keys, ordered_keys, unfinished_runs_of
+from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stages import watch_list
+from cc_pipeline.stages.keeping.known_keys import defined, purges_begun, which_target
 from cc_pipeline.stages.keeping.purge import PurgeReport, purge, refuse_fetching, remove_whole
-from cc_pipeline.stages.keeping.purge_plan import PurgePlan
+from cc_pipeline.stages.keeping.purge_plan import PurgePlan, plan_purge
+from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -78,3 +81,41 @@ def _refuse_running(
             f"{why}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}",
             "Wait for the end, or stop it in the UI; then run this again.",
         )
+
+
+class PurgeConfig(dg.Config):
+    """What to purge."""
+
+    target: str = Field(description="The target: its definition, its partition key, or the name of a set.")
+    dry_run: bool = Field(default=True, description="Only say in the run's log what would go. False deletes it.")
+    now: bool = Field(default=False, description="Delete at once: who has cc.duckdb open has to open it anew.")
+
+
+@dg.op(pool="warehouse")
+def purge_one_target(
+    context: dg.OpExecutionContext, config: PurgeConfig, workspace: dg.ResourceParam[Workspace]
+) -> None:
+    """Says what would go; with ``dry_run`` false hides the target, and deletes its rows and bytes a week later."""
+    begun = purges_begun(workspace)
+    known = {*defined(workspace.lake), *begun, *context.instance.get_dynamic_partitions("domain")}
+    slug = which_target(config.target, known)
+    written = {**begun, **definitions(workspace.lake, [slug])}
+    plan = plan_purge(workspace, slug, written.get(slug, slug))
+    context.add_output_metadata({f"rows of {table}": count for table, count in plan.rows.items() if count})
+    for text in plan.sentences:
+        context.log.info(text)
+    if config.dry_run:
+        context.log.warning(f"nothing was changed; to purge {slug}, launch this with dry_run: false")
+        return
+    with logged_progress(context.log):
+        report = purge_target(workspace, context.instance, plan, now=config.now, own_run=context.run_id)
+    gone = (
+        "its rows and bytes are deleted" if report.gone_after is None else f"deleted after {report.gone_after:%Y-%m-%d}"
+    )
+    context.log.info(f"hidden: {slug}; {gone}")
+
+
+@dg.job(description="Deletes a target and what was extracted of it. First it only says what would go (dry_run).")
+def purge_target_job() -> None:
+    """One op: the order of its steps matters."""
+    purge_one_target()

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from cc_pipeline.defs.internals import allow_lists_of_partitions, plan_partition, recorded_by, without_record
+from cc_pipeline.defs.internals_partitions import allow_lists_of_partitions, plan_partition, recorded_by, without_record
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in
 from cc_pipeline.errors import CcPipelineError, UserInputError
 

@@ -21,10 +21,11 @@ from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv")
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
-MEMORY: Final = "1GB"
-#: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes.
-_GROUP_ROWS: Final = 20_480
-_GROUP_BYTES: Final = "64MB"
+MEMORY: Final = "2GB"
+#: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes, and 20,480 rows in each thread
+#: did not fit into one.
+_GROUP_ROWS: Final = 4_096
+_GROUP_BYTES: Final = "32MB"
 #: Tables of a target's rows, in the order in which people ask for them.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",

@@ -17,6 +17,8 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import forget_partitions
 from cc_pipeline.defs.keys import refuse_too_many
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.purging import purge_target_job
+from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.workspace import open_workspace
@@ -157,6 +159,23 @@ def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.Dags
     assert cli("domains", "remove", "example.org", "--purge", "--yes", "--home", home).status == 0
 
 
+def test_the_job_says_what_would_go_and_does_it_when_told(
+    home: Path, world: World, instance: dg.DagsterInstance
+) -> None:
+    settings = load_settings({}, source=str(world.bucket), home=str(home))
+    for dry_run in (True, False):
+        with open_workspace(settings) as workspace:
+            config = {"target": "example.com", "dry_run": dry_run}
+            done = purge_target_job.execute_in_process(
+                run_config={"ops": {"purge_one_target": {"config": config}}},
+                resources={WORKSPACE: workspace},
+                instance=instance,
+            )
+            assert done.success
+            assert bool(workspace.lake.read("records", {"target": "example.com"}).num_rows) is dry_run
+        assert ("example.com" in instance.get_dynamic_partitions("domain")) is dry_run
+
+
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
     instance.add_dynamic_partitions("domain", ["no such thing", "typed.example"])
     instance.add_dynamic_partitions("crawl", ["CC-MAIN-1999-01"])
@@ -177,12 +196,12 @@ def test_the_cap_holds_where_targets_are_added(
     crawls = len(instance.get_dynamic_partitions("crawl"))
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 4)
     assert cli("domains", "add", "example.com", "--home", home).status == 0, "it is there already"
-    assert cli("domains", "add", "one.example", "--home", home).status == 1, "with the set of the list there are five"
-    said = cli("domains", "add", "two.example", "--home", home)
+    assert cli("domains", "add", "one.org", "--home", home).status == 1, "with the set of the list there are five"
+    said = cli("domains", "add", "two.org", "--home", home)
     assert "put domains that belong together into a set" in said.err
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
-    ran = cli("run", "-c", NEW, "-d", "three.example", "--home", home)
+    ran = cli("run", "-c", NEW, "-d", "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)
-    assert "three.example" not in instance.get_dynamic_partitions("domain")
+    assert "three.org" not in instance.get_dynamic_partitions("domain")
     with pytest.raises(UserInputError, match="into a set"):
         refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])

@@ -120,6 +120,26 @@ class Server:
             time.sleep(0.5)
         raise AssertionError(f"run {run} is {status} and does not end\n{self._log.read_text('utf-8')[-3000:]}")
 
+    def retry(self, run: str) -> str:
+        """Goes on from a failed run, as the UI's button does."""
+        answer = self.ask(
+            """mutation ($how: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $how) {
+                __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
+            how={"parentRunId": run, "strategy": "FROM_FAILURE"},
+        )["launchRunReexecution"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return answer["run"]["runId"]
+
+    def recorded_by(self, run: str) -> list[str]:
+        """The partitions of ``page_metadata`` that a run recorded."""
+        events = self.ask(
+            """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
+                ... on MaterializationEvent { partition assetKey { path } } } } } }""",
+            run=run,
+        )["logsForRun"]["events"]
+        mine = [event for event in events if event["__typename"] == "MaterializationEvent"]
+        return [event["partition"] for event in mine if event["assetKey"]["path"] == ["page_metadata"]]
+
     def failure(self, run: str) -> str:
         events = self.ask(
             """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
@@ -191,6 +211,8 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
                 partitionStats { numMaterialized numFailed } } } }"""
         )
         assert partitions["assetNodeOrError"]["partitionStats"]["numMaterialized"] == 2
+        a_list_of_partitions_with_a_bad_one(server)
+        a_run_of_the_command_line_is_listed(server, bucket[0], checkout)
     truth = bucket[1].of(NEW, subset="warc", domain="example.com")
     assert query(home, "SELECT count(*), count(DISTINCT url) FROM captures") == [
         (len(truth), len({capture.url for capture in truth}))
@@ -198,6 +220,48 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
     assert query(home, "SELECT outcome, count(*) FROM ledger GROUP BY 1") == [("fetched", len(truth))]
     assert query(home, "SELECT count(*) FROM page_metadata") == [(len(truth),)]
     assert query(home, "SELECT count(*) > 0 FROM page_text") == [(True,)]
+
+
+def a_list_of_partitions_with_a_bad_one(server: Server) -> None:
+    tags = {"cc_pipeline/partitions": json.dumps({NEW: ["../x", "example.com"]})}
+    run = server.launch("extract_domain", tags)
+    assert server.wait_for(run) == "FAILURE"
+    assert server.recorded_by(run) == [f"{NEW}|example.com"]
+    assert "1 of 2 partitions failed" in server.failure(run)
+    shown = server.ask(
+        """{ assetNodeOrError(assetKey: {path: ["page_text"]}) { ... on AssetNode {
+            partitionStats { numMaterialized numFailed } } } }"""
+    )
+    assert shown["assetNodeOrError"]["partitionStats"] == {"numMaterialized": 2, "numFailed": 1}
+    again = server.retry(run)
+    assert server.wait_for(again) == "FAILURE"
+    assert server.recorded_by(again) == [], "the good one is left alone"
+    assert "../x" in server.failure(again)
+
+
+def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: Path) -> None:
+    done = subprocess.run(
+        [BIN / "cc-pipeline", "run", "-c", NEW, "-d", "example.com"], cwd=checkout, env=environment(source, checkout),
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    # what the page of a job asks for, and the origin by which the Timeline groups
+    listed = server.ask(
+        """query ($of: RunsFilter!) { runsOrError(filter: $of) { ... on Runs { results { runId status
+            repositoryOrigin { repositoryName repositoryLocationName } tags { key value } } } } }""",
+        of={
+            "pipelineName": "extract_domain",
+            "tags": [
+                {"key": ".dagster/repository", "value": "__repository__@cc_pipeline"},
+                {"key": "cc_pipeline/kind", "value": "watch"},
+            ],
+        },
+    )["runsOrError"]["results"]
+    [run] = listed
+    assert run["status"] == "SUCCESS"
+    origin = {"repositoryName": "__repository__", "repositoryLocationName": "cc_pipeline"}
+    assert run["repositoryOrigin"] == origin
+    assert {"key": "dagster/max_retries", "value": "0"} in run["tags"]
 
 
 def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout: Path, tmp_path: Path) -> None:

@@ -204,11 +204,38 @@ def _login(postgres: Postgres) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_the_command_line_works_on_the_same_instance(bucket: Bucket, team: Team) -> None:
-    command = [str(BIN / "cc-pipeline"), "run", "-c", NEW, "-d", SITES[0], "--subset", "warc"]
-    done = subprocess.run(command, cwd=team.folder.parent, env=team.env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+#: Records a run as one that the code server started, and lost when it was killed and started again; prints its id.
+LOST = """
+import json, os, sys
+from pathlib import Path
+import dagster as dg
+from cc_pipeline.defs.instance import SERVER_TAG
+from cc_pipeline.defs.internals import instance_in
+@dg.job
+def lost(): pass
+server = json.dumps({"host": "127.0.0.1", "port": int(os.environ["CC_PIPELINE_CODE_PORT"])})
+with instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
+    started = dg.DagsterRunStatus.STARTED
+    sys.stdout.write(instance.create_run_for_job(lost, tags={SERVER_TAG: server}, status=started).run_id)
+"""
+
+
+def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [str(BIN / command[0]), *command[1:]],
+            cwd=team.folder.parent, env=team.env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    lost = run("python", "-c", LOST).split()[-1]
+    run("cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
     with psycopg2.connect(**_login(team.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM run_tags WHERE key = 'cc_pipeline/process'")
         [(count,)] = cursor.fetchall()
+        cursor.execute("SELECT status FROM runs WHERE run_id = %s", [lost])
+        statuses = cursor.fetchall()
     assert count > 0
+    # its code server answers, and has not got it
+    assert statuses == [("FAILURE",)]

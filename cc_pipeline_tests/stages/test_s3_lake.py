@@ -134,6 +134,16 @@ def test_views_over_s3_answer_through_a_packaged_extension(
     here = answer(near(bucket, tmp_path / "near", SITE), CAPTURES, capsys)
     assert here
     assert Counter(map(str, list(csv.reader(asked.stdout.splitlines()))[1:])) == here
+    calls = [f"captures_of('{SITE}')", f"page_versions('{SITE}')", f"changes_between('{NEW}', '{NEW}')"]
+    calls += [f"near_duplicates('{NEW}')", "timeline()", "feed_timeline()", "feeds_advertised()", "link_graph()"]
+    counts = f"SELECT {', '.join(f'(SELECT count(*) FROM {call})' for call in calls)}"
+    macros = with_httpfs(far, COMMAND, "sql", "--format", "csv", counts, **closed)
+    assert macros.returncode == 0, macros.stderr
+    [counted] = list(csv.reader(macros.stdout.splitlines()))[1:]
+    assert Counter([str(counted)]) == answer(near(bucket, tmp_path / "near", SITE), counts, capsys)
+    assert all(int(count) for count in counted)
+    page = with_httpfs(far, COMMAND, "report", "-d", SITE, **closed)
+    assert page.returncode == 0, page.stderr
     assert not (tmp_path / ".duckdb").exists()
     held = far.settings.published_path.read_bytes()
     assert server.secret.encode() not in held

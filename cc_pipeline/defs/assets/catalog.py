@@ -52,7 +52,10 @@ def crawls(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
     table = workspace.lake.read("crawls").sort_by([("crawl", "descending")])
-    return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)})
+    # of its rows: the same list is the same version
+    digest = workspace.lake.digest("crawls", "crawls")
+    version = dg.DataVersion(digest) if digest is not None else None
+    return dg.MaterializeResult(metadata=stage_metadata(report) | {"preview": preview(table)}, data_version=version)
 
 
 #: One run takes several crawls: a crawl costs seconds, and starting a run of its own costs more.

@@ -71,14 +71,28 @@ class PurgePlan:
         """Their bytes."""
         return sum(one.bytes for own in self.files.values() for one in own)
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What goes beside the rows, and what stays, for a person."""
+        said = [
+            f"{self.records:,} stored records ({self.bytes:,} bytes) that no other target holds: "
+            f"{self.files_where(shared=False):,} files go, {self.files_where(shared=True):,} that others share are "
+            "written again without them",
+            "its definition, its line on the watch list, its partition key and what the UI has of its partitions",
+        ]
+        if self.exports:
+            said.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
+        return (*said, *(f"stays: {text}" for text in self.out_of_reach))
+
     def files_where(self, *, shared: bool) -> int:
         """Files that are written again without these records (``shared``), or go whole."""
         return sum(one.shared == shared and one.records > 0 for own in self.files.values() for one in own)
 
 
-def plan_purge(workspace: Workspace, slug: str, definition: str) -> PurgePlan:
+def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool = True) -> PurgePlan:
     """What purging ``slug`` would take away now; nothing is changed. Memory stays flat: stored records are numbers.
 
+    Without ``files`` stored files are not looked at: enough to know whether the target found anything.
     Raises ``EnvironmentFault`` when the lake or its place cannot be read.
     """
     lake = workspace.lake
@@ -88,11 +102,11 @@ def plan_purge(workspace: Workspace, slug: str, definition: str) -> PurgePlan:
     where = {"crawl": crawls, "target": own}
     rows = {table: sum(count_rows(lake, table, where, ["crawl"]).values()) for table in SLICED}
     rows["targets"] = len(slugs_of(lake, slug))
-    files: dict[str, tuple[StoredShare, ...]] = {}
+    stored: dict[str, tuple[StoredShare, ...]] = {}
     kept, holders = 0, set[str]()
-    for crawl, targets in targets_by_crawl(slices).items() if rows["records"] else ():
+    for crawl, targets in targets_by_crawl(slices).items() if files and rows["records"] else ():
         shares, also, others = _shares(lake, crawl, {slug, *targets})
-        files[crawl] = shares
+        stored[crawl] = shares
         kept, holders = kept + also, holders | others
     exports = [one for crawl in crawls for one in workspace.place.listing(export_prefix(crawl, slug))]
     return PurgePlan(
@@ -100,7 +114,7 @@ def plan_purge(workspace: Workspace, slug: str, definition: str) -> PurgePlan:
         definition,
         tuple(slices),
         rows,
-        {crawl: shares for crawl, shares in files.items() if shares},
+        {crawl: shares for crawl, shares in stored.items() if shares},
         kept,
         tuple(sorted(holders)),
         tuple(one.key for one in exports),

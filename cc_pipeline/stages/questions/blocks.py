@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,6 +12,8 @@ from markupsafe import Markup
 
 from cc_pipeline.stages.questions.findings import MOST
 
+_WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
+_WEEKS: Final = 52
 _TEXT: Final = 160
 _ADDRESS: Final = 96
 #: Characters of an address that is a link; browsers take few longer ones.
@@ -132,6 +135,17 @@ def size(count: float) -> str:
 def month(moment: datetime | None, *, long: bool = False) -> str:
     """``May 2024``."""
     return "" if moment is None else f"{moment:%B %Y}" if long else f"{moment:%b %Y}"
+
+
+def crawl_month(crawl: str, *, long: bool = False) -> str:
+    """When a crawl was, by its id: ``May 2024`` of CC-MAIN-2024-22, and of the first ones the year.
+
+    Clocks of records are sometimes wrong; a week of the year is not.
+    """
+    found = _WEEKLY.fullmatch(crawl)
+    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+        return crawl.removeprefix("CC-MAIN-")
+    return month(datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4), long=long)
 
 
 def day(moment: Any) -> Markup:

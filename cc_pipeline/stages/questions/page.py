@@ -55,9 +55,9 @@ def _head(found: Findings) -> Markup:
         said = f"No comparable capture in {blocks.count(len(found.lookups), 'searched crawl')}."
     else:
         first, last = crawls[0], crawls[-1]
-        span = blocks.month(first["first_fetch"], long=True)
+        span = blocks.crawl_month(first["crawl"], long=True)
         if len(crawls) > 1:
-            span = f"{span} to {blocks.month(last['last_fetch'], long=True)}"
+            span = f"{span} to {blocks.crawl_month(last['crawl'], long=True)}"
         said = (
             f"{blocks.count(sections.all_pages(found), 'page')} in {blocks.count(len(crawls), 'crawl')}, {span}. "
             f"The newest one, {last['crawl']}, has {last['pages']:,}, and {last['new_pages']:,} of them were in no "

@@ -25,7 +25,7 @@ def over_time(found: Findings) -> Markup:
     chart = columns(
         [
             Column(
-                blocks.month(row["first_fetch"]),
+                blocks.crawl_month(row["crawl"]),
                 f"{row['crawl']}: {row['pages']:,} pages, {row['new_pages']:,} of them new",
                 [("known", row["pages"] - row["new_pages"]), ("new", row["new_pages"])],
                 f"{row['pages']:,}",
@@ -70,11 +70,10 @@ def changes(found: Findings) -> Markup:
     pairs: dict[tuple[str, str], Counter[str]] = {}
     for row in found.changes:
         pairs.setdefault((row["before"], row["after"]), Counter())[row["change"]] = row["pages"]
-    started = {row["crawl"]: row["first_fetch"] for row in found.crawls}
     chart = columns(
         [
             Column(
-                blocks.month(started[after]),
+                blocks.crawl_month(after),
                 f"{before} to {after}: "
                 + ", ".join(f"{counts[kind]:,} {kind}" for kind in ("same", "changed", "new", "gone")),
                 [
@@ -163,7 +162,7 @@ def languages(found: Findings) -> Markup:
             mine = sorted(mine, key=lambda one: -total[one["language"]])
             pieces = [(colour.get(one["language"], "c6"), 100 * one["pages"] / pages) for one in mine]
             told = ", ".join(f"{blocks.language(one['language'])} {one['pages']:,}" for one in mine[:MOST])
-            bars.append(Column(blocks.month(row["first_fetch"]), f"{row['crawl']}: {told}", pieces))
+            bars.append(Column(blocks.crawl_month(row["crawl"]), f"{row['crawl']}: {told}", pieces))
     named = [(f"c{place}", blocks.language(language)) for place, language in enumerate(ranked[:_COLOURED])]
     if len(ranked) > _COLOURED or None in total:
         named.append(("c6", "others and unknown"))
@@ -378,8 +377,7 @@ def left_out(found: Findings) -> Markup:
 
 def searched(found: Findings) -> list[str]:
     """Crawls that were looked in, oldest first."""
-    dated = [row["crawl"] for row in found.crawls]
-    return [*sorted({row["crawl"] for row in found.lookups} - {*dated}), *dated]
+    return sorted({row["crawl"] for row in [*found.lookups, *found.crawls]})
 
 
 def all_pages(found: Findings) -> int:

@@ -87,7 +87,10 @@ def captures_of(page: str, of: Scope) -> str:
 
 
 def timeline(of: Scope) -> str:
-    """A row for each crawl that has captures: what was captured, what of it for the first time, what does not count."""
+    """A row for each crawl that has captures: what was captured, what of it for the first time, what does not count.
+
+    Crawls follow each other by their ids. One record with a wrong clock would put its whole crawl elsewhere.
+    """
     return f"""
         WITH here AS (
             SELECT crawl, url_surtkey, fetch_time, fetch_status, content_digest, warc_record_length,
@@ -95,7 +98,7 @@ def timeline(of: Scope) -> str:
             FROM {of("captures")}),
         firsts AS (
             SELECT crawl, count(*) AS new_pages
-            FROM (SELECT arg_min(crawl, (fetch_time, crawl)) AS crawl FROM here WHERE counts GROUP BY url_surtkey)
+            FROM (SELECT min(crawl) AS crawl FROM here WHERE counts GROUP BY url_surtkey)
             GROUP BY crawl)
         SELECT crawl, min(fetch_time) AS first_fetch, max(fetch_time) AS last_fetch,
             count(*) FILTER (counts) AS captures,
@@ -106,7 +109,7 @@ def timeline(of: Scope) -> str:
             count(*) FILTER (NOT counts AND fetch_status IS NOT NULL) AS left_out,
             count(*) FILTER (fetch_status IS NULL) AS status_unknown
         FROM here LEFT JOIN firsts USING (crawl)
-        GROUP BY crawl ORDER BY first_fetch, crawl"""
+        GROUP BY crawl ORDER BY crawl"""
 
 
 def page_versions(page: str, of: Scope) -> str:

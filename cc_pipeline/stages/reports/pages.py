@@ -67,9 +67,11 @@ def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
     parsed = _parsed(workspace, look.slices)
     chosen, by_chance = parsed, ""
     if look.slices is None and len(parsed) > _COMPARED:
-        chosen, by_chance = random.sample(parsed, _COMPARED), f" ({_COMPARED:,} of {len(parsed):,}, chosen by chance)"
+        # the same for all tables, whose pages are then read once
+        chosen = look.memo.setdefault("chosen", sorted(random.sample(parsed, _COMPARED)))
+        by_chance = f" ({_COMPARED:,} of {len(parsed):,}, chosen by chance)"
     rows, astray = 0, Counter[str]()
-    for crawl, targets, places in _places(workspace, chosen):
+    for crawl, targets, places in _places(workspace, look, chosen):
         for batch in stream_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target", *PLACE_NAME]):
             rows += batch.num_rows
             lost = batch.filter(pc.invert(_among(batch, places)))
@@ -147,7 +149,24 @@ def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str
             yield crawl, some_of_them
 
 
-def _places(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
+def _places(
+    workspace: Workspace, look: Look, slices: Sequence[Slice]
+) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
+    """The places of all pages of ``slices``, group by group; what is little is kept for the next table."""
+    if "places" in look.memo:
+        yield from look.memo["places"]
+        return
+    kept, pages = [], 0
+    for one in _read_places(workspace, slices):
+        pages += sum(map(len, one[2].values()))
+        if pages <= _PAGES_AT_ONCE:
+            kept.append(one)
+        yield one
+    if pages <= _PAGES_AT_ONCE:
+        look.memo["places"] = kept
+
+
+def _read_places(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str], dict[str, Places]]]:
     for crawl, targets in _groups(workspace, slices):
         found: dict[str, PlacesFound] = {target: PlacesFound() for target in targets}
         where = {"crawl": crawl, "target": targets}

@@ -48,11 +48,10 @@ def by(given: Iterable[Row], of: Callable[[Row], Any]) -> dict[Any, list[Row]]:
 
 def timeline(captures: list[Row]) -> dict[str, tuple[int, ...]]:
     """Captures, pages, new pages, payloads, bytes, and what does not count, by crawl."""
-    first: dict[str, tuple[Any, str]] = {}
+    first: dict[str, str] = {}
     for row in filter(counts, captures):
-        here = (row["fetch_time"], row["crawl"])
-        first[row["url_surtkey"]] = min(first.get(row["url_surtkey"], here), here)
-    new = Counter(crawl for _, crawl in first.values())
+        first[row["url_surtkey"]] = min(first.get(row["url_surtkey"], row["crawl"]), row["crawl"])
+    new = Counter(first.values())
     found = {}
     for crawl, mine in by(captures, lambda row: row["crawl"]).items():
         good = [row for row in mine if counts(row)]

@@ -213,11 +213,11 @@ def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, mo
 
 
 def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
-    for name in (SITE, "set-both"):
-        (asked_home.home / "reports" / f"{name}.html").unlink(missing_ok=True)
-        with dg.DagsterInstance.ephemeral() as instance:
-            instance.add_dynamic_partitions("domain", [name])
-            workspace = workspace_of(asked_home.source, asked_home.home)
-            done = dg.materialize([report], instance=instance, partition_key=name, resources={"workspace": workspace})
-        assert done.success
-        assert (asked_home.home / "reports" / f"{name}.html").is_file()
+    page = asked_home.home / "reports" / "set-both.html"
+    page.unlink(missing_ok=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("domain", ["set-both"])
+        workspace = workspace_of(asked_home.source, asked_home.home)
+        done = dg.materialize([report], instance=instance, partition_key="set-both", resources={"workspace": workspace})
+    assert done.success
+    assert page.is_file()

@@ -1,0 +1,55 @@
+"""Runs whose process nobody has any more are ended, and no others."""
+
+from __future__ import annotations
+
+import json
+import socket
+from importlib import import_module
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.defs.instance import SERVER_TAG, end_runs_of_dead_processes
+from cc_pipeline_tests.world import closed_port
+
+
+@dg.job
+def nothing() -> None:
+    """A job without a step."""
+
+
+def test_the_tag_is_the_one_that_dagster_writes() -> None:
+    assert import_module("dagster._core.storage.tags").GRPC_INFO_TAG == SERVER_TAG
+
+
+def under_way(instance: dg.DagsterInstance, server: object, status: dg.DagsterRunStatus) -> str:
+    tags = {} if server is None else {SERVER_TAG: json.dumps(server)}
+    return instance.create_run_for_job(nothing, tags=tags, status=status).run_id
+
+
+def at(url: str) -> dict[str, object]:
+    return {"host": "127.0.0.1", "port": int(url.rsplit(":", 1)[1])}
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
+def test_a_run_of_a_code_server_that_is_gone_is_ended(status: dg.DagsterRunStatus) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        gone = [under_way(instance, server, status) for server in (at(closed_port()), {"socket": "/no/such/socket"})]
+        assert sorted(end_runs_of_dead_processes(instance)) == sorted(gone)
+        # a second look finds nothing to end
+        assert end_runs_of_dead_processes(instance) == []
+
+
+def test_what_cannot_be_told_is_left_alone() -> None:
+    with dg.DagsterInstance.ephemeral() as instance, socket.socket() as busy:
+        # takes connections and says nothing, as a server does that has too much to do
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)
+        port = busy.getsockname()[1]
+        starting = under_way(instance, {"host": "127.0.0.1", "port": port}, dg.DagsterRunStatus.STARTING)
+        others = [under_way(instance, server, dg.DagsterRunStatus.STARTED) for server in (None, {}, "what")]
+        assert end_runs_of_dead_processes(instance) == []
+        for run in (starting, *others):
+            found = instance.get_run_by_id(run)
+            assert found is not None
+            assert not found.is_finished
