@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings, remembered_source
 
 if TYPE_CHECKING:
@@ -19,22 +18,21 @@ if TYPE_CHECKING:
 @contextmanager
 def published(settings: Settings) -> Iterator[DuckDBPyConnection]:
     """The published file, read-only. Raises ``EnvironmentFault`` where there is none."""
-    from cc_pipeline.lake.reading import open_published, s3_place
+    from cc_pipeline.lake.moving import open_settled
 
-    path = settings.published_path
-    if not path.exists():
-        raise EnvironmentFault(f"{path} does not exist yet", "Publish it first: cc-pipeline run --crawl … --domain …")
-    with open_published(path, s3_place(settings)) as connection:
+    with open_settled(settings) as connection:
         yield connection
 
 
 def chosen_targets(texts: Sequence[str]) -> list[Target]:
-    """The targets that ``texts`` mean; of a set its name is enough, because its members are in the home."""
+    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
+    members are in the home."""
+    from cc_pipeline.cli.options import lines_meant
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
 
     found: dict[str, Target] = {}
-    for text in texts:
+    for text in lines_meant(texts):
         named = set_slug_in(text)
         target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
         found[target.slug] = target

@@ -156,9 +156,14 @@ def registered_domain(host: str) -> str | None:
     return _registered(plain_host(host))
 
 
+#: Top-level domains that no registry sells and that are no typos (RFC 2606, RFC 6762, RFC 7686).
+_RESERVED: Final = frozenset({"example", "test", "invalid", "localhost", "local", "internal", "onion", "arpa"})
+
+
 def has_known_suffix(host: str) -> bool:
-    """Whether ``host`` (ASCII) ends in a suffix that a registry is known for; newer ones may be unknown."""
-    return is_ip(host) or _registry_list().publicsuffix(host) is not None
+    """Whether ``host`` (ASCII) ends in a suffix that a registry is known for, or a reserved one; newer ones may be
+    unknown."""
+    return is_ip(host) or host.rpartition(".")[2] in _RESERVED or _registry_list().publicsuffix(host) is not None
 
 
 def is_icann_suffix(host: str) -> bool:
