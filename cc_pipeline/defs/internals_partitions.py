@@ -3,7 +3,7 @@
 Belongs here: the same as in internals, for runs over partitions. ``test_internals`` says which name has moved.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
@@ -66,6 +66,28 @@ def recorded_by(instance: dg.DagsterInstance, runs: Iterable[str], asset: str) -
         for event in instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.dagster_event is not None and event.dagster_event.asset_key == dg.AssetKey(asset)
     }
+
+
+#: The tag in which Dagster keeps the data version of a record.
+_VERSION_TAG = "dagster/data_version"
+#: Above so many partitions all of an asset's are read, which is one simple question.
+_ASKED_BY_NAME = 2_000
+
+
+def recorded_versions(instance: dg.DagsterInstance, asset: str, keys: Collection[str]) -> dict[str, str]:
+    """The data versions with which partitions of ``asset`` were recorded last, for those of ``keys`` that have one;
+    others may be among them.
+
+    The public way reads the whole record of each, with its metadata.
+    """
+    storage: Any = instance.event_log_storage
+    found = storage.get_latest_tags_by_partition(
+        dg.AssetKey(asset),
+        dg.DagsterEventType.ASSET_MATERIALIZATION,
+        [_VERSION_TAG],
+        asset_partitions=list(keys) if len(keys) <= _ASKED_BY_NAME else None,
+    )
+    return {key: tags[_VERSION_TAG] for key, tags in found.items()}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Belongs here: turning "these crawls, these domains" into runs. Not here: printin
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from cc_pipeline.defs.partitions import (
 )
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.stages.indexing.harvest import is_harvested
@@ -150,14 +151,15 @@ class Launcher:
 
     def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
-        of their keys.
+        of their keys. Those of which that would change nothing are left out; no run is started where none is left.
 
         Raises ``RunFailed``. Where partitions failed by themselves, all others come first.
         """
         self.add_targets(targets)
         self._add(CRAWL, crawls)
         slugs = [target.slug for target in targets]
-        return self._run_keys("extract_domain", [partition_key(crawl, slug) for crawl in crawls for slug in slugs])
+        keys = [partition_key(crawl, slug) for crawl in crawls for slug in slugs]
+        return self._run_keys("extract_domain", keys, self._changed)
 
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
@@ -216,14 +218,21 @@ class Launcher:
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
 
-    def _run_keys(self, job: str, keys: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Runs over any partitions. That some fail is no reason to keep the others from theirs: it is raised last.
+    def _changed(self, keys: Sequence[str]) -> list[str]:
+        same = unchanged(self._instance, self._workspace, keys) if keys else ()
+        return [key for key in keys if key not in same]
+
+    def _run_keys(
+        self, job: str, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys
+    ) -> Iterator[LaunchedRun]:
+        """Runs over any partitions, of those that are ``left`` to do when their turn comes. That some fail is no reason
+        to keep the others from theirs: it is raised last.
 
         Those that another run is making come last, when it has ended: the answer is whole then, nothing is fetched
         twice, and what it made costs a look.
         """
         failures: list[RunFailed] = []
-        for some in self._in_turn(list(dict.fromkeys(keys))):
+        for some in self._in_turn(list(dict.fromkeys(keys)), left):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
                 yield self._run(job, shown, tags={**keys_tags(some), KIND_TAG: "watch"})
@@ -237,11 +246,11 @@ class Launcher:
             every = [one for failure in failures for one in failure.failed]
             raise _of_partitions(job, failures[-1].run_id, f"{len(keys):,} partitions", every, len(keys))
 
-    def _in_turn(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    def _in_turn(self, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Sequence[str]]:
         """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
         most = self._workspace.settings.partitions_per_run
         elsewhere = set(keys) & partitions_under_way(self._instance).keys()
-        mine = [key for key in keys if key not in elsewhere]
+        mine = left([key for key in keys if key not in elsewhere])
         yield from (mine[start : start + most] for start in range(0, len(mine), most))
         theirs = [key for key in keys if key in elsewhere]
         while waiting := elsewhere & (others := partitions_under_way(self._instance)).keys():
@@ -249,6 +258,7 @@ class Launcher:
             runs = ", ".join(sorted({others[key] for key in waiting}))
             progress.report("wait for another run", len(theirs) - len(waiting), len(theirs), runs)
             time.sleep(_LOOK_AGAIN_SECONDS)
+        theirs = list(left(theirs))
         yield from (theirs[start : start + most] for start in range(0, len(theirs), most))
 
     def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:

@@ -69,11 +69,7 @@ def fetch_captures(
     Records fetched until then are kept, and the next call adopts them.
     """
     started = time.monotonic()
-    wanted = _digests(workspace, slices_of(crawl, slugs))
-    stale = list(wanted) if replay else _to_fetch(workspace, crawl, wanted)
-    behind = set(stale)
-    healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
-    stale += healed
+    wanted, stale, healed = to_fetch(workspace, crawl, slugs, replay=replay, distrusted=distrusted)
     if not replay:
         refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, slugs))
     unfinished = left_behind(workspace.storage, crawl)
@@ -165,7 +161,19 @@ def _fetch(
     return result, found
 
 
-def _to_fetch(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> list[Slice]:
+def to_fetch(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
+) -> tuple[dict[Slice, str], list[Slice], dict[Slice, int]]:
+    """The digest that each of the located slices ``slugs`` would get; those that are to be fetched; and which of these
+    only because bytes are gone or ``distrusted``, with how many records. Raises ``EnvironmentFault``."""
+    wanted = _digests(workspace, slices_of(crawl, slugs))
+    stale = list(wanted) if replay else _stale(workspace, crawl, wanted)
+    behind = set(stale)
+    healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
+    return wanted, [*stale, *healed], healed
+
+
+def _stale(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> list[Slice]:
     """Slices that were not fetched from what is located now, and those that lack something that may still come."""
     stale = FETCH.stale(workspace.lake, wanted)
     rest = [slice_.target for slice_ in wanted if slice_ not in stale]

@@ -92,8 +92,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     """
     started = time.monotonic()
     parts = workspace.parts(slugs)
-    wanted = _digests(workspace, crawl, _versions(workspace, parts))
-    stale = _stale(workspace, wanted)
+    wanted, stale = to_locate(workspace, crawl, parts)
     requests = size = done = rows_written = 0
     notes: dict[str, None] = {}
     for some in in_passes(workspace, stale):
@@ -126,6 +125,17 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
         notes=tuple(notes),
         per_target=figures,
     )
+
+
+def to_locate(
+    workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]
+) -> tuple[dict[Slice, str], list[Slice]]:
+    """The digest that each slice of ``parts`` (slices' targets by slug) would get, and those that are to be looked up.
+
+    Keys that nobody defined are defined on the way. Raises as :func:`locate_captures` does before it looks anything up.
+    """
+    wanted = _digests(workspace, crawl, _versions(workspace, parts))
+    return wanted, _stale(workspace, wanted)
 
 
 def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:

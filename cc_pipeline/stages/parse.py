@@ -68,8 +68,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     pages would say of records that were fetched that they are missing.
     """
     started = time.monotonic()
-    wanted = _digests(workspace, slices_of(crawl, slugs))
-    stale = PARSE.stale(workspace.lake, wanted)
+    wanted, stale = to_parse(workspace, crawl, slugs)
     lost = slices_that_lost(workspace, stale)
     if sound := {slice_: wanted[slice_] for slice_ in stale if slice_ not in lost}:
         settings = workspace.settings
@@ -78,6 +77,13 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     if lost:
         raise gone(crawl, lost)
     return PARSE.report(page_figures(workspace, wanted.keys()), stale, started)
+
+
+def to_parse(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> tuple[dict[Slice, str], list[Slice]]:
+    """The digest that each of the fetched slices ``slugs`` would get, and those that are to be parsed. Raises
+    ``EnvironmentFault`` for slices that were never fetched."""
+    wanted = _digests(workspace, slices_of(crawl, slugs))
+    return wanted, PARSE.stale(workspace.lake, wanted)
 
 
 def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:

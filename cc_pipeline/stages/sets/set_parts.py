@@ -82,15 +82,7 @@ def retire_others(
     those of now are there. Raises ``EnvironmentFault``."""
     lake = workspace.lake
     for slug, own in parts.items():
-        if not slug.startswith(SET_SLUG):
-            continue
-        first = stage.digest_name(Slice(crawl, slug))
-        named = [name for name in lake.digest_names(stage.main_table) or () if name.startswith(first)]
-        found = [slice_ for slice_ in map(stage.slice_of, named) if slice_ is not None]
-        now = set(own)
-        others = [one for one in found if whole_slug(one.target) == slug and one.target not in now]
-        here = stage.made_from(lake, others)
-        left = [slice_ for slice_ in others if here[slice_] != GONE]
+        left = left_over(workspace, stage, crawl, slug, own)
         if not left:
             continue
         if stage is FETCH:
@@ -99,6 +91,19 @@ def retire_others(
             empty_slices(lake, beside, left)
         empty = {table: lake.specs[table].schema.empty_table() for table in stage.tables}
         stage.commit(lake, dict.fromkeys(left, GONE), empty)
+
+
+def left_over(workspace: Workspace, stage: Stage, crawl: str, slug: str, own: Collection[str]) -> list[Slice]:
+    """The slices of ``stage`` in ``crawl`` that the set ``slug`` had before and has no longer, and that still have
+    rows: its parts are ``own`` now. None for other targets."""
+    if not slug.startswith(SET_SLUG):
+        return []
+    first = stage.digest_name(Slice(crawl, slug))
+    named = [name for name in workspace.lake.digest_names(stage.main_table) or () if name.startswith(first)]
+    found = [slice_ for slice_ in map(stage.slice_of, named) if slice_ is not None]
+    others = [one for one in found if whole_slug(one.target) == slug and one.target not in own]
+    here = stage.made_from(workspace.lake, others)
+    return [slice_ for slice_ in others if here[slice_] != GONE]
 
 
 def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Sequence[str]) -> None:

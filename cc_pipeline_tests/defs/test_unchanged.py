@@ -1,0 +1,143 @@
+"""A command starts no run for what is there: only what a stage would make, or Dagster has not recorded, is run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs.partitions import keys_in, keys_tags
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.stages import extract
+from cc_pipeline.stages.slice import PARSE, Slice, StageReport
+from cc_pipeline.stages.workspace import Workspace, open_workspace
+from cc_pipeline_tests.defs.graph import settings_of
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import NEW, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+TEXTS = ["example.com", "example.org", "set:pair = example.co.uk, example-foo.com"]
+KEYS = [f"{NEW}|example.com", f"{NEW}|example.org", f"{NEW}|set-pair"]
+
+
+@pytest.fixture(scope="module")
+def made(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with three targets, made by a command."""
+    home = tmp_path_factory.mktemp("unchanged") / "home"
+    workspace = workspace_of(bucket[0], home)
+    harvest(workspace, NEW)
+    assert asked(settings_of(bucket[0], home)) == KEYS
+    return home
+
+
+@pytest.fixture
+def settings(bucket: Bucket, made: Path, tmp_path: Path) -> Settings:
+    shutil.copytree(made, tmp_path / "home")
+    return settings_of(bucket[0], tmp_path / "home")
+
+
+@contextmanager
+def launching(settings: Settings) -> Iterator[tuple[Workspace, Launcher]]:
+    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
+        yield workspace, launcher
+
+
+def asked(
+    settings: Settings, before: Callable[[Workspace, Launcher], object] = lambda *_: None, *, one: bool = False
+) -> list[str]:
+    """The partitions of the runs that a command starts for the targets, or for the first of them."""
+    with launching(settings) as (workspace, launcher):
+        before(workspace, launcher)
+        before_that = launcher.instance.get_runs_count()
+        runs = list(launcher.extract([NEW], [parse_target(text) for text in TEXTS[: 1 if one else None]]))
+        assert launcher.instance.get_runs_count() == before_that + len(runs)
+        stored = [launcher.instance.get_run_by_id(run.run_id) for run in runs]
+        return [key for run in stored if run is not None for key in keys_in(run.tags) or ()]
+
+
+def test_nothing_is_started_when_nothing_changed(settings: Settings) -> None:
+    assert asked(settings) == []
+
+
+def test_what_changed_is_run_alone(settings: Settings) -> None:
+    def forgets(workspace: Workspace, _: Launcher) -> None:
+        PARSE.forget(workspace.lake, [Slice(NEW, "example.org")])
+
+    assert asked(settings, forgets) == [f"{NEW}|example.org"]
+    assert asked(settings) == []
+
+
+def test_a_set_with_another_member_is_run_alone(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.TEXTS", [*TEXTS[:2], "set:pair = example.co.uk"])
+    assert asked(settings) == [f"{NEW}|set-pair"]
+
+
+def test_another_setting_makes_all_again(settings: Settings) -> None:
+    wider = replace(settings, subsets=("warc", "robotstxt"))
+    assert asked(wider) == KEYS
+    assert asked(replace(wider, extractor="resiliparse")) == KEYS
+    assert asked(replace(wider, extractor="resiliparse")) == []
+
+
+def test_captures_that_may_still_come_are_asked_for_again(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        # so much may be missing that no partition counts as failed
+        settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), max_unsettled=1.0)
+        with open_workspace(settings) as workspace:
+            harvest(workspace, NEW)
+        file = bucket[1].of(NEW, subset="warc", domain="example.com")[0].warc_filename
+        server.set_rules([Rule("whole_object", key=file, times=None)])
+        assert asked(settings, one=True) == KEYS[:1]
+        assert asked(settings, one=True) == KEYS[:1]
+        server.set_rules([])
+        assert asked(settings, one=True) == KEYS[:1]
+        assert asked(settings, one=True) == []
+
+
+def test_a_lost_stored_file_heals(settings: Settings) -> None:
+    def loses(workspace: Workspace, _: Launcher) -> None:
+        where = {"crawl": NEW, "target": "example.org"}
+        names = set(workspace.lake.read("records", where, ["stored_file"])["stored_file"].to_pylist()) - {None}
+        for path in (settings.home / "lake" / "records").rglob("*"):
+            if any(str(path).endswith(name) for name in names):
+                path.unlink()
+
+    # the whole crawl was fetched into one file
+    assert asked(settings, loses) == KEYS
+    assert asked(settings) == []
+
+
+def test_what_is_there_and_not_recorded_is_recorded(settings: Settings) -> None:
+    shutil.rmtree(settings.home / "dagster")
+    assert asked(settings) == KEYS
+    assert asked(settings) == []
+
+    def recorded_otherwise(_: Workspace, launcher: Launcher) -> None:
+        # as if a run had been killed before it recorded the rows that it committed
+        launcher.instance.report_runless_asset_event(
+            dg.AssetMaterialization("records", partition=KEYS[1], tags={"dagster/data_version": "of before"})
+        )
+
+    assert asked(settings, recorded_otherwise) == [KEYS[1]]
+    assert asked(settings) == []
+
+
+def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(workspace: Workspace, crawl: str, slugs: object) -> StageReport:
+        raise RuntimeError("a bug")
+
+    def fails(workspace: Workspace, launcher: Launcher) -> None:
+        with monkeypatch.context() as patch, pytest.raises(RunFailed):
+            patch.setattr(extract, "fetch_captures", broken)
+            launcher._run("extract_domain", "", tags=keys_tags([f"{NEW}|example.org"]))
+
+    assert asked(settings, fails) == [f"{NEW}|example.org"]
+    assert asked(settings) == []
