@@ -195,7 +195,7 @@ def materialize(
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
-        step("cc.duckdb", launcher.publish, console)
+        step("cc.duckdb", launcher.publish_what_is_new, console)
         afterwards(workspace, chosen)
     return chosen, trouble
 

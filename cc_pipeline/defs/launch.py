@@ -39,6 +39,7 @@ from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.stages.behind import behind
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.stages.indexing.harvest import is_harvested
 from cc_pipeline.stages.keeping.debris import clear_debris
@@ -195,6 +196,13 @@ class Launcher:
     def publish(self) -> LaunchedRun:
         """Materializes ``warehouse``."""
         return self._run("publish", "")
+
+    def publish_what_is_new(self) -> LaunchedRun | None:
+        """Materializes ``warehouse``, unless ``cc.duckdb`` shows everything already: then no run is started."""
+        there = self._workspace.settings.published_path.exists()
+        if there and behind(self._workspace) is None and self._was_made("warehouse"):
+            return None
+        return self.publish()
 
     def add_targets(self, targets: Sequence[Target]) -> None:
         """Writes the definitions of ``targets`` down and makes them partitions.

@@ -106,12 +106,14 @@ def publish(
     notes: Notes = lambda table, column: None,
     s3: S3Place | None = None,
     copying: Copying | None = None,
+    made_as: str | None = None,
 ) -> Publication:
     """Builds ``path`` from ``tables`` and ``views`` and swaps it in.
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
     becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``notes`` become the
-    comments of published columns. ``s3`` is where the files are, if on S3. Raises ``EnvironmentFault`` when the file
+    comments of published columns. ``s3`` is where the files are, if on S3. ``made_as`` is kept in the
+    file, for whoever asks whether it would be made otherwise now. Raises ``EnvironmentFault`` when the file
     cannot be built; the old one then stays.
     """
     building = path.with_name(path.name + BUILDING + this_process())
@@ -147,7 +149,7 @@ def publish(
                 connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
             rows = _counts(ask, tables, [view for view in views if "." not in view.name])
             versions = {pinned.spec.name: pinned.version for pinned in tables}
-            _write_publication(connection, tables, rows)
+            _write_publication(connection, tables, rows, made_as)
             make_macros(connection, macros)
             _annotate(connection, notes)
             connection.execute("COMMIT")
@@ -218,16 +220,16 @@ def _check_room(path: Path, tables: Sequence[PinnedTable]) -> None:
 
 
 def _write_publication(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int]
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int], made_as: str | None
 ) -> None:
     connection.execute(
         "CREATE TABLE main.publication (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, files BIGINT, "
-        "lake_rows BIGINT, published_rows BIGINT)"
+        "lake_rows BIGINT, published_rows BIGINT, made_as VARCHAR)"
     )
     now = datetime.now(UTC)
-    records = [(now, p.spec.name, p.version, len(p.files), p.rows, rows.get(p.spec.name)) for p in tables]
+    records = [(now, p.spec.name, p.version, len(p.files), p.rows, rows.get(p.spec.name), made_as) for p in tables]
     if records:
-        connection.executemany("INSERT INTO main.publication VALUES (?, ?, ?, ?, ?, ?)", records)
+        connection.executemany("INSERT INTO main.publication VALUES (?, ?, ?, ?, ?, ?, ?)", records)
     connection.execute("COMMENT ON TABLE main.publication IS 'Which version of each lake table this file shows.'")
 
 

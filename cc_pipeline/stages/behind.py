@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import duckdb
 
+from cc_pipeline.stages.publish import made_as
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -26,16 +27,19 @@ class Behind:
 
 def behind(workspace: Workspace) -> Behind | None:
     """How far the published file is behind the lake; ``None`` where it shows all there is, and where there is nothing.
+    One that another version of this program made, or other settings, is behind too.
 
     It opens each table's log and no data. Raises ``EnvironmentFault``.
     """
     path, lake = workspace.settings.published_path, workspace.lake
     shown: dict[str, int] = {}
     since = None
+    made: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC)
         with duckdb.connect(str(path), read_only=True) as connection:
-            shown = dict(connection.execute("SELECT table_name, version FROM main.publication").fetchall())
+            rows = connection.execute("SELECT table_name, version, made_as FROM main.publication").fetchall()
+            shown, made = {name: version for name, version, _ in rows}, {how for _, _, how in rows}
     except (OSError, duckdb.Error):
         # no file, or one that nobody can read: another takes its place
         since = None
@@ -43,6 +47,6 @@ def behind(workspace: Workspace) -> Behind | None:
     specs = lake.specs
     handles = {name: lake.open(specs[name]) for name in ([one for one in shown if one in specs] or specs)}
     now = {name: -1 if handle is None else handle.version() for name, handle in handles.items()}
-    if now == shown or all(version < 0 for version in now.values()):
+    if (now == shown and made == {made_as(workspace)}) or all(version < 0 for version in now.values()):
         return None
     return Behind(hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16], since)

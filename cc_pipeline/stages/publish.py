@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cc_pipeline import __version__
 from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
+from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.pins import pin, unpin
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.snapshot import Copying, Publication, publish
@@ -54,12 +56,29 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             notes=note_of,
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,
+            made_as=made_as(workspace),
         )
         if shared and copied:
             unpin(workspace.place, settings.home)
         elif shared:
             pin(workspace.place, settings.home, pinned)
         return published
+
+
+def made_as(workspace: Workspace) -> str:
+    """A digest of how :func:`publish_warehouse` makes the file, whatever is in the tables: by which version of this
+    program and which settings, and of tables that lie where."""
+    settings = workspace.settings
+    views = publication_views([], Sharing((), ()))
+    return input_digest(
+        {
+            "program": __version__,
+            "publish": settings.publish,
+            "lake": [str(workspace.lake.root), settings.lake_endpoint],
+            "views": [[view.name, view.comment, view.sql if isinstance(view.sql, str) else ""] for view in views],
+            "macros": repr(MACROS),
+        }
+    )
 
 
 def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:

@@ -141,3 +141,20 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
 
     assert asked(settings, fails) == [f"{NEW}|example.org"]
     assert asked(settings) == []
+
+
+def test_a_publication_is_made_only_where_it_would_be_another(settings: Settings) -> None:
+    def published(some: Settings, before: Callable[[Workspace], object] = lambda _: None) -> bool:
+        with launching(some) as (workspace, launcher):
+            before(workspace)
+            return launcher.publish_what_is_new() is not None
+
+    assert [published(settings), published(settings)] == [True, False]
+    assert published(settings, lambda workspace: PARSE.forget(workspace.lake, [Slice(NEW, "example.org")]))
+    copied = replace(settings, publish="copy")
+    assert [published(copied), published(copied)] == [True, False]
+    settings.published_path.unlink()
+    assert published(settings)
+    # Dagster's database was lost
+    shutil.rmtree(settings.home / "dagster")
+    assert [published(settings), published(settings)] == [True, False]

@@ -302,6 +302,7 @@ _OF_TABLE: dict[str, dict[str, str]] = {
         "files": "Parquet files behind it",
         "lake_rows": "Rows in them",
         "published_rows": "Rows of the view of that name; null where nobody counted",
+        "made_as": "Digest of how this file was made: version of the program, settings, place of the tables",
     },
 }
 
