@@ -36,6 +36,9 @@ UNFINISHED: Final = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
+#: Tag of a run that has tried all its partitions and is about to end: only its checks may go on. Its value is the id of
+#: the run, since a run that repeats another has the tags of that one.
+MADE_TAG: Final = "cc_pipeline/made"
 _RETRY_TAG: Final = "dagster/retry_number"
 #: Failures are remembered for so long.
 REMEMBERED: Final = timedelta(days=7)
@@ -70,15 +73,21 @@ class Failed:
     run_id: str
 
 
-def flight(instance: dg.DagsterInstance, *, but: str | None = None) -> Flight:
-    """What is in flight now, ``but`` for the run of that id."""
+def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
+    """What is in flight now; ``but_made``: without runs that have made what they make (``MADE_TAG``), and what they
+    were for."""
     crawls, domains = _keys(instance)
     pairs: set[Pair] = set()
+    made: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
     for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
-        if made_by(run) and run.run_id != but:
-            pairs.update(run_partitions(run.tags, crawls, domains))
-            runs[run.tags.get(KIND_TAG, "")] += 1
+        if not made_by(run):
+            continue
+        if but_made and run.tags.get(MADE_TAG) == run.run_id:
+            made.update(run_partitions(run.tags, crawls, domains))
+            continue
+        pairs.update(run_partitions(run.tags, crawls, domains))
+        runs[run.tags.get(KIND_TAG, "")] += 1
     for backfill in open_backfills(instance):
         left = {
             key
@@ -88,7 +97,8 @@ def flight(instance: dg.DagsterInstance, *, but: str | None = None) -> Flight:
         }
         if backfill.job in _MADE_BY:
             left = set(backfill.partitions) - _ended_in(instance, backfill.id)
-        pairs.update(_pairs(left))
+        # a backfill learns only later how a run ended
+        pairs.update(pair for pair in _pairs(left) if pair not in made)
     return Flight(frozenset(pairs), dict(runs))
 
 

@@ -150,7 +150,7 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        if _of_a_command(run):
+        if of_a_command(run):
             number, _, since = run.tags[PROCESS_TAG].partition("-")
             why = "" if started(int(number)) == since else f"its process {number} was killed"
         else:
@@ -195,13 +195,14 @@ def partitions_under_way(instance: dg.DagsterInstance) -> dict[str, str]:
 
 
 def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    if _of_a_command(run):
+    if of_a_command(run):
         number, _, since = run.tags[PROCESS_TAG].partition("-")
         return started(int(number)) == since
     return _has_server(instance, run)
 
 
-def _of_a_command(run: dg.DagsterRun) -> bool:
+def of_a_command(run: dg.DagsterRun) -> bool:
+    """Whether a run lives in the process of a command line, which publishes for all its runs."""
     # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
     return PROCESS_TAG in run.tags and run.parent_run_id is None
 

@@ -11,9 +11,8 @@ import time
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import flight
-from cc_pipeline.defs.instance import PROCESS_TAG
-from cc_pipeline.defs.partitions import run_partitions
+from cc_pipeline.defs.flight import MADE_TAG, flight
+from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.stages.behind import behind
@@ -40,7 +39,10 @@ class PublishWhileRunning:
     def at_end(self) -> None:
         """Publishes what the run made, unless other runs go on and the last publication is young. The command line
         publishes by itself, once for all its runs."""
-        if PROCESS_TAG not in self._context.run.tags:
+        if not of_a_command(self._context.run):
+            # said before looking at others: of runs that end together, the last to say so sees none that goes on
+            own = self._context.run.run_id
+            self._context.instance.add_run_tags(own, {MADE_TAG: own})
             self._publish(at_end=True)
 
     def _publish(self, *, at_end: bool) -> None:
@@ -56,11 +58,7 @@ class PublishWhileRunning:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
     def _others_go_on(self) -> bool:
-        instance, run = self._context.instance, self._context.run
-        found = flight(instance, but=run.run_id)
-        # a backfill of the UI learns only later how its last run ended
-        crawls, domains = (instance.get_dynamic_partitions(name) for name in ("crawl", "domain"))
-        return bool(found.runs or found.pairs - set(run_partitions(run.tags, crawls, domains)))
+        return flight(self._context.instance, but_made=True).is_any
 
 
 def record(instance: dg.DagsterInstance, publication: Publication) -> None:

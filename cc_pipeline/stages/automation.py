@@ -92,6 +92,10 @@ MOST_FAILURES: Final = 4
 #: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
 #: its run, so that a partition that ends its process takes no others with it for good.
 _FIRST_REST: Final = timedelta(minutes=30)
+#: What a source did not give is asked for in a rhythm of its own, about ten times in the week that failures are
+#: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
+#: rhythm: it would be due again with every tick.
+MOST_FAILURES_OF_DUE: Final = 12
 #: Tries alone that one tick asks for.
 _ALONE: Final = 5
 
@@ -119,8 +123,7 @@ def decide_backfill(
     for pair in missing:
         times, last = failures.get(pair, (0, now))
         if pair in due:
-            # what the source did not give has a rhythm of its own, however often its runs failed
-            by_kind["repair"].append(pair)
+            (by_kind["repair"] if times < MOST_FAILURES_OF_DUE else left).append(pair)
         elif not times:
             by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
         elif times >= MOST_FAILURES:

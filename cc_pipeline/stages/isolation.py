@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from cc_pipeline.errors import PlaceFault, disk_is_full
 from cc_pipeline.stages.shortfall import NotGiven
@@ -53,11 +54,15 @@ def apart(stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str]) -
     yield outcome
 
 
+#: Other kinds may be about the one object that was asked for.
+_OF_ALL: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE})
+
+
 def is_nobodys(error: BaseException) -> bool:
-    """Whether an error would meet every target alike: what is written to does not take it, or the circuit breaker of
-    the source is open."""
+    """Whether an error would meet every target alike: what is written to does not take it, the circuit breaker of the
+    source is open, or nobody can be reached at its address, which each call would find out anew in many seconds."""
     if isinstance(error, PlaceFault) or disk_is_full(error):
         return True
-    if isinstance(error, RangeFault) and error.kind is FaultKind.BREAKER_OPEN:
+    if isinstance(error, RangeFault) and error.kind in _OF_ALL:
         return True
     return error.__cause__ is not None and is_nobodys(error.__cause__)

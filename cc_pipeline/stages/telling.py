@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -32,10 +33,19 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 def tell(address: str, what: Mapping[str, object]) -> str | None:
     """Posts ``what`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
-    which may hold a secret of its own. Raises nothing, and asks once.
+    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
     """
     if not address:
         return None
+    said: list[str | None] = []
+    # the patience of a connection begins anew with every byte, and there is none for finding a host's address
+    asking = threading.Thread(target=lambda: said.append(_ask(address, what)), name="cc-pipeline-webhook", daemon=True)
+    asking.start()
+    asking.join(_PATIENCE)
+    return said[0] if said else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
+
+
+def _ask(address: str, what: Mapping[str, object]) -> str | None:
     host = host_of(address)
     try:
         request = urllib.request.Request(

@@ -14,7 +14,8 @@ import pytest
 import cc_pipeline.defs.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.instance import PROCESS_TAG, this_process
+from cc_pipeline.defs.flight import MADE_TAG, flight
+from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command, this_process
 from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -88,6 +89,17 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     run(instance, workspace, "example.org")
     assert published(workspace) == {"example.com", "example.org"}, "long enough behind"
     instance.report_run_failed(other)
+    # one that repeats another has the tags of that one, and goes on all the same
+    tags = {PROCESS_TAG: this_process(), MADE_TAG: other.run_id}
+    repeated = dg.DagsterRun(
+        "parse_domain",
+        tags=keys_tags([f"{NEW}|no-such.example"]) | tags,
+        status=dg.DagsterRunStatus.STARTED,
+        root_run_id=other.run_id,
+        parent_run_id=other.run_id,
+    )
+    assert not of_a_command(instance.add_run(repeated)), "so it publishes by itself"
+    assert flight(instance, but_made=True).is_any
 
 
 def test_a_long_run_publishes_while_it_goes_on(
@@ -98,3 +110,16 @@ def test_a_long_run_publishes_while_it_goes_on(
     monkeypatch.setattr(publication.PublishWhileRunning, "at_end", lambda _: seen.append(publications(instance)))
     run(instance, workspace, "example.com", "example.org")
     assert seen == [1], "there was no file, so the first partition was published; then it was young"
+
+
+def test_of_runs_that_end_together_the_last_publishes(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    run(instance, workspace, "example.com")
+    tags = keys_tags([f"{NEW}|no-such.example"])
+    other = instance.add_run(dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    # it has made its partitions and saw this one go on, and is still at its checks
+    instance.add_run_tags(other.run_id, {MADE_TAG: other.run_id})
+    run(instance, workspace, "example.org")
+    assert published(workspace) == {"example.com", "example.org"}
+    said = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]))
+    assert all(one.tags[MADE_TAG] == one.run_id for one in said), "so the other one would have seen it as well"
+    assert flight(instance).pairs == {(NEW, "no-such.example")}, "nobody asks for it before it has ended"

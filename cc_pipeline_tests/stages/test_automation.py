@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.stages.automation import (
     MOST_FAILURES,
+    MOST_FAILURES_OF_DUE,
     Bounds,
     decide_backfill,
     decide_crawls,
@@ -82,7 +83,7 @@ PAIRS = [(crawl, domain) for crawl in ("C2", "C1") for domain in "abcd"]
 
 
 @given(
-    failures=st.dictionaries(st.sampled_from(PAIRS), st.tuples(st.integers(1, 6), st.integers(0, 24))),
+    failures=st.dictionaries(st.sampled_from(PAIRS), st.tuples(st.integers(1, 14), st.integers(0, 24))),
     due=st.sets(st.sampled_from(PAIRS)),
     partitions=st.integers(0, 9),
     seconds=st.integers(-5, 40),
@@ -120,8 +121,23 @@ def test_a_tick_is_bounded_and_every_pair_is_asked_for_left_resting_or_the_rest(
             assert (run.kind == "repair") == (pair in due or pair in counts)
             if run.kind != "repair":
                 assert (run.kind == "watch") == (pair[0] == "C2")
-    assert all(counts[pair][0] >= MOST_FAILURES and pair not in due for pair in found.left)
+    most = {pair: MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES for pair in PAIRS}
+    assert all(counts[pair][0] >= most[pair] for pair in found.left)
+    assert all(counts[pair][0] < most[pair] for pair in asked if pair in counts)
     assert all(counts[pair][0] < MOST_FAILURES for pair in found.resting)
+
+
+def test_what_is_due_and_fails_before_its_captures_are_asked_for_is_left_in_the_end() -> None:
+    [pair] = PAIRS[:1]
+    asked, now = 0, NOW
+    for _ in range(48):
+        counts = {pair: (asked, now - timedelta(minutes=20))} if asked else {}
+        found = decide_backfill(
+            [pair], {pair}, counts, newest="C2", now=now, seconds=lambda _: 1.0, bounds=Bounds(9, 99.0, 9, 9)
+        )
+        asked, now = asked + len(found.runs), now + timedelta(minutes=30)
+    assert asked == MOST_FAILURES_OF_DUE
+    assert found.left == (pair,)
 
 
 def test_the_last_try_of_a_partition_is_alone() -> None:

@@ -9,13 +9,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import Incomplete, PlaceFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import extract as module
 from cc_pipeline.stages.extract import TABLES, Made, extract
+from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.slice import PARSE, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
 
@@ -173,3 +175,25 @@ def test_few_captures_are_done_together_and_many_apart(
     assert many
     assert all(sizes[slug] == 1 for slug in many)
     assert len({id(one.reports["captures"]) for one in found.values()}) == 1, "located together"
+
+
+def test_a_source_that_goes_away_is_found_out_once_and_not_for_each_partition(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slugs = [f"d{number}.example" for number in range(9)]
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        harvest(workspace)
+        workspace.register_targets([parse_target(slug) for slug in slugs])
+    calls: list[Sequence[str]] = []
+
+    def counted(opened: Workspace, crawl: str, some: Sequence[str]) -> StageReport:
+        calls.append(some)
+        return locate_captures(opened, crawl, some)
+
+    monkeypatch.setattr(module, "locate_captures", counted)
+    opened = workspace_of(server.url, tmp_path)
+    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
+    with pytest.raises(EnvironmentFault, match="unreachable"):
+        made(opened, slugs)
+    assert calls == [slugs]

@@ -72,10 +72,11 @@ def test_an_open_breaker_ends_what_comes_after() -> None:
 
 
 CLOSED = range_fault(FaultKind.BREAKER_OPEN, "cc-index/x.parquet", 0, 10, "until noon", 0)
+DOWN = range_fault(FaultKind.UNREACHABLE, "cc-index/x.parquet", 0, 10, "cannot connect", 6)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("error", [PlaceFault("no room", ""), FULL, CLOSED])
+@pytest.mark.parametrize("error", [PlaceFault("no room", ""), FULL, CLOSED, DOWN])
 def test_what_is_nobodys_fault_ends_everything(error: Exception) -> None:
     outcomes: list[Outcome] = []
     calls: list[list[str]] = []

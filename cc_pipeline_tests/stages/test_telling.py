@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
+import cc_pipeline.stages.telling as telling
 from cc_pipeline.stages.telling import tell
 from cc_pipeline_tests.world import closed_port
 
@@ -66,3 +70,30 @@ def test_a_redirect_is_not_followed_and_no_answer_raises() -> None:
     assert why is not None
     assert "could not be told" in why
     assert "secret" not in why, "the address may be a secret"
+
+
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "_PATIENCE", 0.3)
+    left_alone = threading.Event()
+    ended: list[str] = []
+
+    def drip() -> None:
+        connection = server.accept()[0]
+        with connection:
+            connection.recv(1 << 16)
+            while not left_alone.wait(0.05):
+                connection.send(b"H")
+        ended.append("left alone")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/hook?key=secret"
+        # without an end of its own it would read on as long as bytes come
+        limit = threading.Timer(20, left_alone.set)
+        limit.start()
+        assert tell(address, {}) == "127.0.0.1 did not answer in 0.3 seconds"
+        assert not ended
+        limit.cancel()
+        left_alone.set()
+        dripping.join()
