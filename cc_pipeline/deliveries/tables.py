@@ -193,8 +193,9 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str) -> str:
     for name, kind in columns:
         column = _quoted_name(name)
         if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
-            zoned = f"({column} AT TIME ZONE 'UTC')" if "TIME ZONE" in kind else column
-            column = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%SZ') AS {column}"
+            zoned, zone = (f"({column} AT TIME ZONE 'UTC')", "Z") if "TIME ZONE" in kind else (column, "")
+            exact = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
+            column = f"replace({exact}, '.000000{zone}', '{zone}') AS {column}"
         elif kind == "BLOB":
             column = f"lower(hex({column})) AS {column}"
         elif format == "csv" and (kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))):

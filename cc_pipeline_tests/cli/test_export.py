@@ -148,6 +148,9 @@ def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Pat
         one = tmp_path / f"ended{number}.csv"
         said = cli("export", "--query", ended, "--out", one, "--home", home)
         assert (said.status, one.exists() and one.read_text()) == (0, "a\n7\n"), said.err
+    times = "SELECT TIMESTAMPTZ '2020-01-01 00:00:00.25+00' AS a, TIMESTAMPTZ '2020-01-01 00:00:00+00' AS b"
+    said = cli("export", "--query", times, "--out", tmp_path / "times.csv", "--home", home)
+    assert (tmp_path / "times.csv").read_text() == "a,b\n2020-01-01T00:00:00.250000Z,2020-01-01T00:00:00Z\n"
     said = cli("export", "--query", "FROM connection", "--out", tmp_path / "bad.csv", "--home", home)
     assert "does not exist" in said.err, "a name means no variable of this program"
     for bad in ("SELECT 1; SELECT 2", "SELECT nothing FROM page_text", "DROP TABLE x"):
