@@ -20,6 +20,7 @@ from duckdb import ExpectedResultType, StatementType
 
 from cc_pipeline.cli.output import checked_format, console, notice, show_cut, whole_file, write_aligned
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+from cc_pipeline.lake.reading import last_token, unended
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 _SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
@@ -88,7 +89,7 @@ def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "tabl
         seen += 1
         if statement.type == StatementType.SELECT:
             # asked through a relation, DuckDB hears no Ctrl-C
-            _write(connection, result, f"({_unended(statement.query)}\n)", output, out)
+            _write(connection, result, f"({unended(statement.query)}\n)", output, out)
         elif statement.type == StatementType.EXPLAIN and output == "table":
             sys.stdout.writelines(f"{row[-1]}\n" for row in result.fetchall())
         else:
@@ -125,23 +126,8 @@ def explained(path: Path) -> Iterator[None]:
 
 def is_complete(text: str) -> bool:
     """Whether the statements of ``text`` are ended: by a semicolon that is in no string and no comment."""
-    last = _last_token(text)
+    last = last_token(text)
     return last is not None and text[last] == ";"
-
-
-def _unended(query: str) -> str:
-    """The text of one statement without its semicolon, and what stands behind it."""
-    while (last := _last_token(query)) is not None and query[last] == ";":
-        query = query[:last]
-    return query
-
-
-def _last_token(text: str) -> int | None:
-    """Where the last token begins that is no comment."""
-    # offsets count bytes
-    data = text.encode()
-    starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
-    return len(data[: starts[-1]].decode()) if starts else None
 
 
 def _answers(statement: duckdb.Statement) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, told_source
+from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, refuse_unknown, told_source
 from cc_pipeline.cli.output import checked_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.settings import load_settings
@@ -72,6 +72,7 @@ def dataset(
     with published(settings) as connection, scratch_beside(out) as scratch:
         handing.bound_memory(connection, scratch)
         slugs = [target.slug for target in targets]
+        refuse_unknown(connection, settings, targets)
         [pages] = handing.select_tables(connection, ["page_text"], slugs, crawl_ids(crawl or []))
         asked = [f"targets: {', '.join(domain)}"] if domain else []
         asked += [f"crawls: {', '.join(crawl)}"] if crawl else []
@@ -98,7 +99,11 @@ def dataset(
     )
     notice(f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet")
     if not sieved.left:
-        warn("no page is left; the datasheet says which filter took them")
+        warn(
+            "no page is left; the datasheet says which filter took them"
+            if sieved.pages
+            else "there was no page to begin with: nothing of these targets and crawls was parsed"
+        )
 
 
 def _language(text: str) -> str:

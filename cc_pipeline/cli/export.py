@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, told_source
+from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, refuse_unknown, told_source
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -79,6 +79,8 @@ def export(
 
       cc-pipeline export -d example.com -c CC-MAIN-2012 --out example.wacz
     """
+    if str(out) == options.STANDARD_INPUT:
+        raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
     chosen = output or _SUFFIXES.get(out.suffix.lower())
     if chosen is None:
         raise UserInputError(f"the name {out.name!r} does not say a format; add --format {'|'.join(FORMATS)}")
@@ -111,7 +113,8 @@ def _export_rows(
     from cc_pipeline.deliveries import tables as handing
     from cc_pipeline.deliveries.whole import Origin, scratch_beside
 
-    slugs = [target.slug for target in chosen_targets(domains)]
+    targets = chosen_targets(domains)
+    slugs = [target.slug for target in targets]
     with _opened(settings, dataset) as connection, scratch_beside(out) as scratch:
         handing.bound_memory(connection, scratch)
         asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
@@ -125,6 +128,7 @@ def _export_rows(
             selections = [handing.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
+            refuse_unknown(connection, settings, targets)
             selections = handing.select_tables(connection, tables, slugs, crawl_ids(crawls))
         versions, when = handing.publication(connection)
         origin = Origin(

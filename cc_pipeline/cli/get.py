@@ -69,7 +69,7 @@ def get(
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
     from cc_pipeline.errors import EnvironmentFault
-    from cc_pipeline.stages.nearest import nearest_capture
+    from cc_pipeline.stages.nearest import NotCaptured, nearest_capture
     from cc_pipeline.stages.one_page import rendered
     from cc_pipeline.stages.workspace import open_workspace
 
@@ -81,9 +81,11 @@ def get(
     target, period = _page(url), _period(at)
     settings = _settings(source, home, via, subset)
     with open_workspace(settings) as workspace:
-        found = nearest_capture(
-            workspace, target, period, crawls=_crawls(workspace, crawl), most_crawls=most_crawls, told=_tell
-        )
+        chosen = _crawls(workspace, crawl)
+        try:
+            found = nearest_capture(workspace, target, period, crawls=chosen, most_crawls=most_crawls, told=_tell)
+        except NotCaptured as nowhere:
+            raise NotCaptured(nowhere.what, _guess(settings, target) + nowhere.advice) from None
         requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
         data, note = rendered(found, form, settings.extractor)
         if out is None:
@@ -136,6 +138,17 @@ def _settings(source: str | None, home: str | None, via: str | None, subset: lis
         base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
         return load_settings(home=str(Path(base) / "cc_pipeline" / name), **given)
     return settings
+
+
+def _guess(settings: Settings, target: Target) -> str:
+    """What may have been meant by an address whose host the home does not know, but one that is like it."""
+    from urllib.parse import urlsplit
+
+    from cc_pipeline.cli.guesses import known_names, meant
+
+    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), known_names(settings)
+    guess = None if host in known else meant(host, known)
+    return f"Did you mean {guess}? " if guess else ""
 
 
 def _crawls(workspace: Workspace, texts: list[str] | None) -> list[Crawl] | None:

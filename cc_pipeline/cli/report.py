@@ -34,13 +34,16 @@ def report(
       cc-pipeline report -d example.com --out example.html
 
       cc-pipeline report -d set:press
+
+      cc-pipeline report -d @sites.txt          (a page for each line)
     """
     from cc_pipeline.stages.questions.report import report_path, write_report
 
-    if out is not None and len(targets) > 1:
+    slugs = list(dict.fromkeys(map(slug_meant, options.lines_meant(targets))))
+    if out is not None and len(slugs) > 1:
         raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
     settings = load_settings(home=home)
-    for slug in dict.fromkeys(map(slug_meant, targets)):
+    for slug in slugs:
         path = out or report_path(settings, slug)
         write_report(settings, slug, path)
         console.print(f"{path}", highlight=False, markup=False, soft_wrap=True)

@@ -15,7 +15,7 @@ import duckdb
 from cc_pipeline.deliveries.whole import Handed
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.keys import CAPTURE
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.reading import quoted, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 
 FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv")
@@ -67,7 +67,8 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "q
         statements = connection.extract_statements(sql)
         if len(statements) != 1:
             raise UserInputError(f"--query has {len(statements)} statements; give one")
-        query = statements[0].query.strip().rstrip(";")
+        # what is put around it must not end up in a comment at its end
+        query = f"{unended(statements[0].query).strip()}\n"
         connection.execute(f"DESCRIBE {query}")
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
@@ -75,7 +76,9 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "q
 
 
 def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
-    """Lets DuckDB hold no more than ``MEMORY``, and put the rest into ``scratch``."""
+    """Lets DuckDB hold no more than ``MEMORY``, and put the rest into ``scratch``; no name in a query means a variable
+    of this program."""
+    connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     # to keep an order DuckDB has to hold back what comes too early, and rows have none
@@ -190,8 +193,9 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str) -> str:
     for name, kind in columns:
         column = _quoted_name(name)
         if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
-            zoned = f"({column} AT TIME ZONE 'UTC')" if "TIME ZONE" in kind else column
-            column = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%SZ') AS {column}"
+            zoned, zone = (f"({column} AT TIME ZONE 'UTC')", "Z") if "TIME ZONE" in kind else (column, "")
+            exact = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
+            column = f"replace({exact}, '.000000{zone}', '{zone}') AS {column}"
         elif kind == "BLOB":
             column = f"lower(hex({column})) AS {column}"
         elif format == "csv" and (kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))):

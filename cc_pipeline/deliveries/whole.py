@@ -86,6 +86,8 @@ def whole_folder(out: Path) -> Iterator[Path]:
                 os.replace(out, before)
             os.replace(beside, out)
     finally:
+        if before.exists() and not out.exists():
+            os.replace(before, out)  # what was there is not lost where the new one could not take its place
         shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(before, ignore_errors=True)
 

@@ -117,3 +117,19 @@ def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
 def quoted(value: str) -> str:
     """``value`` as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def unended(query: str) -> str:
+    """The text of one statement without its semicolon, and what stands behind it. It may end in a comment: put a line
+    break before whatever follows it."""
+    while (last := last_token(query)) is not None and query[last] == ";":
+        query = query[:last]
+    return query
+
+
+def last_token(text: str) -> int | None:
+    """Where the last token of SQL begins that is no comment; ``None`` where there is none."""
+    # offsets count bytes
+    data = text.encode()
+    starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
+    return len(data[: starts[-1]].decode()) if starts else None

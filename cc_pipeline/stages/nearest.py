@@ -100,7 +100,9 @@ def nearest_capture(
     left = len(order) - len(missed)
     raise NotCaptured(
         f"no capture of {target.value} was found in {', '.join(missed) or 'any crawl'}",
-        f"{left} more crawls can be asked: --most-crawls {len(order)}" if left else "No crawl is left to ask",
+        f"{left} more crawls can be asked: --most-crawls {len(order)}"
+        if left
+        else "Check the spelling of the address. Since 2013 redirects and errors lie apart: --subset crawldiagnostics",
     )
 
 

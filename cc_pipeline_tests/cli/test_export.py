@@ -21,6 +21,7 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.archive.sequencefile import iter_pairs
 from cc_pipeline.deliveries import tables as handing
+from cc_pipeline.deliveries.whole import README, whole_folder
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
@@ -142,6 +143,16 @@ def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Pat
     rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert sorted((row["url"], row["title"]) for row in rows) == sorted(shown(home, "SELECT url, title FROM page_text"))
     assert "SELECT url, title, crawl FROM page_text" in (tmp_path / "titles.jsonl.README.md").read_text("utf-8")
+    assert [row["url"] for row in rows] == sorted(row["url"] for row in rows), "its own order stays"
+    for number, ended in enumerate(("SELECT 7 AS a -- why", "SELECT 7 AS a; -- why", "SELECT 7 AS a /* ; */ ;")):
+        one = tmp_path / f"ended{number}.csv"
+        said = cli("export", "--query", ended, "--out", one, "--home", home)
+        assert (said.status, one.exists() and one.read_text()) == (0, "a\n7\n"), said.err
+    times = "SELECT TIMESTAMPTZ '2020-01-01 00:00:00.25+00' AS a, TIMESTAMPTZ '2020-01-01 00:00:00+00' AS b"
+    said = cli("export", "--query", times, "--out", tmp_path / "times.csv", "--home", home)
+    assert (tmp_path / "times.csv").read_text() == "a,b\n2020-01-01T00:00:00.250000Z,2020-01-01T00:00:00Z\n"
+    said = cli("export", "--query", "FROM connection", "--out", tmp_path / "bad.csv", "--home", home)
+    assert "does not exist" in said.err, "a name means no variable of this program"
     for bad in ("SELECT 1; SELECT 2", "SELECT nothing FROM page_text", "DROP TABLE x"):
         assert cli("export", "--query", bad, "--out", tmp_path / "bad.csv", "--home", home).status == 1
     assert not (tmp_path / "bad.csv").exists()
@@ -164,6 +175,36 @@ def test_what_fails_leaves_nothing(cli: Cli, home: Path, tmp_path: Path, monkeyp
     (out / "before.parquet").write_bytes(b"before")
     assert cli("export", "-t", "page_text", "--out", out / "before.parquet", "--home", home).status == 1
     assert (out / "before.parquet").read_bytes() == b"before"
+
+
+def test_a_folder_that_could_not_be_replaced_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "folder"
+    with whole_folder(out) as beside:
+        (beside / README).write_text("Handed on by x\n")
+    real, moved = os.replace, []
+
+    def second_fails(source: Path, to: Path) -> None:
+        moved.append(to)
+        if len(moved) == 2:
+            raise OSError(28, "No space left on device")
+        real(source, to)
+
+    monkeypatch.setattr(os, "replace", second_fails)
+    with pytest.raises(EnvironmentFault), whole_folder(out) as beside:
+        (beside / "new").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert (out / README).exists()
+
+
+def test_a_target_that_nobody_ran_is_no_empty_file(cli: Cli, home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "there.duckdb"
+    said = cli("export", "-d", "exmaple.com", "--out", out, "--home", home)
+    assert said.status == 1
+    assert "exmaple.com was not run in this home; did you mean example.com?" in " ".join(said.err.split())
+    said = cli("dataset", "-d", "example.com", "-d", "set:nobody", "--out", tmp_path / "corpus", "--home", home)
+    assert said.status == 1 and "set:nobody was not run" in said.err
+    assert cli("export", "-t", "captures", "--format", "csv", "--out", "-", "--home", home).status == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Path) -> None:

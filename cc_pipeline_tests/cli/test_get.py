@@ -127,7 +127,10 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
     assert "--most-crawls 3" in said.err
     said = cli("get", truth.url, "--source", server.url, "-c", NEW)
     assert (said.status, said.out) == (1, "")
-    assert "No crawl is left" in said.err
+    assert "Check the spelling" in said.err
+    typo = truth.url.replace("example", "exmaple", 1)
+    said = cli("get", typo, "--source", server.url, "-c", NEW)
+    assert (said.status, said.out) == (1, "")
 
 
 def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class _Asking:
 
 
 def _of_domain(domain: str) -> sql.Scope:
-    return lambda table: f"(FROM main.{table} WHERE domain = {quoted(domain)})"
+    return lambda table: f"(FROM {sql.named(table)} WHERE domain = {quoted(domain)})"
 
 
 def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Scope, Sequence[str]]:
@@ -175,7 +175,7 @@ def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Sc
     domains = [domain for (domain,) in found] if len(found) <= _NAMED else []
     # joined alone, every row group of the table would be looked at
     named = f" WHERE domain IN ({_listed(domains)})" if domains else ""
-    return lambda table: f"(FROM (FROM main.{table}{named}) SEMI JOIN temp.{_KEYS} USING ({_KEY}))", domains
+    return lambda table: f"(FROM (FROM {sql.named(table)}{named}) SEMI JOIN temp.{_KEYS} USING ({_KEY}))", domains
 
 
 def _listed(values: Sequence[str]) -> str:
@@ -241,7 +241,7 @@ def _links(ask: _Asking, of: sql.Scope, domains: Sequence[str]) -> dict[str, Row
 
     def arriving(table: str) -> str:
         here = _listed(domains)
-        return f"(FROM main.{table} WHERE link_domain IN ({here}) AND domain NOT IN ({here}))"
+        return f"(FROM {sql.named(table)} WHERE link_domain IN ({here}) AND domain NOT IN ({here}))"
 
     return {
         "out": neighbours("links out", "link_domain", sql.link_graph(of)),

@@ -10,15 +10,15 @@ from cc_pipeline.stages.questions import sql
 
 def _of_site(table: str) -> str:
     # folded away where no site is named, and where one is it skips row groups
-    return f"(FROM main.{table} WHERE site IS NULL OR domain = lower(site))"
+    return f"(FROM {sql.named(table)} WHERE site IS NULL OR domain = lower(site))"
 
 
 def _everywhere(table: str) -> str:
-    return f"main.{table}"
+    return sql.named(table)
 
 
 def _from_elsewhere(table: str) -> str:
-    return f"(FROM main.{table} WHERE link_domain = lower(site))"
+    return f"(FROM {sql.named(table)} WHERE link_domain = lower(site))"
 
 
 #: No parameter has the name of a column: DuckDB would put its value for the column too.

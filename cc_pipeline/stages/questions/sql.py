@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.keys import CAPTURE
 
-#: What stands behind FROM for a published table.
+#: What stands behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
 Scope: TypeAlias = Callable[[str], str]
 
 _KEY: Final = ", ".join(CAPTURE)
@@ -28,6 +28,11 @@ _BAND: Final = 4
 _OF_A_BAND: Final = 200
 #: Labels of the longest registered domain (``k12.ma.us`` is a suffix).
 _LABELS: Final = 6
+
+
+def named(table: str) -> str:
+    """A table with its schema."""
+    return table if "." in table else f"main.{table}"
 
 
 def comparable(status: str = "fetch_status", url: str = "url") -> str:
@@ -151,7 +156,7 @@ def changes_between(before: str, after: str, of: Scope) -> str:
                 SELECT crawl, {target} AS target FROM lake.captures WHERE crawl IN {both})
             GROUP BY target HAVING count(*) = if({before} = {after}, 1, 2)),
         asked AS (
-            SELECT DISTINCT {_KEY} FROM lake.captures
+            SELECT DISTINCT {_KEY} FROM {of("lake.captures")}
             WHERE crawl IN {both} AND {target} IN (FROM located)),
         pages AS (
             SELECT c.crawl, c.url_surtkey, any_value(c.domain) AS domain,
