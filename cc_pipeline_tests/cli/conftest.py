@@ -23,11 +23,15 @@ NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A generated bucket, what is in it, a home prepared by one run, and the capture whose record was damaged then."""
+    """A generated bucket, what is in it, a home prepared by one run, and the capture whose record was damaged then.
+
+    ``home`` is worked on by tests. ``untouched`` is a copy of it as it was prepared: to be copied, and not written to.
+    """
 
     bucket: Path
     truth: MiniCrawlTruth
     home: Path
+    untouched: Path
     damaged: Capture
 
 
@@ -67,14 +71,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with file.open("r+b") as out:
         out.seek(at)
         out.write(sound[at : at + 1])
-    yield World(bucket, truth, home, victim)
+    yield World(bucket, truth, home, shutil.copytree(home, root / "untouched"), victim)
 
 
 @pytest.fixture(scope="session")
 def rich(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the prepared home with some domains in all crawls. Tests only read it."""
     home = tmp_path_factory.mktemp("rich") / "home"
-    shutil.copytree(world.home, home)
+    shutil.copytree(world.untouched, home)
     targets = [parse_target(domain) for domain in ("example.com", *world.truth.domains(NEW)[:2])]
     with (
         open_workspace(load_settings({}, source=str(world.bucket), home=str(home))) as workspace,

@@ -20,7 +20,7 @@ EXTRACTOR = "CC_PIPELINE_EXTRACTOR"
 
 @pytest.fixture
 def home(world: World, tmp_path: Path) -> Path:
-    return shutil.copytree(world.home, tmp_path / "home")
+    return shutil.copytree(world.untouched, tmp_path / "home")
 
 
 def chosen(home: Path) -> dict[str, str | bool]:

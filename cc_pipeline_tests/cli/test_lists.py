@@ -96,7 +96,7 @@ def test_every_command_takes_lists_and_a_typo_leaves_nothing(
 
 
 def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -> None:
-    home = shutil.copytree(world.home, tmp_path / "home")
+    home = shutil.copytree(world.untouched, tmp_path / "home")
     file = tmp_path / "sites.txt"
     file.write_text("example.com\nexmaple.com\nset:duo = example.org, nothing-here.org, no-such.net\n", "utf-8")
     assert cli("domains", "add", "host:www.example.com", "--home", home).status == 0

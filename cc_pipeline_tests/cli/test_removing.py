@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("cli")
 @pytest.fixture(scope="module")
 def used(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The used home, with another target and a mistyped one."""
-    home = shutil.copytree(world.home, tmp_path_factory.mktemp("removing") / "home")
+    home = shutil.copytree(world.untouched, tmp_path_factory.mktemp("removing") / "home")
     settings = load_settings({}, source=str(world.bucket), home=str(home))
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         list(launcher.extract([NEW], [parse_target(text) for text in ("example.org", "exmaple.com")]))
