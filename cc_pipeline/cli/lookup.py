@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,6 +45,8 @@ _Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the ind
 _PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 #: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
+#: Targets without captures of which a note says what may have been meant.
+_MOST_GUESSED = 5
 _FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
 
@@ -178,8 +180,10 @@ def lookup(
             return _captures(question, crawl, read, wanted if filtered else None, harvest)
 
         failed: list[str] = []
+        found: set[str] = set()
         # one crawl's captures are held at a time
         for _, tables in _each(question.crawls, ask, failed):
+            found.update(target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows)
             for table in tables:
                 part = table if left is None else table.slice(0, left)
                 write(part)
@@ -191,6 +195,8 @@ def lookup(
         if out is not None:
             # a file is there only when it is whole
             _end(question, failed)
+        if not filtered:
+            _say_what_may_be_meant(question, found)
     _end(question, failed)
 
 
@@ -247,7 +253,25 @@ def check(
         few = dict(list(counts.items())[:_MOST_LEFT_OUT])
         for note in left_out(question.workspace, single, few):
             warn(note)
+        _say_what_may_be_meant(question, {slug for of in counts.values() for slug, count in of.items() if count})
         _end(question, failed)
+
+
+def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
+    """A note for targets without captures in any crawl that look like a name that is known here: nothing else tells a
+    typo from a site that was never visited."""
+    from cc_pipeline.cli.guesses import known_names, meant
+
+    nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
+    if not nowhere:
+        return
+    beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
+    mistyped = {target.value for target in nowhere}
+    known = [name for name in (*beside, *known_names(question.settings)) if name not in mistyped]
+    for target in nowhere[:_MOST_GUESSED]:
+        guess = meant(target.place.host, known) if target.place is not None else None
+        if guess is not None:
+            warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 
 def _each(
