@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ pytestmark = pytest.mark.xdist_group("cli")
 
 def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path: Path) -> None:
     page = tmp_path / "folder" / "example.html"
-    said = cli("report", "-d", "example.com", "--out", page, "--home", world.home)
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    said = cli("report", "-d", "example.com", "--out", page, "--home", home)
     assert (said.status, said.out.strip(), said.err) == (0, str(page), "")
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
