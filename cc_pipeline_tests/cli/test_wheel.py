@@ -79,7 +79,7 @@ def test_the_demo_runs_from_any_folder(installed: Path, tmp_path: Path) -> None:
     assert "cc-pipeline ui --home home" in said
     assert "make dev" not in said
     question = "SELECT count(*) > 0 FROM page_metadata"
-    assert "True" in run(installed / "cc-pipeline", "sql", "--home", "home", question, folder=tmp_path)
+    assert "true" in run(installed / "cc-pipeline", "sql", "--home", "home", question, folder=tmp_path)
 
 
 def test_dagster_finds_the_definitions_of_the_wheel(installed: Path, tmp_path: Path) -> None:
