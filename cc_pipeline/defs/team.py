@@ -180,8 +180,8 @@ volumes:
 _DOCKERFILE = """\
 # Put the wheel beside this file first: make wheel, then cp dist/cc_pipeline-*.whl here.
 FROM python:${python}-slim
-COPY cc_pipeline-*.whl /tmp/
-RUN pip install --no-cache-dir "$$(ls /tmp/cc_pipeline-*.whl)[team]" && rm /tmp/cc_pipeline-*.whl
+COPY cc_pipeline-*.whl /opt/
+RUN pip install --no-cache-dir "$$(ls /opt/cc_pipeline-*.whl)[team]" && rm /opt/cc_pipeline-*.whl
 """
 
 _IGNORED = """\
