@@ -1,0 +1,29 @@
+"""The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
+
+No other room reads the environment. Every setting is an environment variable ``CC_PIPELINE_<NAME>`` and, where it
+makes sense, a flag of the command line.
+"""
+
+from cc_pipeline.settings.checks import ENGINES, EXTRACTORS, LOCATORS, PUBLISH
+from cc_pipeline.settings.claim import claim_home, remembered_source
+from cc_pipeline.settings.environment import PREFIX
+from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
+from cc_pipeline.settings.reading import in_environment, load_settings, owners
+from cc_pipeline.settings.values import Settings
+
+__all__ = [
+    "DEFAULT_COLLINFO",
+    "DEFAULT_SOURCE",
+    "ENGINES",
+    "EXTRACTORS",
+    "LOCATORS",
+    "PREFIX",
+    "PUBLISH",
+    "Settings",
+    "claim_home",
+    "in_environment",
+    "load_settings",
+    "normalise_root",
+    "owners",
+    "remembered_source",
+]

@@ -1,0 +1,69 @@
+"""Which values of settings cannot be used."""
+
+from __future__ import annotations
+
+import math
+
+from cc_pipeline.addresses import scheme_of, shown, split_access
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings.environment import PREFIX
+from cc_pipeline.settings.places import WEB
+from cc_pipeline.settings.values import Settings
+
+LOCATORS = ("auto", "parquet", "btree", "zipnum")
+EXTRACTORS = ("fast", "auto", "quality")
+PUBLISH = ("views", "copy")
+ENGINES = ("local", "spark")
+#: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
+_NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
+
+
+def checked(settings: Settings) -> Settings:
+    for name, value, allowed in (
+        ("VIA", settings.via, LOCATORS),
+        ("EXTRACTOR", settings.extractor, EXTRACTORS),
+        ("DIGEST_POLICY", settings.digest_policy, ("record", "fail")),
+        ("PUBLISH", settings.publish, PUBLISH),
+        ("ENGINE", settings.engine, ENGINES),
+    ):
+        if value not in allowed:
+            raise UserInputError(f"{PREFIX}{name} is {value!r}; choose one of {', '.join(allowed)}")
+    for subset in settings.subsets:
+        if subset not in SUBSETS:
+            raise UserInputError(f"{PREFIX}SUBSETS names {subset!r}; choose from {', '.join(SUBSETS)}")
+    if not settings.subsets:
+        raise UserInputError(f"{PREFIX}SUBSETS is empty; choose from {', '.join(SUBSETS)}")
+    for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
+        if number is not None and not 0 < number < math.inf:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
+    if not 0 <= settings.max_unsettled <= 1:
+        raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
+    if not 0 <= settings.max_index_gaps <= 1:
+        raise UserInputError(f"{PREFIX}MAX_INDEX_GAPS must be a share between 0 and 1, not {settings.max_index_gaps}")
+    for name, count in (
+        ("BACKFILL_PER_TICK", settings.backfill_per_tick),
+        ("PARTITIONS_PER_RUN", settings.partitions_per_run),
+        ("HOSTS", settings.hosts),
+    ):
+        if count < 1:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {count}")
+    for name, amount in (("BACKFILL_HOURS", settings.backfill_hours), ("PUBLISH_EVERY", settings.publish_every)):
+        if not 0 < amount < math.inf:
+            raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {amount:g}")
+    if settings.webhook and scheme_of(settings.webhook) not in WEB:
+        raise UserInputError(f"{PREFIX}WEBHOOK is no http:// or https:// address")
+    for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):
+        if endpoint and split_access(endpoint)[1]:
+            raise UserInputError(
+                f"{PREFIX}{name} is {shown(endpoint)} with credentials in it; give it without, and log in with the AWS "
+                "tools or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
+    for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
+        odd = sorted(_NOT_IN_PATHS & set(place))
+        if odd and "://" not in place:
+            raise UserInputError(
+                f"{PREFIX}{name} is {place!r}; tables cannot be stored under a path that has {' '.join(odd)} in it, "
+                "choose another"
+            )
+    return settings

@@ -1,0 +1,54 @@
+"""Places that a person names: a folder, a web address, a bucket; and which of them is Common Crawl's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from cc_pipeline.addresses import host_of, scheme_of, shown, split_access
+from cc_pipeline.errors import UserInputError
+
+DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
+DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
+WEB: Final = ("http", "https")
+_PUBLIC_HOST: Final = "data.commoncrawl.org"
+_PUBLIC_BUCKET: Final = "commoncrawl"
+
+
+def normalise_root(text: str) -> str:
+    """An absolute folder, or an ``http(s)://``/``s3://`` address without credentials and without its last slash.
+
+    Raises ``UserInputError`` for anything else.
+    """
+    scheme = text.partition(":")[0].lower() if ":" in text else ""
+    if scheme in (*WEB, "s3"):
+        place = split_access(text)[0]
+        if not host_of(place):
+            raise UserInputError(f"{shown(text)!r} names no host or bucket")
+        return place.rstrip("/")
+    if scheme == "file":
+        return str(Path(urlsplit(text).path).resolve())
+    if "://" in text:
+        raise UserInputError(f"{shown(text)!r}: use a folder, http://, https:// or s3://")
+    return str(Path(text).expanduser().resolve())
+
+
+def is_public(source: str, s3_endpoint: str | None) -> bool:
+    """Whether ``source`` is Common Crawl's own bucket: its host, or its bucket at AWS.
+
+    A bucket of that name behind another endpoint is somebody else's.
+    """
+    if scheme_of(source) == "s3":
+        return host_of(source) == _PUBLIC_BUCKET and (s3_endpoint is None or _is_aws(s3_endpoint))
+    return host_of(source) == _PUBLIC_HOST
+
+
+def _is_aws(endpoint: str) -> bool:
+    # other names below amazonaws.com are machines and gateways that anybody may own
+    labels = host_of(endpoint).split(".")
+    return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]
+
+
+def default_collinfo(source: str, s3_endpoint: str | None) -> str:
+    return DEFAULT_COLLINFO if is_public(source, s3_endpoint) else f"{source}/collinfo.json"

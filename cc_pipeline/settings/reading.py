@@ -1,0 +1,87 @@
+"""Reads the settings from flags, the environment and what a home remembers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cc_pipeline.addresses import split_access
+from cc_pipeline.home import read_note
+from cc_pipeline.settings.access import let_in
+from cc_pipeline.settings.checks import checked
+from cc_pipeline.settings.claim import noted_source
+from cc_pipeline.settings.environment import number_in, text_in, words_in, yes_in
+from cc_pipeline.settings.places import DEFAULT_SOURCE, default_collinfo, normalise_root
+from cc_pipeline.settings.values import Settings
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
+
+    What rows depend on (``home.CHOICES``) belongs to the home once it was used: the environment does not change it.
+    Without an explicit source the one the home remembers is used, else Common Crawl's public address. Credentials
+    come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY``, or from netrc, in this
+    order. Raises ``UserInputError`` naming the variable for values that cannot be used, ``EnvironmentFault`` for a
+    netrc file that cannot be read.
+    """
+    env = os.environ if environ is None else environ
+    given = {key: value for key, value in overrides.items() if value is not None}
+    home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
+    source_text = given.pop("source", None) or text_in(env, "SOURCE") or noted_source(home) or DEFAULT_SOURCE
+    source = normalise_root(str(source_text))
+    lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
+    collinfo = (
+        given.pop("collinfo", None)
+        or text_in(env, "COLLINFO")
+        or default_collinfo(source, given.get("s3_endpoint") or text_in(env, "S3_ENDPOINT"))
+    )
+    settings = Settings(source, home, normalise_root(str(lake)), split_access(str(collinfo))[0])
+    from_env: dict[str, Any] = {
+        "contact": text_in(env, "CONTACT"),
+        "subsets": words_in(env, "SUBSETS"),
+        "via": text_in(env, "VIA"),
+        "extractor": text_in(env, "EXTRACTOR"),
+        "markdown": yes_in(env, "MARKDOWN"),
+        "digest_policy": text_in(env, "DIGEST_POLICY"),
+        "publish": text_in(env, "PUBLISH"),
+        "engine": text_in(env, "ENGINE"),
+        "spark_master": text_in(env, "SPARK_MASTER"),
+        "spark_workers": number_in(env, "SPARK_WORKERS", int),
+        "hosts": number_in(env, "HOSTS", int),
+        "crawls": words_in(env, "CRAWLS"),
+        "page_indexes": yes_in(env, "PAGE_INDEXES"),
+        "backfill_per_tick": number_in(env, "BACKFILL_PER_TICK", int),
+        "backfill_hours": number_in(env, "BACKFILL_HOURS", float),
+        "partitions_per_run": number_in(env, "PARTITIONS_PER_RUN", int),
+        "publish_every": number_in(env, "PUBLISH_EVERY", float),
+        "webhook": text_in(env, "WEBHOOK"),
+        "rate": number_in(env, "RATE", float),
+        "concurrency": number_in(env, "CONCURRENCY", int),
+        "max_bytes": number_in(env, "MAX_BYTES", int),
+        "max_requests": number_in(env, "MAX_REQUESTS", int),
+        "max_unsettled": number_in(env, "MAX_UNSETTLED", float),
+        "max_index_gaps": number_in(env, "MAX_INDEX_GAPS", float),
+        "workers": number_in(env, "WORKERS", int),
+        "s3_endpoint": text_in(env, "S3_ENDPOINT"),
+        "s3_region": text_in(env, "S3_REGION"),
+        "s3_anonymous": yes_in(env, "S3_ANONYMOUS"),
+        "lake_endpoint": text_in(env, "LAKE_ENDPOINT"),
+    }
+    note = read_note(home)
+    from_env |= note.chosen if note is not None else {}
+    settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
+    settings = checked(replace(settings, **given))
+    return let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
+
+
+def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Who the assets belong to, as ``CC_PIPELINE_OWNERS`` names them."""
+    return words_in(os.environ if environ is None else environ, "OWNERS") or ("team:cc-pipeline",)
+
+
+def in_environment(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """What the variable of a setting says, ``None`` where it says nothing; whatever the home has chosen."""
+    return text_in(os.environ if environ is None else environ, name.upper())

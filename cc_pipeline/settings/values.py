@@ -1,0 +1,125 @@
+"""The settings as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cc_pipeline import SOFTWARE
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
+from cc_pipeline.settings.places import is_public
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a run.
+
+    ``source`` is the root of a Common Crawl bucket (absolute folder, ``http(s)://`` or ``s3://``), ``home`` the
+    absolute folder of all local state, ``lake`` the root of the tables and stored records (``home/lake`` or an
+    ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source
+    and at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``rate`` is requests per
+    second and ``concurrency`` requests in flight, both per host and machine; ``None`` means the source's own default.
+    ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
+    of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
+    index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
+    ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted subsets' files
+    too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most, ``backfill_hours`` how
+    much work it lets wait, ``partitions_per_run`` how many one run takes at most. ``publish_every`` are the minutes
+    that ``cc.duckdb`` may be behind while runs go on. ``webhook`` is where failures are told. ``publish`` says what
+    ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows. ``engine`` is where records are
+    fetched and pages parsed: in ``local`` processes or on ``spark``; ``spark_master`` is the cluster's address, and
+    ``spark_workers`` how many of its processes may fetch at the same time at most. ``hosts`` is how many hosts share
+    the source's budget: each sends its even share.
+    """
+
+    source: str
+    home: Path
+    lake: str
+    collinfo: str
+    contact: str = ""
+    subsets: tuple[str, ...] = ("warc",)
+    via: str = "auto"
+    extractor: str = "fast"
+    markdown: bool = False
+    digest_policy: str = "record"
+    publish: str = "views"
+    engine: str = "local"
+    spark_master: str = ""
+    spark_workers: int = 0
+    hosts: int = 1
+    crawls: tuple[str, ...] = ("newest",)
+    page_indexes: bool = False
+    backfill_per_tick: int = 2_000
+    backfill_hours: float = 1.0
+    partitions_per_run: int = 200
+    publish_every: float = 10.0
+    webhook: str = field(default="", repr=False)
+    rate: float | None = None
+    concurrency: int | None = None
+    max_bytes: int = 20_000_000_000
+    max_requests: int = 200_000
+    max_unsettled: float = 0.01
+    max_index_gaps: float = 0.0
+    workers: int = 0
+    s3_endpoint: str | None = None
+    s3_region: str = "us-east-1"
+    s3_anonymous: bool = False
+    lake_endpoint: str | None = None
+    source_access: Access = NO_ACCESS
+    collinfo_access: Access = NO_ACCESS
+
+    @property
+    def catalog_path(self) -> Path:
+        """The folder of the row-group catalog."""
+        return self.home / "catalog"
+
+    @property
+    def published_path(self) -> Path:
+        """The DuckDB file analysts open."""
+        return self.home / "cc.duckdb"
+
+    @property
+    def watch_list_path(self) -> Path:
+        """The watch list: one target a line."""
+        return self.home / "domains.txt"
+
+    @property
+    def watch_list_copy(self) -> Path:
+        """The last watch list that could be read."""
+        return self.cache_path / "domains.txt"
+
+    @property
+    def dagster_home(self) -> Path:
+        """The Dagster instance."""
+        return self.home / "dagster"
+
+    @property
+    def budget_path(self) -> Path:
+        """The request budget all processes of this machine share."""
+        return self.home / "budget.sqlite"
+
+    @property
+    def footers_path(self) -> Path:
+        """Raw footers, kept so that decoding again needs no network."""
+        return self.home / "footers"
+
+    @property
+    def cache_path(self) -> Path:
+        """Small cached answers (collinfo, path lists)."""
+        return self.home / "cache"
+
+    @property
+    def lake_is_apart(self) -> bool:
+        """Whether the lake lies outside the home, so that other homes may use it too."""
+        return bool(scheme_of(self.lake)) or not Path(self.lake).is_relative_to(self.home)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the source is Common Crawl's own bucket."""
+        return is_public(self.source, self.s3_endpoint)
+
+    @property
+    def user_agent(self) -> str:
+        """The User-Agent of every request: the project and, where given, a contact."""
+        contact = f"; +{self.contact}" if self.contact else ""
+        return f"{SOFTWARE} (archive research{contact})"
