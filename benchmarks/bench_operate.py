@@ -26,12 +26,12 @@ import dagster as dg
 import cc_pipeline.defs
 from benchmarks.report import Report, percentile
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.flight import EXTRACTED, flight, left_failed
+from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
+from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KIND_TAG, keys_tags, partition_key, range_tags
-from cc_pipeline.defs.schedules import backfill_missing
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import Settings, load_settings

@@ -8,26 +8,11 @@ import typer
 from rich.markup import escape
 
 from cc_pipeline import interruption
-from cc_pipeline.cli import (
-    automation,
-    catalog,
-    choices,
-    copy,
-    dataset,
-    doctor,
-    domains,
-    export,
-    get,
-    harvest,
-    init,
-    lookup,
-    replay,
-    report,
-    run,
-    sql,
-    url_index,
-    whole_files,
-)
+from cc_pipeline.cli import replay, run, whole_files
+from cc_pipeline.cli.asking import sql
+from cc_pipeline.cli.handing import copy, dataset, export, get, report
+from cc_pipeline.cli.home import automation, choices, doctor, domains, init
+from cc_pipeline.cli.index import catalog, harvest, lookup, url_index
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 

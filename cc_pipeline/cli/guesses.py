@@ -35,7 +35,7 @@ def known_names(settings: Settings) -> tuple[str, ...]:
     import duckdb
 
     from cc_pipeline.lake.moving import open_settled
-    from cc_pipeline.stages import watch_list
+    from cc_pipeline.stages.automation import watch_list
 
     names: dict[str, None] = {}
     try:

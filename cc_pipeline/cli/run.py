@@ -11,7 +11,7 @@ import typer
 
 from cc_pipeline import progress
 from cc_pipeline.cli import options
-from cc_pipeline.cli.choices import as_the_home_has_it
+from cc_pipeline.cli.home.choices import as_the_home_has_it
 from cc_pipeline.cli.output import console, progress_bars
 from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import all_runs, despite_gaps, others_are_done, resolve_crawls, step
@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError, disk_is_full
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages import watch_list
+from cc_pipeline.stages.automation import watch_list
 
 if TYPE_CHECKING:
     from cc_pipeline.stages.slice import Slice

@@ -13,7 +13,7 @@ from typing import Literal
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import left_failed
+from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError

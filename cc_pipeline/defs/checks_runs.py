@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import REMEMBERED, flight, left_failed
+from cc_pipeline.defs.automation.flight import REMEMBERED, flight, left_failed
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.stages.automation import MOST_FAILURES
+from cc_pipeline.stages.automation.due import MOST_FAILURES
 
 #: Partitions that the check names.
 _SHOWN = 50

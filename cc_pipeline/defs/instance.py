@@ -17,7 +17,7 @@ from typing import Any
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from cc_pipeline.defs.flight import made_by
+from cc_pipeline.defs.automation.flight import made_by
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
 from cc_pipeline.defs.partitions import partition_key, run_partitions
 from cc_pipeline.errors import EnvironmentFault

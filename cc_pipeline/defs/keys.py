@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import UNFINISHED
+from cc_pipeline.defs.automation.flight import UNFINISHED
 from cc_pipeline.defs.internals import forget_partitions
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
 from cc_pipeline.errors import UserInputError

@@ -39,7 +39,7 @@ from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.stages.behind import behind
+from cc_pipeline.stages.automation.behind import behind
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.stages.indexing.harvest import is_harvested
 from cc_pipeline.stages.keeping.debris import clear_debris

@@ -14,9 +14,9 @@ import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.lake.streaming import first_rows_each
 from cc_pipeline.stages.extract import Made, extract

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.flight import EXTRACTED, left_failed, recorded
+from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.internals_partitions import recorded_versions
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.stages.current import current

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
-from cc_pipeline.stages import reparse
+from cc_pipeline.stages.automation import reparse
 
 
 def said(home: Path, *words: str) -> str:

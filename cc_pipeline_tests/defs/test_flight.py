@@ -12,7 +12,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.flight import UNFINISHED, flight, left_failed, made_by
+from cc_pipeline.defs.automation.flight import UNFINISHED, flight, left_failed, made_by
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
 

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.flight import left_failed
+from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, keys_tags, range_tags
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said

@@ -9,12 +9,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-import cc_pipeline.defs.run_sensors as run_sensors
+import cc_pipeline.defs.automation.run_sensors as run_sensors
+from cc_pipeline.defs.automation.run_sensors import failed_runs, partitions_named, publication, source_breaker
 from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.run_sensors import failed_runs, partitions_named, publication, source_breaker
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.behind import Behind, behind
+from cc_pipeline.stages.automation.behind import Behind, behind
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of

@@ -11,10 +11,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-import cc_pipeline.defs.sensors as sensors
+import cc_pipeline.defs.automation.sensors as sensors
 from cc_pipeline.defs import partitions
+from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages.workspace import open_workspace

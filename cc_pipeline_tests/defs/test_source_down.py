@@ -12,15 +12,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-import cc_pipeline.defs.schedules as schedules
-import cc_pipeline.defs.sensors as sensors
+import cc_pipeline.defs.automation.schedules as schedules
+import cc_pipeline.defs.automation.sensors as sensors
 from cc_pipeline.definitions import defs
+from cc_pipeline.defs.automation.run_sensors import publication, source_breaker
+from cc_pipeline.defs.automation.schedules import backfill_missing
+from cc_pipeline.defs.automation.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.defs.checks_runs import verdict
 from cc_pipeline.defs.partitions import keys_in
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.defs.run_sensors import publication, source_breaker
-from cc_pipeline.defs.schedules import backfill_missing
-from cc_pipeline.defs.sensors import new_crawls, path_lists, watch_list
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ranges import RetryPolicy

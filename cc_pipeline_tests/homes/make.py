@@ -16,7 +16,7 @@ from cc_pipeline.cli.app import app
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.export import export_slices
+from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.workspace import Workspace
 
 #: Where the home lies while it is made; tests unpack it elsewhere.

@@ -19,7 +19,7 @@ from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.export import export_slices
+from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.stages.keeping import upkeep
 from cc_pipeline.stages.keeping.upkeep import keep_up

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.stages.automation import (
+from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
     MOST_FAILURES_OF_DUE,
     Bounds,
@@ -17,7 +17,7 @@ from cc_pipeline.stages.automation import (
     missing_partitions,
     select_crawls,
 )
-from cc_pipeline.stages.pace import pace_of, spoken
+from cc_pipeline.stages.automation.pace import pace_of, spoken
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
 

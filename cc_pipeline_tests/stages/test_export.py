@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_header
 from cc_pipeline.documents.legacy2012.json import metadata_object
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stages import export
-from cc_pipeline.stages.export import ExportOptions, export_prefix, export_slices, write_files
+from cc_pipeline.stages.handing import export
+from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, export_slices, write_files
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 

@@ -27,7 +27,7 @@ from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.stages import fetch as fetch_stage
-from cc_pipeline.stages.export import export_slices
+from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.keeping import moved_records, purge_note, upkeep
 from cc_pipeline.stages.keeping import purge as purging
 from cc_pipeline.stages.keeping.purge import PurgeReport, purge

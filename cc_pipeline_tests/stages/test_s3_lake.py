@@ -17,8 +17,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.cli.answers import answer as write_answer
-from cc_pipeline.cli.sql import open_answers
+from cc_pipeline.cli.asking.answers import answer as write_answer
+from cc_pipeline.cli.asking.sql import open_answers
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.claim import NOTE

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-import cc_pipeline.stages.telling as telling
-from cc_pipeline.stages.telling import tell
+import cc_pipeline.stages.automation.telling as telling
+from cc_pipeline.stages.automation.telling import tell
 from cc_pipeline_tests.world import closed_port
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.export import export_prefix, export_slices
+from cc_pipeline.stages.handing.export import export_prefix, export_slices
 from cc_pipeline.stages.indexing.crawls import commit_crawls
 from cc_pipeline.stages.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.stages.questions.report import report_path

@@ -9,7 +9,7 @@ import pytest
 from cc_pipeline.commoncrawl import target_text
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stages import watch_list
+from cc_pipeline.stages.automation import watch_list
 from cc_pipeline_tests.world import fill, small_disk
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import dagster as dg
 
+from cc_pipeline.defs.automation.publication import publication_metadata
 from cc_pipeline.defs.metadata import OWNERS
-from cc_pipeline.defs.publication import publication_metadata
 from cc_pipeline.stages.keeping.upkeep import merge_and_publish
 from cc_pipeline.stages.workspace import Workspace
 

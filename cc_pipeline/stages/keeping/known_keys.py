@@ -12,7 +12,7 @@ from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages import watch_list
+from cc_pipeline.stages.automation import watch_list
 from cc_pipeline.stages.indexing.crawls import known_crawls
 from cc_pipeline.stages.keeping import purge_note
 from cc_pipeline.stages.slice import FETCH, GONE, HARVEST, LIST, LOCATE, PARSE, Slice

@@ -28,7 +28,7 @@ from cc_pipeline.records.leases import lease
 from cc_pipeline.records.superseded import note as note_superseded
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep
 from cc_pipeline.stages import targets
-from cc_pipeline.stages.export import export_prefix
+from cc_pipeline.stages.handing.export import export_prefix
 from cc_pipeline.stages.keeping import purge_note
 from cc_pipeline.stages.keeping.moved_records import left_by_killed_runs, move_records
 from cc_pipeline.stages.keeping.purge_note import PurgeNote

@@ -18,7 +18,7 @@ from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
-from cc_pipeline.stages.export import export_prefix
+from cc_pipeline.stages.handing.export import export_prefix
 from cc_pipeline.stages.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
 from cc_pipeline.stages.targets import slugs_of
 from cc_pipeline.stages.workspace import Workspace

@@ -16,7 +16,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.lake import PinnedTable
-from cc_pipeline.stages.export import EXPORT_KINDS, ExportKind, export_prefix, pages_digest, read_manifest
+from cc_pipeline.stages.handing.export import EXPORT_KINDS, ExportKind, export_prefix, pages_digest, read_manifest
 from cc_pipeline.stages.indexing.url_index import url_index_root
 from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports.looking import Look, joined, some

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.cli.catalog import WITHOUT_STATISTICS, athena_sql, catalog_sql
+from cc_pipeline.cli.index.catalog import WITHOUT_STATISTICS, athena_sql, catalog_sql
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import UNFINISHED, flight
+from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.jobs import publish
 from cc_pipeline.defs.partitions import KIND_TAG, keys_in, range_of
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.behind import behind
-from cc_pipeline.stages.standing import breaker
-from cc_pipeline.stages.telling import tell
+from cc_pipeline.stages.automation.behind import behind
+from cc_pipeline.stages.automation.standing import breaker
+from cc_pipeline.stages.automation.telling import tell
 from cc_pipeline.stages.workspace import Workspace
 
 #: Characters of a run's error that are told.

@@ -1,6 +1,6 @@
 """How much work a partition is likely to be: an estimate from what was fetched and how long runs took.
 
-Belongs here: captures and seconds that are expected. Not here: what is asked for (stages/automation).
+Belongs here: captures and seconds that are expected. Not here: what is asked for (stages/automation/due).
 """
 
 from __future__ import annotations

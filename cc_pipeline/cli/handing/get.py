@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.crawl_ranges import Span
     from cc_pipeline.commoncrawl.crawls import Crawl
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.stages.nearest import Asked, Nearest
-    from cc_pipeline.stages.one_page import Form
+    from cc_pipeline.stages.handing.nearest import Asked, Nearest
+    from cc_pipeline.stages.handing.one_page import Form
     from cc_pipeline.stages.workspace import Workspace
 
 
@@ -69,8 +69,8 @@ def get(
       cc-pipeline get example.com --at 2012 --warc --out example.warc.gz
     """
     from cc_pipeline.errors import EnvironmentFault
-    from cc_pipeline.stages.nearest import NotCaptured, nearest_capture
-    from cc_pipeline.stages.one_page import rendered
+    from cc_pipeline.stages.handing.nearest import NotCaptured, nearest_capture
+    from cc_pipeline.stages.handing.one_page import rendered
     from cc_pipeline.stages.workspace import open_workspace
 
     wanted = {"html": html, "markdown": markdown, "text": text, "json": json, "warc": warc, "record": record,
@@ -177,7 +177,7 @@ def _tell(asked: Asked) -> None:
 
 
 def _say(found: Nearest, requests: int, size: int) -> None:
-    from cc_pipeline.stages.nearest import moment_of
+    from cc_pipeline.stages.handing.nearest import moment_of
 
     moment = found.record.fetch_time or moment_of(found.row)
     when = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"

@@ -41,7 +41,7 @@ def off(home: options.Home = None) -> None:
 @app.command()
 def status(home: options.Home = None) -> None:
     """Show each sensor and schedule: whether it is on, its last tick and what that said, and when it is due."""
-    from cc_pipeline.defs.hands_off import standings
+    from cc_pipeline.defs.automation.hands_off import standings
 
     with _instance(load_settings(home=home)) as instance:
         found = list(standings(instance))
@@ -66,9 +66,9 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
       cc-pipeline automation reparse --yes
     """
-    from cc_pipeline.defs.flight import recorded
-    from cc_pipeline.stages.pace import spoken
-    from cc_pipeline.stages.reparse import agree, outdated, seconds_of
+    from cc_pipeline.defs.automation.flight import recorded
+    from cc_pipeline.stages.automation.pace import spoken
+    from cc_pipeline.stages.automation.reparse import agree, outdated, seconds_of
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(home=home)
@@ -91,7 +91,7 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
 
 def _turn(settings: Settings, *, on: bool) -> None:
-    from cc_pipeline.defs.hands_off import turn
+    from cc_pipeline.defs.automation.hands_off import turn
 
     with _instance(settings) as instance:
         changed = turn(instance, on=on)

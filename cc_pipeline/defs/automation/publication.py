@@ -11,11 +11,11 @@ import time
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import MADE_TAG, flight
+from cc_pipeline.defs.automation.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.stages.behind import behind
+from cc_pipeline.stages.automation.behind import behind
 from cc_pipeline.stages.keeping.upkeep import merge_and_publish
 from cc_pipeline.stages.workspace import Workspace
 

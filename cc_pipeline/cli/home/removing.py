@@ -35,7 +35,8 @@ def remove(
     yes: bool,
 ) -> None:
     """Removes the targets that ``texts`` mean; ``listed`` are the definitions on the watch list, by slug."""
-    from cc_pipeline.stages import targets, watch_list
+    from cc_pipeline.stages import targets
+    from cc_pipeline.stages.automation import watch_list
     from cc_pipeline.stages.keeping.known_keys import defined, purges_begun, which_target
     from cc_pipeline.stages.keeping.purge_plan import plan_purge
     from cc_pipeline.stages.workspace import open_workspace
@@ -91,7 +92,7 @@ def _purge(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    from cc_pipeline.defs.purging import purge_target
+    from cc_pipeline.defs.automation.purging import purge_target
 
     for plan in plans:
         _show(plan)
@@ -112,7 +113,7 @@ def _purge(
 
 
 def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, listed: bool) -> None:
-    from cc_pipeline.defs.purging import remove_target
+    from cc_pipeline.defs.automation.purging import remove_target
     from cc_pipeline.stages.publish import publish_warehouse
 
     remove_target(workspace, instance, plan)

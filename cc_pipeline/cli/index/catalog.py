@@ -99,7 +99,7 @@ def coverage(
 
       cc-pipeline catalog coverage -c CC-MAIN-2018-05 --format jsonl
     """
-    from cc_pipeline.cli.harvest import show_coverage
+    from cc_pipeline.cli.index.harvest import show_coverage
 
     show_coverage(load_settings(home=home), crawl, checked_format(output))
 
@@ -120,7 +120,7 @@ def query(
 
       cc-pipeline catalog query --format csv "FROM index_files WHERE outcome = 'failed'" > failed.csv
     """
-    from cc_pipeline.cli.answers import answer, explained
+    from cc_pipeline.cli.asking.answers import answer, explained
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
 

@@ -12,7 +12,7 @@ from cc_pipeline.cli.output import console, show_table
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
-from cc_pipeline.stages import watch_list
+from cc_pipeline.stages.automation import watch_list
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -97,7 +97,7 @@ def remove(
             _say(f"removed from the watch list: {listed[slug]}")
             watch_list.remove(settings.watch_list_path, [slug])
         return
-    from cc_pipeline.cli import removing
+    from cc_pipeline.cli.home import removing
 
     removing.remove(settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes)
 
@@ -108,7 +108,7 @@ def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = Fals
 
     Crawls that the source does not list, and of which nothing is here, go too. What goes is shown first.
     """
-    from cc_pipeline.cli import removing
+    from cc_pipeline.cli.home import removing
 
     removing.clean(load_settings(home=home), yes=yes)
 

@@ -55,7 +55,7 @@ def doctor(
 
       cc-pipeline doctor --verify --repair
     """
-    from cc_pipeline.cli.repairing import verify_and_repair
+    from cc_pipeline.cli.home.repairing import verify_and_repair
     from cc_pipeline.stages.reports.health import budget_findings, examine
     from cc_pipeline.transport.budget import reset_breaker
 

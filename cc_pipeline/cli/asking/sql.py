@@ -75,7 +75,7 @@ def sql(
 
       cc-pipeline sql @questions.sql
     """
-    from cc_pipeline.cli.answers import answer, chosen_format, explained
+    from cc_pipeline.cli.asking.answers import answer, chosen_format, explained
 
     settings = load_settings(home=home)
     chosen = chosen_format(output, out, csv=as_csv, json=as_json)
@@ -84,7 +84,7 @@ def sql(
     text = None if query is None else options.text_meant(query)
     with open_answers(settings) as connection:
         if text is None:
-            from cc_pipeline.cli.prompt import converse
+            from cc_pipeline.cli.asking.prompt import converse
 
             def ask(typed: str) -> None:
                 with explained(settings.published_path):
@@ -102,7 +102,7 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
     statement that DuckDB refuses.
     """
-    from cc_pipeline.cli.answers import explained
+    from cc_pipeline.cli.asking.answers import explained
     from cc_pipeline.lake.moving import open_settled
 
     with explained(settings.published_path), open_settled(settings) as connection:

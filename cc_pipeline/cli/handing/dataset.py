@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, refuse_unknown, told_source
+from cc_pipeline.cli.handing.handed import chosen_targets, crawl_ids, published, refuse_unknown, told_source
 from cc_pipeline.cli.output import checked_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.settings import load_settings

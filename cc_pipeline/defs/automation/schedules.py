@@ -1,7 +1,7 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions. Ships stopped.
 
-Belongs here: asking for runs of what is missing. Not here: which partitions those are (stages/automation), which are
-in flight or failed (flight).
+Belongs here: asking for runs of what is missing. Not here: which partitions those are (stages/automation/due), which
+are in flight or failed (flight).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.flight import Pair, ended_runs, flight, left_failed, recorded
+from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.stages import watch_list as watch_list_file
-from cc_pipeline.stages.automation import (
+from cc_pipeline.stages.automation import watch_list as watch_list_file
+from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
     AskedRun,
     BackfillDecision,
@@ -25,12 +25,12 @@ from cc_pipeline.stages.automation import (
     missing_partitions,
     select_crawls,
 )
+from cc_pipeline.stages.automation.pace import Pace, pace_of, spoken
+from cc_pipeline.stages.automation.reparse import outdated, seconds_of
+from cc_pipeline.stages.automation.standing import trouble_of_source
 from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.locate import located_otherwise
-from cc_pipeline.stages.pace import Pace, pace_of, spoken
-from cc_pipeline.stages.reparse import outdated, seconds_of
 from cc_pipeline.stages.shortfall import waiting_and_due
-from cc_pipeline.stages.standing import trouble_of_source
 from cc_pipeline.stages.workspace import Workspace
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.

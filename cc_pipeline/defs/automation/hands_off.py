@@ -31,7 +31,7 @@ class Standing:
 
 def hands_off() -> list[Instigator]:
     """All sensors and schedules, by name."""
-    repository = definitions_in(Path(__file__).parent).get_repository_def()
+    repository = definitions_in(Path(__file__).parents[1]).get_repository_def()
     every: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
     return sorted(every, key=lambda one: one.name)
 

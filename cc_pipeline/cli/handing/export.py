@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.handed import chosen_targets, crawl_ids, published, refuse_unknown, told_source
+from cc_pipeline.cli.handing.handed import chosen_targets, crawl_ids, published, refuse_unknown, told_source
 from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -184,7 +184,7 @@ def _export_records(
         whole_folder,
         write_readme,
     )
-    from cc_pipeline.stages.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
+    from cc_pipeline.stages.handing.hand_on import crawls_with_records, hand_on_sequencefiles, hand_on_wacz, origin_of
     from cc_pipeline.stages.workspace import open_workspace
 
     targets = chosen_targets(domains)

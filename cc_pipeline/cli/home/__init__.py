@@ -1,0 +1,1 @@
+"""Commands about a home: its targets, choices, health and automation."""

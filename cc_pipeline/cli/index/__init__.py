@@ -1,0 +1,1 @@
+"""Commands about the index: harvest, catalog, look-ups."""

@@ -1,0 +1,1 @@
+"""Pages and records handed on: the nearest capture, one page, exports."""
