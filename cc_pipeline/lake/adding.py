@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -26,7 +26,7 @@ from pyarrow.fs import FileType
 
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.contents import content_versions, together
-from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, runs_of, stored_files
 from cc_pipeline.lake.replacing import (
     opened_apart,
@@ -312,7 +312,7 @@ class _Replacing:
         lake, spec = self._lake, self._spec
         schema = schema_of_files(spec, handle, ["crawl"])
         addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
-        pinned = replace(lake.pin(spec.name, handle.version()), files=addresses)
+        pinned = PinnedTable(spec, handle.version(), addresses, sum(file.rows for file in files))
         seen = 0
 
         def others() -> Iterator[pa.RecordBatch]:
@@ -324,7 +324,7 @@ class _Replacing:
                     yield left
 
         written = list(write_files(lake, spec, schema, files[0], whole_row_groups(others(), schema)))
-        if seen != sum(file.rows for file in files):
+        if seen != pinned.rows:
             raise EnvironmentFault(
                 f"files of {lake.address(spec.name)} have other rows than the table's log says",
                 "Nothing was changed. Look whether somebody wrote there.",
