@@ -164,6 +164,7 @@ def open_transport(settings: Settings, root: str, access: Access, retry: RetryPo
         user_agent=settings.user_agent,
         concurrency=settings.concurrency,
         rate=settings.rate,
+        hosts=settings.hosts,
         budget_path=settings.budget_path,
         retry=retry,
         s3_endpoint=settings.s3_endpoint,

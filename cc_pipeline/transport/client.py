@@ -13,7 +13,7 @@ from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.asking import Asker
-from cc_pipeline.transport.budget import BreakerPolicy, Budget, chosen_limits, default_limits
+from cc_pipeline.transport.budget import BreakerPolicy, Budget, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
@@ -42,6 +42,7 @@ class Transport:
     ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``rate``
     (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the source's own default.
+    ``hosts`` share them, each with a file of its own: this one keeps to its even share.
     ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
@@ -52,6 +53,7 @@ class Transport:
         user_agent: str = DEFAULT_USER_AGENT,
         concurrency: int | None = None,
         rate: float | None = None,
+        hosts: int = 1,
         budget_path: Path | None = None,
         retry: RetryPolicy | None = None,
         breaker: BreakerPolicy | None = None,
@@ -67,7 +69,7 @@ class Transport:
         self.store = open_store(self.source, user_agent=user_agent, timeouts=timeouts, s3=s3, access=own or access)
         self.stats = TransportStats()
         self._local = self.store if isinstance(self.store, LocalStore) else None
-        self.limits = chosen_limits(default_limits(self.source, s3_endpoint), rate, concurrency)
+        self.limits = shared_among(chosen_limits(default_limits(self.source, s3_endpoint), rate, concurrency), hosts)
         self._concurrency = self.limits.concurrency
         self._budget_path = budget_path
         self._breaker = breaker
