@@ -66,6 +66,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     and for several crawls where one is wanted.
     """
     from cc_pipeline.commoncrawl.crawl_ranges import is_selection, select
+    from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.stages.indexing.crawls import find_crawl, known_crawls
     from cc_pipeline.stages.indexing.harvest import is_published
 
@@ -89,12 +90,23 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
         else:
             found = find_crawl(workspace, text).id
             if not is_published(workspace, found):
+                if index_is_built(found):
+                    raise UserInputError(_not_there(found, source))
                 raise UserInputError(
                     f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
                     "published, or take the newest published crawl: --crawl newest"
                 )
             chosen.append(found)
     return list(dict.fromkeys(chosen))
+
+
+def _not_there(crawl: str, source: str) -> str:
+    from cc_pipeline.commoncrawl.paths import published_key
+
+    listed = published_key(crawl)
+    if listed is None:
+        return f"no file was ever added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
+    return f"{source} has no {listed}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
 
 
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:

@@ -38,7 +38,7 @@ def test_a_crawl_is_found_as_people_type_it(bucket: Bucket, tmp_path: Path, type
     assert find_crawl(workspace_of(bucket[0], tmp_path), typed).id == NEW
 
 
-@pytest.mark.parametrize("typed", ["CC-MAIN-1999-01", "CC-NEWS-2020-01"])
+@pytest.mark.parametrize("typed", ["CC-MAIN-1999-01", "CC-OTHER-2020-01"])
 def test_an_unknown_crawl_is_refused_naming_the_newest(bucket: Bucket, tmp_path: Path, typed: str) -> None:
     with pytest.raises(UserInputError, match=rf"{typed}.*not a crawl of .*{NEW}.*cc-pipeline crawls"):
         find_crawl(workspace_of(bucket[0], tmp_path), typed)

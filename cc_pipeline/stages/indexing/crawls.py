@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import Crawl, validate_crawl_id
+from cc_pipeline.commoncrawl.crawls import Crawl, unlisted_crawl, validate_crawl_id
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.indexing.collinfo import CrawlList
@@ -26,8 +26,15 @@ def known_crawls(workspace: Workspace) -> CrawlList:
 
 
 def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
-    """The crawl named ``crawl_id``. Raises ``UserInputError`` naming the newest ones when there is none."""
+    """The crawl named ``crawl_id``. Raises ``UserInputError`` naming the newest ones when there is none.
+
+    Months of CC-NEWS and collections of named files are in no list, and asked for none: whether they are there is told
+    by ``harvest.is_published``.
+    """
     wanted = validate_crawl_id(crawl_id)
+    unlisted = unlisted_crawl(wanted)
+    if unlisted is not None:
+        return unlisted
     crawls = known_crawls(workspace).crawls
     for crawl in crawls:
         if crawl.id == wanted:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
+from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -46,7 +46,8 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
         return True
     if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
-    return workspace.transport.exists(path_list_key(crawl, "cc-index-table"))
+    key = published_key(crawl)
+    return key is not None and workspace.transport.exists(key)
 
 
 def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
