@@ -215,7 +215,7 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         server = json.loads(run.tags.get(SERVER_TAG, ""))
         if hosts > 1 and _is_of_one_machine(server) and run.tags.get(MACHINE_TAG) != processes.this_machine():
             return True  # the same address is another server here
-        if not _answers(server):
+        if not answers(server):
             return False
         # a server is told of a run before the run says that it has started, and forgets it after it has ended
         if run.status is dg.DagsterRunStatus.STARTING or executes(server, run.run_id):
@@ -226,13 +226,22 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
     return now is None or now.status not in _UNDER_WAY
 
 
+def server_of(run: dg.DagsterRun) -> tuple[str, int] | None:
+    """Host and port of the code server that a run was given to; ``None`` where no tag says so."""
+    try:
+        server = json.loads(run.tags.get(SERVER_TAG, ""))
+        return str(server["host"]), int(server["port"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def _is_of_one_machine(server: Mapping[str, Any]) -> bool:
     """Whether the address of a code server means something on its own machine only."""
     return not server.get("host") or is_loopback(server["host"])
 
 
-def _answers(server: Mapping[str, Any]) -> bool:
-    """Whether anything listens at the address of a code server."""
+def answers(server: Mapping[str, Any]) -> bool:
+    """Whether anything listens at the address of a code server. Raises ``OSError`` where that cannot be told."""
     path = server.get("socket")
     family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
     with socket.socket(family, socket.SOCK_STREAM) as asked:

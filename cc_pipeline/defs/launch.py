@@ -193,8 +193,10 @@ class Launcher:
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
-    def publish(self) -> LaunchedRun:
-        """Materializes ``warehouse``."""
+    def publish(self) -> LaunchedRun | None:
+        """Materializes ``warehouse``; not in a home that leaves it to another one."""
+        if self._workspace.settings.publish == "none":
+            return None
         return self._run("publish", "")
 
     def publish_what_is_new(self) -> LaunchedRun | None:
