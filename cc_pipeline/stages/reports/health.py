@@ -151,7 +151,11 @@ def _disk(home: Path) -> Iterator[Finding]:
 
 def _publishing(settings: Settings) -> Iterator[Finding]:
     lake = s3_place(settings)
-    if lake is None or settings.publish == "copy":
+    if settings.publish == "none" and not settings.lake_is_apart:
+        yield Finding(
+            "bad", "publishing", "nobody publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
+        )
+    if lake is None or settings.publish != "views":
         return
     try:
         with duckdb.connect() as connection:
@@ -196,7 +200,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _shortfall(lake)
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
-    else:
+    elif settings.publish != "none":
         yield Finding(
             "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
         )
