@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, get_args
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, validate_crawl_id
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month, validate_crawl_id
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
 # Public data moved from the bucket aws-publicdatasets (under common-crawl/) to the bucket commoncrawl.
@@ -165,6 +165,7 @@ __all__ = [
     "parse_path_list",
     "parse_valid_segments",
     "path_list_key",
+    "published_key",
     "segments_key",
 ]
 
@@ -200,8 +201,21 @@ _WARC_NAME = re.compile(
 
 
 def path_list_key(crawl: str, name: PathList) -> str:
-    """Key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``."""
-    return f"crawl-data/{validate_crawl_id(crawl)}/{name}.paths.gz"
+    """Key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``.
+
+    A month of CC-NEWS has one list only, ``warc``: ``crawl-data/CC-NEWS/2026/05/warc.paths.gz``.
+    """
+    crawl = validate_crawl_id(crawl)
+    month = news_month(crawl)
+    folder = crawl if month is None else f"CC-NEWS/{month[0]}/{month[1]:02d}"
+    return f"crawl-data/{folder}/{name}.paths.gz"
+
+
+def published_key(crawl: str) -> str | None:
+    """Key of the path list that a published crawl has for certain; ``None`` for a collection that a person named."""
+    if not index_is_built(crawl):
+        return path_list_key(crawl, "cc-index-table")
+    return path_list_key(crawl, "warc") if news_month(crawl) else None
 
 
 def cluster_key(crawl: str) -> str:
