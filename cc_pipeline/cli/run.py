@@ -185,8 +185,9 @@ def materialize(
         Launcher(workspace) as launcher,
         progress_bars(),
     ):
-        step("crawls", launcher.list_new_crawls, console)
+        # a crawl that no list has gets its row once it was found by its name
         chosen = resolve_crawls(workspace, crawls)
+        step("crawls", launcher.list_new_crawls, console)
         beforehand(workspace, chosen)
         despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
-from cc_pipeline.settings.places import is_public
+from cc_pipeline.settings.places import is_mirror, is_public
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,11 @@ class Settings:
         return self.home / "footers"
 
     @property
+    def keyed_path(self) -> Path:
+        """Path lists and footers of datasets published by host or URL key."""
+        return self.home / "keyed"
+
+    @property
     def cache_path(self) -> Path:
         """Small cached answers (collinfo, path lists)."""
         return self.home / "cache"
@@ -118,6 +123,11 @@ class Settings:
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
         return is_public(self.source, self.s3_endpoint)
+
+    @property
+    def is_common_crawl(self) -> bool:
+        """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
+        return any(is_public(place, self.s3_endpoint) or is_mirror(place) for place in (self.source,))
 
     @property
     def user_agent(self) -> str:

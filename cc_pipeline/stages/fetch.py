@@ -15,7 +15,7 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
-from cc_pipeline.commoncrawl.paths import path_list_key, segments_key
+from cc_pipeline.commoncrawl.paths import path_list_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.keys import CAPTURE_ORDER, RECORD_KEY_NAMES
@@ -215,7 +215,8 @@ def _witnesses(crawl: str) -> tuple[str, ...]:
     """Keys that a source with this crawl has."""
     if crawl in ARC_CRAWLS:
         return (URL_INDEX_2012, segments_key(CRAWL_2012))
-    return (path_list_key(crawl, "cc-index-table"), path_list_key(crawl, "warc"))
+    listed = published_key(crawl)
+    return () if listed is None else tuple(dict.fromkeys((listed, path_list_key(crawl, "warc"))))
 
 
 def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> set[str]:

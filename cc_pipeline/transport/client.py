@@ -113,14 +113,15 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return RangeBytes(key, 0, answer.body, found.total, found.etag, attempts)
 
-    def head(self, key: str) -> ObjectInfo | None:
-        """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
+    def head(self, key: str, tries: int | None = None) -> ObjectInfo | None:
+        """Size and ETag of an object, ``None`` when there is none, asked for at most ``tries`` times (``None``: as the
+        retry policy says). Raises ``RangeFault`` for any other refusal."""
         if self._local is not None:
             answer = self._local.head_now(key)
             found = _judge_head(answer)
             attempts = 1
         else:
-            found, answer, attempts = self._thread.run(self._head(key))
+            found, answer, attempts = self._thread.run(self._head(key, tries))
         if isinstance(found, Finding):
             if found.kind is FaultKind.NOT_FOUND:
                 return None
@@ -128,9 +129,9 @@ class Transport:
         length = answer.headers.get("content-length", "")
         return ObjectInfo(key, int(length) if length.isdecimal() else None, answer.headers.get("etag"))
 
-    def exists(self, key: str) -> bool:
+    def exists(self, key: str, tries: int | None = None) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
-        return self.head(key) is not None
+        return self.head(key, tries) is not None
 
     def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
         """Writes an object whole or not at all, in a place we own; ``False`` when it was to be new and is there.
@@ -232,8 +233,8 @@ class Transport:
             lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body),
         )
 
-    async def _head(self, key: str) -> tuple[Verified | Finding, Answer, int]:
-        return await self._ask().ask(lambda: self.store.head(key), _judge_head)
+    async def _head(self, key: str, tries: int | None) -> tuple[Verified | Finding, Answer, int]:
+        return await self._ask().ask(lambda: self.store.head(key), _judge_head, tries)
 
     async def _write(self, write: Callable[[], Awaitable[Answer]]) -> tuple[Verified | Finding, Answer, int]:
         return await self._ask().ask(write, _judge_write)

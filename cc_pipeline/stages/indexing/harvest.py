@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
+from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -26,6 +26,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
+from cc_pipeline.stages.indexing.probing import probe, unknown
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -40,13 +41,20 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 def is_published(workspace: Workspace, crawl: str) -> bool:
     """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
 
-    For a crawl that was harvested no request is sent.
+    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Raises
+    ``EnvironmentFault`` when the source does not say.
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
     if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
-    return workspace.transport.exists(path_list_key(crawl, "cc-index-table"))
+    if published_key(crawl) is None:
+        return False
+    # one that is announced may appear at any time, so only its presence is remembered
+    found = probe(workspace, crawl, believe=("there",))
+    if found.state == "unknown":
+        raise unknown(workspace, found)
+    return found.state == "there"
 
 
 def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:

@@ -18,7 +18,9 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, in_environment, remembered_source
 from cc_pipeline.stages.gate import limits_of
+from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.crawls import known_crawls
+from cc_pipeline.stages.indexing.probing import probe, unknown
 from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
 from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
@@ -174,11 +176,26 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return
     crawls = listed.crawls
-    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}"
-    if listed.fault is not None:
-        yield Finding("bad", "source", f"{listed.note}. {text}", listed.fault.advice)
-    else:
+    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}, listed {listed.age}"
+    if listed.fault is None:
         yield Finding("ok", "source", text)
+        return
+    # everything works with what there is, if only the data answers
+    yield Finding("note", "source", f"{listed.note}. {text}", listed.fault.advice)
+    newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
+    if newest is not None:
+        yield _data(workspace, newest.id)
+
+
+def _data(workspace: Workspace, crawl: str) -> Finding:
+    """Whether the source itself answers, while the host with the list does not."""
+    source, found = workspace.settings.source, probe(workspace, crawl)
+    when = f" (asked {ago(found.at)})" if found.remembered else ""
+    if found.state == "unknown":
+        fault = unknown(workspace, found)
+        return Finding("bad", "data", fault.what, fault.advice)
+    what = "is there" if found.state == "there" else "is not there yet"
+    return Finding("ok", "data", f"{source} answers: {crawl} {what}{when}")
 
 
 def _tables(workspace: Workspace) -> Iterator[Finding]:
