@@ -27,6 +27,7 @@ from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.named import NamedPlaces
 
 __all__ = ["HELD_SCHEMA", "RecordOptions", "RecordsResult", "fetch_records", "settle"]
 
@@ -64,7 +65,7 @@ class RecordsResult:
 def fetch_records(
     captures: Iterable[pa.RecordBatch],
     places: Places,
-    transport: Transport,
+    transport: Transport | NamedPlaces,
     storage: RecordStorage,
     *,
     crawl: str,

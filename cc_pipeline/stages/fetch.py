@@ -132,7 +132,7 @@ def _fetch(
         result = fetch_records(
             captures.batches(),
             places,
-            workspace.transport,
+            workspace.archives(crawl),
             workspace.storage,
             crawl=crawl,
             commit=commit,
