@@ -21,6 +21,7 @@ from cc_pipeline.records.segments import Row, SegmentWriter
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: ``(captures done, captures in all, bytes read)``.
@@ -42,7 +43,7 @@ class FetchRun:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Transport | NamedPlaces,
         crawl: str,
         options: RecordOptions,
         progress: Progress | None,
