@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -53,20 +52,18 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
         """Starts a run on the host of its turn. Raises ``EnvironmentFault`` where no host that may take it answers."""
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
-        # of hosts that answer none is tried after another one: it may have begun the run and answered too late
-        for host, port in self._in_turn(instance, run):
-            with suppress(OSError):
-                if answers({"host": host, "port": port}):
-                    instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
-                    start_on(instance, run, host, port)
-                    self._run_ids.add(run.run_id)
-                    return
-        tried = ", ".join(f"{host}:{port}" for host, port in self._in_turn(instance, run))
-        raise EnvironmentFault(
-            f"no code server answers for this run: {tried}",
-            "Start the code server of that host (dagster api grpc), or take the host out of run_launcher in "
-            "dagster.yaml; then launch the run again.",
-        )
+        turn = self._in_turn(instance, run)
+        found = next((server for server in turn if _listens(server)), None)
+        if found is None:
+            raise EnvironmentFault(
+                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}",
+                "Start the code server of that host (dagster api grpc), or take the host out of run_launcher in "
+                "dagster.yaml; then launch the run again.",
+            )
+        instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
+        # another host is not tried after this one: it may have begun the run and answered too late
+        start_on(instance, run, *found)
+        self._run_ids.add(run.run_id)
 
     def _in_turn(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
         """The servers that may take a run, the one with the fewest runs first."""
@@ -75,3 +72,10 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
             return self._hosts[:1]
         busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
         return sorted(self._hosts, key=lambda server: busy[server])
+
+
+def _listens(server: Server) -> bool:
+    try:
+        return answers({"host": server[0], "port": server[1]})
+    except OSError:
+        return False
