@@ -14,8 +14,8 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
 from cc_pipeline.defs.instance import MACHINE_TAG, answers, server_of
-from cc_pipeline.defs.internals import start_on
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.defs.internals import launcher_of, start_on
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.processes import this_machine
 
 Server = tuple[str, int]
@@ -36,7 +36,7 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
 
     def __init__(self, hosts: Sequence[Server], inst_data: Any = None) -> None:
         super().__init__(inst_data)
-        self._hosts = tuple(hosts)
+        self.hosts = tuple(hosts)
 
     @classmethod
     def config_type(cls) -> Any:
@@ -69,9 +69,20 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
         """The servers that may take a run, the one with the fewest runs first."""
         if not made_by(run):
             # footers, the published file and what is exported lie in one home
-            return self._hosts[:1]
+            return self.hosts[:1]
         busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
-        return sorted(self._hosts, key=lambda server: busy[server])
+        return sorted(self.hosts, key=lambda server: busy[server])
+
+
+def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
+    """Raises ``UserInputError`` where the instance has runs on more hosts than the settings' ``hosts``: this one would
+    spend more than its share of the source's budget."""
+    launcher = launcher_of(instance) if instance is not None else None
+    if isinstance(launcher, SpreadingRunLauncher) and len(launcher.hosts) > hosts:
+        raise UserInputError(
+            f"dagster.yaml gives runs to {len(launcher.hosts)} hosts, which share the source's request budget, and "
+            f"CC_PIPELINE_HOSTS is {hosts}. Set CC_PIPELINE_HOSTS={len(launcher.hosts)} on each of them"
+        )
 
 
 def _listens(server: Server) -> bool:

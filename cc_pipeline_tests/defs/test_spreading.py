@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import cast
 
 import dagster as dg
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from cc_pipeline.defs import spreading
 from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG
 from cc_pipeline.defs.partitions import keys_tags
-from cc_pipeline.defs.spreading import Server, SpreadingRunLauncher
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.defs.spreading import Server, SpreadingRunLauncher, refuse_alone
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.processes import this_machine
 
 ONE, TWO = ("one.internal", 4000), ("two.internal", 4001)
@@ -75,3 +76,15 @@ def test_a_host_that_does_not_answer_is_passed_over_and_none_is_an_error(hosts: 
     with pytest.raises(EnvironmentFault, match=r"one\.internal:4000"):
         hosts.given("publish")
     assert hosts.given("extract_domain") == TWO
+
+
+def test_a_host_that_was_not_told_of_the_others_refuses() -> None:
+    launcher = SpreadingRunLauncher([ONE, TWO])
+    instance = cast("dg.DagsterInstance", SimpleNamespace(run_launcher=launcher))
+    with pytest.raises(UserInputError, match="CC_PIPELINE_HOSTS=2"):
+        refuse_alone(instance, 1)
+    # more are on their way, or fetch by commands alone
+    for hosts in (2, 3):
+        refuse_alone(instance, hosts)
+    with dg.DagsterInstance.ephemeral() as alone:
+        refuse_alone(alone, 1)
