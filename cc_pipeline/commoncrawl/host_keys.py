@@ -105,10 +105,10 @@ class _Span:
 
 
 class HostRanges:
-    """The hosts that a target means, as ranges of keys in any of the forms; a URL or a prefix means its host."""
+    """The hosts that some targets mean, as ranges of keys in any of the forms; a URL or a prefix means its host."""
 
-    def __init__(self, target: Target) -> None:
-        self._spans = tuple(dict.fromkeys(_spans_of(target)))
+    def __init__(self, *targets: Target) -> None:
+        self._spans = tuple(dict.fromkeys(span for target in targets for span in _spans_of(target)))
         self._surt = RangeSet(each for span in self._spans for each in _surt_ranges(span))
 
     def of(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:

@@ -51,8 +51,9 @@ class Shard:
         return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
 
     def may_hold(self, ranges: RangeSet) -> list[int]:
-        """The row groups that may have a key in ``ranges``."""
-        return [number for number, (low, high) in enumerate(self.bounds()) if ranges.meets(low, high)]
+        """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
+        rows = self.footer.row_counts()
+        return [at for at, (low, high) in enumerate(self.bounds()) if rows[at] and ranges.meets(low, high)]
 
     def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
         """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""

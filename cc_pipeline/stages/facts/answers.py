@@ -21,6 +21,7 @@ from cc_pipeline.index.keyed.kept_answers import KeptAnswers
 from cc_pipeline.index.keyed.lookup import KEY_TEXT, KeyedLookup, KeyedPrice
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.index.parquet.read import rows_in_ranges
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
 from cc_pipeline.stages.facts.folding import folded
 from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset
@@ -41,7 +42,8 @@ class Facts:
     """Rows of all datasets, and how they were had.
 
     ``gaps`` are, by dataset, the files that could not be read: rows may be missing. ``absent`` are the datasets that
-    say nothing about the crawl. ``kept`` are those whose answer was on this disk already.
+    say nothing about the crawl. ``kept`` are those whose answer was on this disk already. ``versions`` are digests of
+    the files that each answer was made from, ``files`` how many these are.
     """
 
     table: pa.Table
@@ -53,6 +55,7 @@ class Facts:
     kept: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class _Answer:
     version: str
     requests: int
     bytes: int
+    files: int
 
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:
@@ -80,15 +84,30 @@ def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Seque
 
 
 def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts:
-    """The same with its cost, and with what it lacks said instead of raised.
+    """The same with its cost, and with what it lacks said instead of raised. The answer is kept: the next one costs no
+    request.
 
     Raises ``UserInputError`` for datasets about URLs, for two columns of one name, and for a look-up dearer than the
     settings' ``max_bytes``; ``EnvironmentFault`` when the source fails.
     """
+    return _facts(workspace, crawl, [target], datasets, keep=True)
+
+
+def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
+    """The same of the hosts of all ``targets`` together, each once, in one look-up that is not kept
+    (:func:`rows_of_target` takes those of one)."""
+    return _facts(workspace, crawl, targets, datasets, keep=False)
+
+
+def _facts(
+    workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], *, keep: bool
+) -> Facts:
     started = time.monotonic()
     _check_kinds(datasets, by_url=False)
-    hosts = HostRanges(target)
-    answers = {dataset.name: _ask(workspace, crawl, dataset, _OfHosts(dataset, hosts)) for dataset in datasets}
+    hosts = HostRanges(*targets)
+    answers = {
+        dataset.name: _ask(workspace, crawl, dataset, _OfHosts(dataset, hosts), keep=keep) for dataset in datasets
+    }
     table = _joined(datasets, answers)
     keys = table[HOST].to_pylist()
     names = [host_of_surt(key) for key in keys]
@@ -111,6 +130,7 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
         tuple(name for name, one in answers.items() if one.kept),
         tuple(note for one in answers.values() for note in one.notes),
         {name: one.version for name, one in answers.items()},
+        {name: one.files for name, one in answers.items()},
     )
 
 
@@ -129,16 +149,31 @@ def price_of_hosts(
     return found
 
 
+def rows_of_target(facts: pa.Table, target: Target) -> pa.Table:
+    """Those rows of an answer about several targets that are of hosts of this one."""
+    keys = facts[HOST].combine_chunks().cast(pa.binary())
+    return facts.take(pa.array(rows_in_ranges(keys, HostRanges(target).surt)))
+
+
+def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
+    """Whether no dataset lacks more than the share of its files that the settings allow, and none lacks all."""
+    most = workspace.settings.max_index_gaps
+    lacking = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
+    return all(unread < expected and unread / expected <= most for unread, expected in lacking)
+
+
 def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
-    """Raises ``IndexIncomplete`` where files could not be read and the settings do not allow any to be missing."""
-    if facts.gaps and not workspace.settings.max_index_gaps:
-        name, gaps = next(iter(facts.gaps.items()))
-        count = sum(len(each) for each in facts.gaps.values())
-        raise IndexIncomplete(
-            f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so hosts may be missing; the "
-            f"first of {name}: {gaps[0]}",
-            "They are asked for again in an hour. To go without them: --allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS).",
-        )
+    """Raises ``IndexIncomplete`` where files could not be read and the settings do not allow them to be missing."""
+    if gaps_allowed(workspace, facts):
+        return
+    name, gaps = next(iter(facts.gaps.items()))
+    count = sum(len(each) for each in facts.gaps.values())
+    raise IndexIncomplete(
+        f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so hosts may be missing; the first "
+        f"of {name}: {gaps[0]}",
+        "They are asked for again in an hour. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS (the "
+        "share of the files that may be missing).",
+    )
 
 
 class _OfHosts:
@@ -172,13 +207,13 @@ class _OfHosts:
         return folded(others.add_column(0, HOST, keyed), HOST, www, self.dataset.fold)
 
 
-def _ask(workspace: Workspace, crawl: str, dataset: Dataset, question: _OfHosts) -> _Answer:
+def _ask(workspace: Workspace, crawl: str, dataset: Dataset, question: _OfHosts, *, keep: bool) -> _Answer:
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
         kept = KeptAnswers(workspace.settings.cache_path / "facts")
         name = json.dumps([dataset.version, shards.version, question.named])
-        table, gaps = kept.find(name), shards.gaps
+        table, gaps = kept.find(name) if keep else None, shards.gaps
         known = table is not None
         if table is None:
             lookup, unread = _lookup(dataset, shards, question)
@@ -186,13 +221,12 @@ def _ask(workspace: Workspace, crawl: str, dataset: Dataset, question: _OfHosts)
             found = lookup.read(reader, _indexes(workspace), workspace.settings.max_bytes)
             table = question.rows(found.table)
             gaps = (*gaps, *unread, *found.gaps)
-            if not unread and not found.gaps:
+            if keep and not unread and not found.gaps:
                 kept.keep(name, table)
         after = (reader.stats.requests, reader.stats.bytes)
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
-    return _Answer(
-        table, gaps, known, not shards.paths, notes, shards.version, after[0] - before[0], after[1] - before[1]
-    )
+    spent = (after[0] - before[0], after[1] - before[1])
+    return _Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
 
 
 def _lookup(dataset: Dataset, shards: Shards, question: _OfHosts) -> tuple[KeyedLookup, list[Gap]]:
