@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cc_pipeline.addresses import host_of, scheme_of
-from cc_pipeline.commoncrawl.paths import published_key
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.stages.indexing.probing import evidence
 from cc_pipeline.stages.workspace import Workspace, open_transport
 from cc_pipeline.transport.budget import HostState, budget_state
 from cc_pipeline.transport.ranges import RetryPolicy
@@ -36,7 +36,7 @@ def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
         return None if Path(settings.source).is_dir() else f"the folder {settings.source} is not there"
     try:
         with open_transport(settings, settings.source, settings.source_access, _ONCE) as transport:
-            key = published_key(crawl)
+            key = evidence(settings, crawl)
             if key is not None:
                 transport.exists(key)
     except CcPipelineError as fault:
