@@ -12,7 +12,8 @@ from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_targets, refuse_gaps, rows_of_target
+from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_targets, rows_of_target
+from cc_pipeline.stages.facts.asking import refuse_gaps
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.harvest import dataset_transport, harvest_dataset
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA

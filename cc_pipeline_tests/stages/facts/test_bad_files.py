@@ -17,7 +17,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.minicrawl.keyed import HOST_INDEX_LIST, KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts import harvest
-from cc_pipeline.stages.facts.answers import Facts, facts_of_hosts, host_facts, price_of_hosts
+from cc_pipeline.stages.facts.answers import facts_of_hosts, host_facts, price_of_hosts
+from cc_pipeline.stages.facts.asking import Facts
 from cc_pipeline.stages.facts.datasets import parse_dataset, ready_made
 from cc_pipeline.stages.facts.fill import fill_facts
 from cc_pipeline.stages.workspace import Workspace
