@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, claim_home, load_settings
+from cc_pipeline.settings.handing_on import as_texts
 
 
 def test_the_default_is_the_public_bucket(tmp_path: Path) -> None:
@@ -71,3 +75,31 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
         assert settings.page_indexes is on
     with pytest.raises(UserInputError, match="CC_PIPELINE_PAGE_INDEXES"):
         load_settings({"CC_PIPELINE_PAGE_INDEXES": "ture", "CC_PIPELINE_HOME": str(tmp_path)})
+
+
+#: A value that is not the default, for each field of its kind.
+_OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
+_CHOSEN = {
+    "via": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "spark",
+    "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
+}  # fmt: skip
+
+
+def test_settings_travel_as_texts_without_the_home_and_without_secrets(tmp_path: Path) -> None:
+    plain = load_settings({"CC_PIPELINE_HOME": str(tmp_path)})
+    values: dict[str, Any] = {}
+    for one in fields(plain):
+        now = getattr(plain, one.name)
+        if one.name not in ("home", "webhook") and not isinstance(now, Access):
+            values[one.name] = _CHOSEN.get(one.name, True if isinstance(now, bool) else _OTHER[type(now)])
+    full = replace(
+        plain, **values, webhook="https://hook.example/secret", source_access=Access(user="me", password="s3cret")
+    )
+    there = tmp_path / "there"
+    for settings in (plain, full):
+        texts = as_texts(settings)
+        assert not [text for text in texts.values() if "s3cret" in text or "secret" in text]
+        # what the other process finds in its own environment does not get through
+        own = {f"CC_PIPELINE_{name}": "17" for name in ("RATE", "CONCURRENCY", "WORKERS")}
+        read = load_settings(own | {f"CC_PIPELINE_{name}": text for name, text in texts.items()}, home=str(there))
+        assert read == replace(settings, home=there, webhook="", source_access=NO_ACCESS)

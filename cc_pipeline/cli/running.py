@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import Workspace
 
+#: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
+_NEWEST = 10
 #: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
 _INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {one.__name__: one for one in (Incomplete, IndexIncomplete)}
 
@@ -76,12 +78,14 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     chosen: list[str] = []
     for text in crawls:
         if text == "newest":
-            listed = known_crawls(workspace).crawls
-            found = next((one.id for one in listed if is_published(workspace, one.id)), None)
-            if found is None:
-                raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
-            chosen.append(found)
-        elif is_selection(text, known_crawls(workspace).crawls):
+            listed = known_crawls(workspace).crawls[:_NEWEST]
+            newest = next((one.id for one in listed if is_published(workspace, one.id)), None)
+            if newest is None:
+                raise UserInputError(
+                    f"none of the {len(listed)} newest crawls that {source} lists is published; see: cc-pipeline crawls"
+                )
+            chosen.append(newest)
+        elif is_selection(text, workspace.crawl_list.crawls):
             meant = [one.id for one in select(text, known_crawls(workspace).crawls)]
             if not several:
                 raise UserInputError(
@@ -99,6 +103,9 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
                     "published, or take the newest published crawl: --crawl newest"
                 )
             chosen.append(found)
+    note = workspace.crawl_list.note if chosen else None
+    if note is not None:
+        warn(note)
     return list(dict.fromkeys(chosen))
 
 

@@ -158,6 +158,8 @@ __all__ = [
     "clean_key",
     "cluster_key",
     "current_key",
+    "inflated",
+    "listed_keys",
     "parse_arc_key",
     "parse_keys",
     "parse_path_list",
@@ -230,7 +232,7 @@ def parse_path_list(
     ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket; the
     offset of the latter is its place in the inflated text.
     """
-    return parse_keys(_inflated(data, source), source, limit, most)
+    return parse_keys(inflated(data, source), source, limit, most)
 
 
 def parse_keys(
@@ -240,14 +242,19 @@ def parse_keys(
 
     Raises ``DataFault`` as ``parse_path_list`` does.
     """
-    keys: list[str] = []
+    return tuple(key for _, key in listed_keys(pieces, source, limit, most))
+
+
+def listed_keys(
+    pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+) -> Iterator[tuple[int, str]]:
+    """The same one by one, each with the byte of the text at which its line starts."""
     for number, (offset, line) in enumerate(_lines(pieces, source, limit)):
         if number == most:
             raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {most} lines")
         written = line.strip()
         if written:
-            keys.append(_listed_key(written, source, offset))
-    return tuple(keys)
+            yield offset, _listed_key(written, source, offset)
 
 
 def _listed_key(written: bytes, source: str, offset: int) -> str:
@@ -346,8 +353,8 @@ def _moment(digits: str) -> datetime | None:
         return None
 
 
-def _inflated(data: bytes, source: str) -> Iterator[bytes]:
-    """The text of all members of a gzip file, in pieces of at most ``_PIECE`` bytes."""
+def inflated(data: bytes, source: str) -> Iterator[bytes]:
+    """The text of all members of a gzipped list, in pieces of at most ``_PIECE`` bytes. Raises ``DataFault``."""
     view = memoryview(data)
     at = members = 0
     while at < len(data):

@@ -14,6 +14,8 @@ DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
 WEB: Final = ("http", "https")
 _PUBLIC_HOST: Final = "data.commoncrawl.org"
 _PUBLIC_BUCKET: Final = "commoncrawl"
+_MIRROR_HOST: Final = "huggingface.co"
+_MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
 
 
 def normalise_root(text: str) -> str:
@@ -44,6 +46,12 @@ def is_public(source: str, s3_endpoint: str | None) -> bool:
     return host_of(source) == _PUBLIC_HOST
 
 
+def is_mirror(source: str) -> bool:
+    """Whether ``source`` is the copy of Common Crawl's bucket that Common Crawl keeps at Hugging Face."""
+    path = urlsplit(source).path if scheme_of(source) in WEB else ""
+    return host_of(source) == _MIRROR_HOST and f"{path}/".startswith(_MIRROR_FOLDER)
+
+
 def _is_aws(endpoint: str) -> bool:
     # other names below amazonaws.com are machines and gateways that anybody may own
     labels = host_of(endpoint).split(".")
@@ -51,4 +59,5 @@ def _is_aws(endpoint: str) -> bool:
 
 
 def default_collinfo(source: str, s3_endpoint: str | None) -> str:
-    return DEFAULT_COLLINFO if is_public(source, s3_endpoint) else f"{source}/collinfo.json"
+    own = is_public(source, s3_endpoint) or is_mirror(source)
+    return DEFAULT_COLLINFO if own else f"{source}/collinfo.json"

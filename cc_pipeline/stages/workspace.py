@@ -23,12 +23,20 @@ from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
+from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.transport.budget import paused_for
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
 
-#: Few tries for the list of crawls: a person waits for the answer, and a sensor tries again anyway.
-_LIST_RETRY = RetryPolicy(attempts=4)
+#: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
+_LIST_RETRY = RetryPolicy(
+    attempts=3, longest=2.0, patience=5.0, few={FaultKind.UNREACHABLE: 2, FaultKind.FORBIDDEN: 2, FaultKind.TIMEOUT: 1}
+)
+_LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
+#: Seconds for which a pause that the list's host asked for is waited out.
+_LIST_PAUSE = 5.0
 #: Requests to the lake's own place at the same time.
 _OWN_PLACE = 32
 
@@ -108,7 +116,7 @@ class Workspace:
 
     @cached_property
     def crawl_list(self) -> CrawlList:
-        """The list of crawls, read once. Raises ``EnvironmentFault`` when it cannot be read and there is no copy."""
+        """The list of crawls, read once; where it cannot be read, what is known without it, and that this is so."""
         return read_crawl_list(self.settings, self._download_crawl_list)
 
     @cached_property
@@ -119,10 +127,15 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return open_transport(settings, root, access, _LIST_RETRY)
+        return open_transport(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
 
     def _download_crawl_list(self) -> bytes:
-        return self._list_transport.read_all(self.settings.collinfo.rpartition("/")[2]).data
+        name = self.settings.collinfo.rpartition("/")[2]
+        if self._list_transport is not self.transport:
+            pause = paused_for(self.settings.budget_path, self._list_transport.store.host)
+            if pause > _LIST_PAUSE:
+                raise range_fault(FaultKind.THROTTLED, name, None, None, f"it asked for {pause:.0f} s of peace", 0)
+        return self._list_transport.read_all(name).data
 
     def close(self) -> None:
         """Ends what connections there are. A workspace that is used again opens them again."""
@@ -176,15 +189,19 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
         workspace.close()
 
 
-def open_transport(settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None) -> Transport:
+def open_transport(
+    settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None, timeouts: Timeouts | None = None
+) -> Transport:
     """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,
         user_agent=settings.user_agent,
         concurrency=settings.concurrency,
         rate=settings.rate,
+        hosts=settings.hosts,
         budget_path=settings.budget_path,
         retry=retry,
+        timeouts=timeouts,
         s3_endpoint=settings.s3_endpoint,
         s3_region=settings.s3_region,
         s3_anonymous=settings.s3_anonymous,

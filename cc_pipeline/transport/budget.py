@@ -61,6 +61,16 @@ def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int |
     return limits
 
 
+def shared_among(limits: SourceLimits, hosts: int) -> SourceLimits:
+    """The even share of one of ``hosts`` (at least 1) that ask the same source, each with a budget file of its own.
+
+    Rates of all shares add up to ``limits``. So do requests at the same time, unless there are more hosts than those:
+    each may send one. Hosts know nothing of each other, so shares below one request a second may meet in one second.
+    """
+    rate = None if limits.rate is None else limits.rate / hosts
+    return replace(limits, rate=rate, concurrency=max(1, limits.concurrency // hosts))
+
+
 #: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no
 #: window of one second sees more than 1.05 times the rate.
 JITTER = 0.1
@@ -363,6 +373,12 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
         )
         for host, rate, concurrency, factor, factor_at, pause_until, open_until, refusal, refused_at, processes in rows
     )
+
+
+def paused_for(path: Path, host: str) -> float:
+    """Seconds for which nothing is sent to ``host`` because it asked for a pause; 0 for none."""
+    until = [state.paused_until for state in budget_state(path) if state.host == host and state.paused_until]
+    return max(((moment - datetime.now(UTC)).total_seconds() for moment in until), default=0.0)
 
 
 def reset_breaker(path: Path, host: str) -> bool:

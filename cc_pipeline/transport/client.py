@@ -13,7 +13,7 @@ from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, open_store
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.asking import Asker
-from cc_pipeline.transport.budget import BreakerPolicy, Budget, chosen_limits, default_limits
+from cc_pipeline.transport.budget import BreakerPolicy, Budget, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
@@ -42,6 +42,7 @@ class Transport:
     ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``rate``
     (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the source's own default.
+    ``hosts`` share them, each with a file of its own: this one keeps to its even share.
     ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
@@ -52,6 +53,7 @@ class Transport:
         user_agent: str = DEFAULT_USER_AGENT,
         concurrency: int | None = None,
         rate: float | None = None,
+        hosts: int = 1,
         budget_path: Path | None = None,
         retry: RetryPolicy | None = None,
         breaker: BreakerPolicy | None = None,
@@ -67,7 +69,7 @@ class Transport:
         self.store = open_store(self.source, user_agent=user_agent, timeouts=timeouts, s3=s3, access=own or access)
         self.stats = TransportStats()
         self._local = self.store if isinstance(self.store, LocalStore) else None
-        self.limits = chosen_limits(default_limits(self.source, s3_endpoint), rate, concurrency)
+        self.limits = shared_among(chosen_limits(default_limits(self.source, s3_endpoint), rate, concurrency), hosts)
         self._concurrency = self.limits.concurrency
         self._budget_path = budget_path
         self._breaker = breaker
@@ -111,14 +113,15 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return RangeBytes(key, 0, answer.body, found.total, found.etag, attempts)
 
-    def head(self, key: str) -> ObjectInfo | None:
-        """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
+    def head(self, key: str, tries: int | None = None) -> ObjectInfo | None:
+        """Size and ETag of an object, ``None`` when there is none, asked for at most ``tries`` times (``None``: as the
+        retry policy says). Raises ``RangeFault`` for any other refusal."""
         if self._local is not None:
             answer = self._local.head_now(key)
             found = _judge_head(answer)
             attempts = 1
         else:
-            found, answer, attempts = self._thread.run(self._head(key))
+            found, answer, attempts = self._thread.run(self._head(key, tries))
         if isinstance(found, Finding):
             if found.kind is FaultKind.NOT_FOUND:
                 return None
@@ -126,9 +129,9 @@ class Transport:
         length = answer.headers.get("content-length", "")
         return ObjectInfo(key, int(length) if length.isdecimal() else None, answer.headers.get("etag"))
 
-    def exists(self, key: str) -> bool:
+    def exists(self, key: str, tries: int | None = None) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
-        return self.head(key) is not None
+        return self.head(key, tries) is not None
 
     def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
         """Writes an object whole or not at all, in a place we own; ``False`` when it was to be new and is there.
@@ -230,8 +233,8 @@ class Transport:
             lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body),
         )
 
-    async def _head(self, key: str) -> tuple[Verified | Finding, Answer, int]:
-        return await self._ask().ask(lambda: self.store.head(key), _judge_head)
+    async def _head(self, key: str, tries: int | None) -> tuple[Verified | Finding, Answer, int]:
+        return await self._ask().ask(lambda: self.store.head(key), _judge_head, tries)
 
     async def _write(self, write: Callable[[], Awaitable[Answer]]) -> tuple[Verified | Finding, Answer, int]:
         return await self._ask().ask(write, _judge_write)

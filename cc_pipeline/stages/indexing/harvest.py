@@ -27,8 +27,9 @@ from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.indexing.archives import archive_files, built_index, has_archives
-from cc_pipeline.stages.indexing.catalog import catalog_has, rebuild_catalog
+from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
+from cc_pipeline.stages.indexing.probing import probe, unknown
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -43,15 +44,21 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 def is_published(workspace: Workspace, crawl: str) -> bool:
     """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
 
-    For a crawl that was harvested no request is sent. Of a crawl whose index is built here the list of its archive
-    files counts, or that a person added some.
+    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Of a
+    collection that a person named it counts that there are files. Raises ``EnvironmentFault`` when the source does not
+    say.
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
     if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
-    key = published_key(crawl)
-    return has_archives(workspace, crawl) if key is None else workspace.transport.exists(key)
+    if published_key(crawl) is None:
+        return has_archives(workspace, crawl)
+    # one that is announced may appear at any time, so only its presence is remembered
+    found = probe(workspace, crawl, believe=("there",))
+    if found.state == "unknown":
+        raise unknown(workspace, found)
+    return found.state == "there"
 
 
 def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
@@ -99,16 +106,26 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
 def is_harvested(workspace: Workspace, crawl: str) -> bool:
     """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer kept, the catalog built
     from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that cannot be read.
+
+    Of a crawl that another home on the same lake harvested, this one needs no footers: its catalog is built from the
+    lake's tables.
     """
     slice_, settings = Slice(crawl), workspace.settings
     if HARVEST.made_from(workspace.lake, [slice_])[slice_] is None or settings.page_indexes:
         return False
     arc = find_crawl(workspace, crawl).era == "arc"
     paths = [] if arc else [file.path for file in _listed(workspace, crawl)[0]]
-    if LIST.stale(workspace.lake, {slice_: input_digest({"paths": paths})}) or not catalog_has(workspace, crawl):
+    if LIST.stale(workspace.lake, {slice_: input_digest({"paths": paths})}):
+        return False
+    store = FooterStore(settings.footers_path)
+    elsewhere = settings.lake_is_apart and paths and not store.read(crawl).entries
+    if elsewhere:
+        follow_catalog(workspace, crawl)
+    if not catalog_has(workspace, crawl):
         return False
     figures = coverage_figures(workspace, crawl)
-    store = FooterStore(settings.footers_path)
+    if elsewhere:
+        return figures["files expected"] == figures["files harvested"]
     reason = None if paths else _why_empty(workspace, crawl)
     digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
     return figures["files expected"] == figures["files harvested"] and _is_made_from(workspace.lake, slice_, digest)
