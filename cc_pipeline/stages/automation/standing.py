@@ -8,8 +8,8 @@ from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.stages.workspace import Workspace, open_transport
-from cc_pipeline.transport.budget import HostState, budget_state
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.states import HostState, budget_state
 
 #: The next tick asks again.
 _ONCE = RetryPolicy(attempts=1)
