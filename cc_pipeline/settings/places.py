@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,8 +14,19 @@ from cc_pipeline.errors import UserInputError
 DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
 WEB: Final = ("http", "https")
+#: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
+#: told from the rest of the one before it by how it begins.
+BETWEEN_PLACES: Final = ", "
+_BETWEEN: Final = re.compile(r"(?:,\s+|\s*\n\s*)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+#: Common Crawl's own bucket at Hugging Face.
+_PUBLIC_COPY: Final = "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve"
 _PUBLIC_HOST: Final = "data.commoncrawl.org"
 _PUBLIC_BUCKET: Final = "commoncrawl"
+
+
+def split_places(text: str) -> tuple[str, ...]:
+    """The places that a text names, in their order: a comma and a space, or a new line, stand between them."""
+    return tuple(part.strip().rstrip(",") for part in _BETWEEN.split(text.strip()) if part.strip(" ,\n"))
 
 
 def normalise_root(text: str) -> str:
@@ -35,13 +48,13 @@ def normalise_root(text: str) -> str:
 
 
 def is_public(source: str, s3_endpoint: str | None) -> bool:
-    """Whether ``source`` is Common Crawl's own bucket: its host, or its bucket at AWS.
+    """Whether ``source`` is Common Crawl's own bucket: its host, its bucket at AWS, or its copy at Hugging Face.
 
     A bucket of that name behind another endpoint is somebody else's.
     """
     if scheme_of(source) == "s3":
         return host_of(source) == _PUBLIC_BUCKET and (s3_endpoint is None or _is_aws(s3_endpoint))
-    return host_of(source) == _PUBLIC_HOST
+    return host_of(source) == _PUBLIC_HOST or source == _PUBLIC_COPY
 
 
 def _is_aws(endpoint: str) -> bool:
@@ -50,5 +63,7 @@ def _is_aws(endpoint: str) -> bool:
     return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]
 
 
-def default_collinfo(source: str, s3_endpoint: str | None) -> str:
-    return DEFAULT_COLLINFO if is_public(source, s3_endpoint) else f"{source}/collinfo.json"
+def default_collinfo(sources: Sequence[str], s3_endpoint: str | None) -> str:
+    """Common Crawl's own list where one of the places is its own, else the list in the first place."""
+    public = any(is_public(source, s3_endpoint) for source in sources)
+    return DEFAULT_COLLINFO if public else f"{sources[0]}/collinfo.json"

@@ -70,9 +70,10 @@ class Workspace:
 
     @cached_property
     def transport(self) -> Transport:
-        """The one transport to the source, within the machine's request budget. Its ``stats`` only grow: a stage
-        takes the difference."""
-        return open_transport(self.settings, self.settings.source, self.settings.source_access)
+        """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
+        grow: a stage takes the difference."""
+        settings = self.settings
+        return open_transport(settings, settings.source, settings.source_access, mirrors=settings.further_places)
 
     @cached_property
     def place(self) -> Transport:
@@ -157,10 +158,18 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
         workspace.close()
 
 
-def open_transport(settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None) -> Transport:
-    """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
+def open_transport(
+    settings: Settings,
+    root: str,
+    access: Access,
+    retry: RetryPolicy | None = None,
+    mirrors: Sequence[tuple[str, Access]] = (),
+) -> Transport:
+    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,
+        mirrors=mirrors,
+        redirects=settings.redirects,
         user_agent=settings.user_agent,
         concurrency=settings.concurrency,
         rate=settings.rate,

@@ -16,7 +16,7 @@ from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.settings import PREFIX, Settings, in_environment, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.stages.indexing.crawls import known_crawls
 from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
 from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
@@ -68,7 +68,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
     known = remembered_source(settings.home)
     if known is None:
         yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
-    elif known != settings.source:
+    elif not is_home_of(settings):
         advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
         yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
     else:
@@ -91,7 +91,7 @@ def _choices(settings: Settings) -> Iterator[Finding]:
 
 def _credentials(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     try:
         held, looked_at = files_with_credentials(workspace)
@@ -178,7 +178,7 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
 
 def _tables(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     lake = open_lake(settings)
     for spec in TABLES:
@@ -203,7 +203,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     try:
         lost = lost_records(open_lake(settings), workspace.storage)
