@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test httpfs fuzz setup dev wheel lint types imports fmt lock check clean help
+.PHONY: demo test httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
@@ -19,10 +19,14 @@ demo: setup      ## a mini crawl, the whole graph through Dagster, and what it f
 	@$(VENV)/cc-pipeline demo
 
 test: setup      ## the test suite
+	@.ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
 	$(VENV)/python -m pytest -n auto --dist loadgroup
 
 httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
 	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt
+
+spark: setup     ## Spark in .venv/spark, for the tests of the engine on a cluster (half a gigabyte; nothing without Java)
+	@.ci/spark
 
 fuzz: setup      ## mutated and swollen pages, feeds, archives, B-trees, footers and index pages, a minute (FUZZ_SECONDS=300 for longer)
 	CC_PIPELINE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(VENV)/python -m pytest -n auto cc_pipeline_tests/*/test_fuzz*.py
@@ -54,7 +58,7 @@ check: lint types imports test ## all that CI runs
 lock:            ## solve the dependencies again
 	.ci/lock
 
-bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate
+bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine
 	$(VENV)/python -m benchmarks.bench_$*
 
 clean:           ## forget the demo's state (keeps .venv)

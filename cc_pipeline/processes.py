@@ -14,6 +14,7 @@ from pathlib import Path
 _MARK = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\Z")
 #: States of a process that has ended, and whose parent has not asked how.
 _ENDED = ("Z", "X")
+_UNKNOWN = ("0", "0" * 8)
 
 
 def this_process() -> str:
@@ -24,13 +25,18 @@ def this_process() -> str:
 def is_gone(mark: str) -> bool | None:
     """Whether the process of a mark has surely ended; ``None`` where that cannot be known from here.
 
-    That is so for processes of other machines, other containers and earlier starts of this machine, and for what is
-    no mark: whoever asks waits for a while then.
+    That is so for processes of other machines, other containers and earlier starts of this machine, for what is no
+    mark, and where the system does not say which machine this is: whoever asks waits for a while then.
     """
     match = _MARK.match(mark)
-    if match is None or match[2] == "0" or match.group(3, 4) != _machine():
+    if match is None or match[2] == "0" or match.group(3, 4) != _machine() or _machine() == _UNKNOWN:
         return None
     return started(int(match[1])) != match[2]
+
+
+def this_machine() -> str:
+    """What marks of processes of this start of this machine, or of this container, have in common."""
+    return "-".join(_machine())
 
 
 def started(number: int) -> str:
@@ -50,5 +56,5 @@ def _machine() -> tuple[str, str]:
         space = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
     except OSError:
-        return "0", "0" * 8
+        return _UNKNOWN
     return space or "0", boot

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from cc_pipeline import processes
 from cc_pipeline.processes import is_gone, started, this_process
 
 
@@ -35,6 +36,11 @@ def test_an_id_that_came_round_again_is_another_process() -> None:
 @pytest.mark.parametrize("mark", ["", "4711", "4711-1", "x-1-1-00000000", "4711-1-1-00000000", "4711-0-0-00000000"])
 def test_of_other_machines_and_versions_nothing_is_known(mark: str) -> None:
     assert is_gone(mark) is None
+
+
+def test_nothing_is_known_where_the_system_does_not_say_which_machine_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_machine", lambda: ("0", "00000000"))
+    assert is_gone("4711-1-0-00000000") is None
 
 
 def test_a_process_that_never_was_did_not_start() -> None:

@@ -50,6 +50,14 @@ Subsets = Annotated[
 Via = Annotated[
     str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.", show_default=False)
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Where records are fetched and pages parsed: local, or spark (docs/spark.md).",
+        show_default=False,
+    ),
+]
 AllowGaps = Annotated[
     bool,
     typer.Option(

@@ -38,6 +38,7 @@ def run(
     home: options.Home = None,
     subset: options.Subsets = None,
     via: options.Via = None,
+    engine: options.Engine = None,
     allow_gaps: options.AllowGaps = False,
     yes: options.Yes = False,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
@@ -57,7 +58,10 @@ def run(
       cc-pipeline run -c newest -d "set:press = @press.txt"      (a member a line)
 
       cc-pipeline run -c newest -d @sites.txt --watched          (a target a line, and the watch list)
+
+      cc-pipeline run -c newest -d @sites.txt --engine spark     (records and pages on a cluster)
     """
+    from cc_pipeline.engines.spark.readiness import refuse_unready
     from cc_pipeline.stages.reports.left_out import what_is_not_there
     from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
 
@@ -68,10 +72,13 @@ def run(
         home=home,
         subsets=tuple(subset) if subset else None,
         via=via,
+        engine=engine,
         max_index_gaps=options.most_gaps(allow_gaps),
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
     )
+    if settings.engine == "spark":
+        refuse_unready(settings)
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
     slugs = [target.slug for target in targets]
@@ -185,8 +192,9 @@ def materialize(
         Launcher(workspace) as launcher,
         progress_bars(),
     ):
-        step("crawls", launcher.list_new_crawls, console)
+        # a crawl that no list has gets its row once it was found by its name
         chosen = resolve_crawls(workspace, crawls)
+        step("crawls", launcher.list_new_crawls, console)
         beforehand(workspace, chosen)
         despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from cc_pipeline.stages.workspace import Workspace
 
+#: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
+_NEWEST = 10
 #: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
 _INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {one.__name__: one for one in (Incomplete, IndexIncomplete)}
 
@@ -66,6 +68,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     and for several crawls where one is wanted.
     """
     from cc_pipeline.commoncrawl.crawl_ranges import is_selection, select
+    from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.stages.indexing.crawls import find_crawl, known_crawls
     from cc_pipeline.stages.indexing.harvest import is_published
 
@@ -73,12 +76,14 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
     chosen: list[str] = []
     for text in crawls:
         if text == "newest":
-            listed = known_crawls(workspace).crawls
-            found = next((one.id for one in listed if is_published(workspace, one.id)), None)
-            if found is None:
-                raise UserInputError(f"{source} lists no crawl that is published; see: cc-pipeline crawls")
-            chosen.append(found)
-        elif is_selection(text, known_crawls(workspace).crawls):
+            listed = known_crawls(workspace).crawls[:_NEWEST]
+            newest = next((one.id for one in listed if is_published(workspace, one.id)), None)
+            if newest is None:
+                raise UserInputError(
+                    f"none of the {len(listed)} newest crawls that {source} lists is published; see: cc-pipeline crawls"
+                )
+            chosen.append(newest)
+        elif is_selection(text, workspace.crawl_list.crawls):
             meant = [one.id for one in select(text, known_crawls(workspace).crawls)]
             if not several:
                 raise UserInputError(
@@ -89,12 +94,26 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str], *, several: bool
         else:
             found = find_crawl(workspace, text).id
             if not is_published(workspace, found):
+                if index_is_built(found):
+                    raise UserInputError(_not_there(found, source))
                 raise UserInputError(
                     f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
                     "published, or take the newest published crawl: --crawl newest"
                 )
             chosen.append(found)
+    note = workspace.crawl_list.note if chosen else None
+    if note is not None:
+        warn(note)
     return list(dict.fromkeys(chosen))
+
+
+def _not_there(crawl: str, source: str) -> str:
+    from cc_pipeline.commoncrawl.paths import published_key
+
+    listed = published_key(crawl)
+    if listed is None:
+        return f"no file was ever added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
+    return f"{source} has no {listed}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
 
 
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
-Era = Literal["columnar", "arc"]
+Era = Literal["columnar", "arc", "built"]
 
 #: The parts of a crawl that the columnar index keeps apart.
 SUBSETS: Final[tuple[str, ...]] = ("warc", "crawldiagnostics", "robotstxt")
@@ -21,6 +21,13 @@ ARC_CRAWLS: Final = {
     "CC-MAIN-2009-2010": "crawl-002",
     "CC-MAIN-2008-2009": "crawl-001",
 }
+
+#: Months of CC-NEWS: WARC files with no index of any kind, and in no list of crawls.
+_NEWS = re.compile(r"CC-NEWS-(\d{4})-(\d{2})")
+#: CC-NEWS began in August 2016.
+_NEWS_YEARS: Final = range(2016, 2101)
+#: What the id of a collection of archive files begins with that a person named.
+LOCAL: Final = "LOCAL-"
 
 _ID = re.compile(r"[A-Z0-9][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _WEEKLY = re.compile(r".*-(\d{4})-(\d{2})")
@@ -44,7 +51,10 @@ class Crawl:
 
     @property
     def era(self) -> Era:
-        """``arc`` for the crawls before 2013; unknown families are taken to have a columnar index."""
+        """``arc`` for the crawls before 2013, ``built`` where nobody publishes an index, so that one is built here;
+        unknown families are taken to have a columnar index."""
+        if index_is_built(self.id):
+            return "built"
         return "arc" if self.id in ARC_CRAWLS else "columnar"
 
 
@@ -101,6 +111,33 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
     return CrawlList(tuple(sorted(crawls.values(), key=age, reverse=True)), tuple(faults))
 
 
+def news_month(crawl_id: str) -> tuple[int, int] | None:
+    """Year and month of ``CC-NEWS-YYYY-MM``, ``None`` for every other id."""
+    found = _NEWS.fullmatch(crawl_id)
+    if found is None or int(found[1]) not in _NEWS_YEARS or not 1 <= int(found[2]) <= 12:
+        return None
+    return int(found[1]), int(found[2])
+
+
+def index_is_built(crawl_id: str) -> bool:
+    """Whether nobody publishes an index of this crawl, so that one is built here, in the lake's own place: months of
+    CC-NEWS, and collections of archive files that a person named."""
+    return crawl_id.startswith(LOCAL) or news_month(crawl_id) is not None
+
+
+def unlisted_crawl(crawl_id: str) -> Crawl | None:
+    """The crawl behind an id that no list of crawls has and that means one all the same; ``None`` for other ids.
+
+    Whether there is such a crawl is another question.
+    """
+    month = news_month(crawl_id)
+    if month is not None:
+        started = datetime(*month, 1, tzinfo=UTC)
+        ended = (started + timedelta(days=31)).replace(day=1) - timedelta(seconds=1)
+        return Crawl(crawl_id, f"CC-NEWS of {started:%B %Y}", started, ended, None)
+    return Crawl(crawl_id, crawl_id, None, None, None) if index_is_built(crawl_id) else None
+
+
 def validate_crawl_id(text: str) -> str:
     """``text`` as a crawl id (``CC-MAIN-2024-22``; ``cc-main-2024-22`` and ``2024-22`` mean it too).
 
@@ -111,6 +148,10 @@ def validate_crawl_id(text: str) -> str:
         name = f"CC-MAIN-{name}"
     elif name[:3].lower() == "cc-":
         name = name.upper()
+    elif name[: len(LOCAL)].upper() == LOCAL:
+        name = LOCAL + name[len(LOCAL) :]
+    if name.startswith("CC-NEWS") and news_month(name) is None:
+        raise UserInputError(f"{text[:80]!r} is no month of CC-NEWS; they look like CC-NEWS-2026-05, from 2016 on")
     if len(name) > _MAX_ID or not _ID.fullmatch(name):
         raise UserInputError(
             f"{text[:80]!r} is not a crawl id; they look like CC-MAIN-2024-22. To list all: cc-pipeline crawls"
@@ -153,9 +194,10 @@ def _read_time(text: Any) -> datetime | None:
 
 
 def age(crawl: Crawl) -> tuple[datetime, str]:
-    """What crawls are sorted by: when it began, or the week in its id."""
-    if crawl.started is not None:
-        return crawl.started, crawl.id
+    """What crawls are sorted by: when it began, or the week (of CC-NEWS the month) in its id."""
+    month = news_month(crawl.id)
+    if crawl.started is not None or month is not None:
+        return crawl.started or datetime(*(month or (1, 1)), 1, tzinfo=UTC), crawl.id
     weekly = _WEEKLY.fullmatch(crawl.id)
     try:
         moment = datetime.fromisocalendar(int(weekly[1]), int(weekly[2]), 1) if weekly else None

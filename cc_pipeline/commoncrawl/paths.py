@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, get_args
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, validate_crawl_id
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month, validate_crawl_id
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
 # Public data moved from the bucket aws-publicdatasets (under common-crawl/) to the bucket commoncrawl.
@@ -158,11 +158,14 @@ __all__ = [
     "clean_key",
     "cluster_key",
     "current_key",
+    "inflated",
+    "listed_keys",
     "parse_arc_key",
     "parse_keys",
     "parse_path_list",
     "parse_valid_segments",
     "path_list_key",
+    "published_key",
     "segments_key",
 ]
 
@@ -198,8 +201,21 @@ _WARC_NAME = re.compile(
 
 
 def path_list_key(crawl: str, name: PathList) -> str:
-    """Key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``."""
-    return f"crawl-data/{validate_crawl_id(crawl)}/{name}.paths.gz"
+    """Key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``.
+
+    A month of CC-NEWS has one list only, ``warc``: ``crawl-data/CC-NEWS/2026/05/warc.paths.gz``.
+    """
+    crawl = validate_crawl_id(crawl)
+    month = news_month(crawl)
+    folder = crawl if month is None else f"CC-NEWS/{month[0]}/{month[1]:02d}"
+    return f"crawl-data/{folder}/{name}.paths.gz"
+
+
+def published_key(crawl: str) -> str | None:
+    """Key of the path list that a published crawl has for certain; ``None`` for a collection that a person named."""
+    if not index_is_built(crawl):
+        return path_list_key(crawl, "cc-index-table")
+    return path_list_key(crawl, "warc") if news_month(crawl) else None
 
 
 def cluster_key(crawl: str) -> str:
@@ -216,7 +232,7 @@ def parse_path_list(
     ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket; the
     offset of the latter is its place in the inflated text.
     """
-    return parse_keys(_inflated(data, source), source, limit, most)
+    return parse_keys(inflated(data, source), source, limit, most)
 
 
 def parse_keys(
@@ -226,14 +242,19 @@ def parse_keys(
 
     Raises ``DataFault`` as ``parse_path_list`` does.
     """
-    keys: list[str] = []
+    return tuple(key for _, key in listed_keys(pieces, source, limit, most))
+
+
+def listed_keys(
+    pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+) -> Iterator[tuple[int, str]]:
+    """The same one by one, each with the byte of the text at which its line starts."""
     for number, (offset, line) in enumerate(_lines(pieces, source, limit)):
         if number == most:
             raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {most} lines")
         written = line.strip()
         if written:
-            keys.append(_listed_key(written, source, offset))
-    return tuple(keys)
+            yield offset, _listed_key(written, source, offset)
 
 
 def _listed_key(written: bytes, source: str, offset: int) -> str:
@@ -332,8 +353,8 @@ def _moment(digits: str) -> datetime | None:
         return None
 
 
-def _inflated(data: bytes, source: str) -> Iterator[bytes]:
-    """The text of all members of a gzip file, in pieces of at most ``_PIECE`` bytes."""
+def inflated(data: bytes, source: str) -> Iterator[bytes]:
+    """The text of all members of a gzipped list, in pieces of at most ``_PIECE`` bytes. Raises ``DataFault``."""
     view = memoryview(data)
     at = members = 0
     while at < len(data):

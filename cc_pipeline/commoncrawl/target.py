@@ -14,8 +14,8 @@ from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_ho
 from cc_pipeline.commoncrawl.url_parts import host_of, port_of, reversed_url, spellings, starts_with
 
 _WWW_LABEL = re.compile(r"www[0-9]*")
-# A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
-_MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
+#: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
+MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
 _PORTS_LEFT_OUT = (80, 443)
 
 
@@ -85,7 +85,7 @@ def reversed_prefix_ranges(host_prefix: str) -> tuple[KeyRange, ...]:
     """Keys of all hosts whose dotted reverse (``com.nytimes.blogs``) starts with ``host_prefix``."""
     ranges = [prefix_range(host_prefix.replace(".", ",").encode("ascii"))]
     above, dot, last = host_prefix.rpartition(".")
-    if dot and _MAY_BECOME_WWW.fullmatch(last):
+    if dot and MAY_BECOME_WWW.fullmatch(last):
         ranges += _of_key(above.replace(".", ","), None)
     return merge_ranges(ranges)
 

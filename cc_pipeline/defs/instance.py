@@ -7,7 +7,6 @@ Not here: launching runs.
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 from collections.abc import Mapping
@@ -17,15 +16,19 @@ from typing import Any
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
+from cc_pipeline import processes
 from cc_pipeline.defs.automation.flight import made_by
 from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
 from cc_pipeline.defs.partitions import partition_key, run_partitions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
 from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.stores.opening import is_loopback
 
-#: Which process a run of the command line lives in: its id and start, since ids come round again.
+#: Which process a run of the command line lives in: its mark (``processes.py``).
 PROCESS_TAG = "cc_pipeline/process"
+#: The machine whose daemon gave a run to a code server: addresses of loopback are of that machine.
+MACHINE_TAG = "cc_pipeline/launched_on"
 
 #: Where Dagster's launcher notes the code server that a run was given to.
 SERVER_TAG = ".dagster/grpc_info"
@@ -137,25 +140,19 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
         ) from error
 
 
-def this_process() -> str:
-    """The value of ``PROCESS_TAG`` for this process."""
-    return f"{os.getpid()}-{started(os.getpid())}"
-
-
-def end_runs_of_dead_processes(instance: dg.DagsterInstance) -> list[str]:
+def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> list[str]:
     """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
 
     Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
-    be under way for ever, keep their slots, and hold back whoever waits for their partitions.
+    be under way for ever, keep their slots, and hold back whoever waits for their partitions. ``hosts`` are those that
+    share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        if of_a_command(run):
-            number, _, since = run.tags[PROCESS_TAG].partition("-")
-            why = "" if started(int(number)) == since else f"its process {number} was killed"
-        else:
-            why = "" if _has_server(instance, run) else "the code server that it ran in was killed"
-        if why:
+        if not _lives(instance, run, hosts):
+            number = run.tags.get(PROCESS_TAG, "").partition("-")[0]
+            of_server = "the code server that it ran in was killed"
+            why = f"its process {number} was killed" if of_a_command(run) else of_server
             end_run(instance, run, why)
             ended.append(run.run_id)
     return ended
@@ -166,7 +163,8 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 
     For a process that is asked to end: Dagster marks a run that it interrupts itself, unless it was between steps.
     """
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={PROCESS_TAG: this_process()})):
+    mine = {PROCESS_TAG: processes.this_process()}
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=mine)):
         end_run(instance, run, "its process was asked to end")
 
 
@@ -175,30 +173,34 @@ def end_runs_of_gone_servers(settings: Settings) -> list[str]:
     runs under way that nobody executes, and wait for them."""
     instance = open_instance(settings)
     try:
-        return end_runs_of_dead_processes(instance)
+        return end_runs_of_dead_processes(instance, settings.hosts)
     finally:
         instance.dispose()
 
 
-def partitions_under_way(instance: dg.DagsterInstance) -> dict[str, str]:
+def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
     """The partitions (crawl × domain) that runs are making at this moment, with the id of the run.
 
     Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
-    or server is gone.
+    or server is gone. ``hosts`` as in :func:`end_runs_of_dead_processes`.
     """
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
-    runs = [run for run in runs if _lives(instance, run)]
+    runs = [run for run in runs if _lives(instance, run, hosts)]
     if not runs:
         return {}
     crawls, domains = instance.get_dynamic_partitions("crawl"), instance.get_dynamic_partitions("domain")
     return {partition_key(*pair): run.run_id for run in runs for pair in run_partitions(run.tags, crawls, domains)}
 
 
-def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    if of_a_command(run):
-        number, _, since = run.tags[PROCESS_TAG].partition("-")
+def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
+    """Whether a run may still have a process; yes, where that cannot be told from here."""
+    if not of_a_command(run):
+        return _has_server(instance, run, hosts)
+    mark = run.tags[PROCESS_TAG]
+    number, _, since = mark.partition("-")
+    if since.isdigit():  # of versions before, which knew one machine
         return started(int(number)) == since
-    return _has_server(instance, run)
+    return processes.is_gone(mark) is not True
 
 
 def of_a_command(run: dg.DagsterRun) -> bool:
@@ -207,11 +209,13 @@ def of_a_command(run: dg.DagsterRun) -> bool:
     return PROCESS_TAG in run.tags and run.parent_run_id is None
 
 
-def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
     """Whether a run that no command line started may still have a process; yes, where that cannot be told."""
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
-        if not _answers(server):
+        if hosts > 1 and _is_of_one_machine(server) and run.tags.get(MACHINE_TAG) != processes.this_machine():
+            return True  # the same address is another server here
+        if not answers(server):
             return False
         # a server is told of a run before the run says that it has started, and forgets it after it has ended
         if run.status is dg.DagsterRunStatus.STARTING or executes(server, run.run_id):
@@ -222,8 +226,22 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return now is None or now.status not in _UNDER_WAY
 
 
-def _answers(server: Mapping[str, Any]) -> bool:
-    """Whether anything listens at the address of a code server."""
+def server_of(run: dg.DagsterRun) -> tuple[str, int] | None:
+    """Host and port of the code server that a run was given to; ``None`` where no tag says so."""
+    try:
+        server = json.loads(run.tags.get(SERVER_TAG, ""))
+        return str(server["host"]), int(server["port"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_of_one_machine(server: Mapping[str, Any]) -> bool:
+    """Whether the address of a code server means something on its own machine only."""
+    return not server.get("host") or is_loopback(server["host"])
+
+
+def answers(server: Mapping[str, Any]) -> bool:
+    """Whether anything listens at the address of a code server. Raises ``OSError`` where that cannot be told."""
     path = server.get("socket")
     family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
     with socket.socket(family, socket.SOCK_STREAM) as asked:

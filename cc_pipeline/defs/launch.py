@@ -20,7 +20,6 @@ from cc_pipeline.defs.instance import (
     end_runs_of_this_process,
     open_instance,
     partitions_under_way,
-    this_process,
 )
 from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.internals_partitions import shown_as_ours
@@ -39,6 +38,7 @@ from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.processes import this_process
 from cc_pipeline.stages.automation.behind import behind
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.stages.indexing.harvest import is_harvested
@@ -101,7 +101,7 @@ class Launcher:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
-        end_runs_of_dead_processes(self._instance)
+        end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._definitions = definitions_in(Path(__file__).parent)
         self._resources = {WORKSPACE: workspace}
@@ -193,8 +193,10 @@ class Launcher:
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
-    def publish(self) -> LaunchedRun:
-        """Materializes ``warehouse``."""
+    def publish(self) -> LaunchedRun | None:
+        """Materializes ``warehouse``; not in a home that leaves it to another one."""
+        if self._workspace.settings.publish == "none":
+            return None
         return self._run("publish", "")
 
     def publish_what_is_new(self) -> LaunchedRun | None:
@@ -257,17 +259,20 @@ class Launcher:
     def _in_turn(self, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Sequence[str]]:
         """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
         most = self._workspace.settings.partitions_per_run
-        elsewhere = set(keys) & partitions_under_way(self._instance).keys()
+        elsewhere = set(keys) & self._under_way().keys()
         mine = left([key for key in keys if key not in elsewhere])
         yield from (mine[start : start + most] for start in range(0, len(mine), most))
         theirs = [key for key in keys if key in elsewhere]
-        while waiting := elsewhere & (others := partitions_under_way(self._instance)).keys():
+        while waiting := elsewhere & (others := self._under_way()).keys():
             interruption.check()
             runs = ", ".join(sorted({others[key] for key in waiting}))
             progress.report("wait for another run", len(theirs) - len(waiting), len(theirs), runs)
             time.sleep(_LOOK_AGAIN_SECONDS)
         theirs = list(left(theirs))
         yield from (theirs[start : start + most] for start in range(0, len(theirs), most))
+
+    def _under_way(self) -> dict[str, str]:
+        return partitions_under_way(self._instance, self._workspace.settings.hosts)
 
     def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:
         """A run for each range of crawls. What the source lacks of one is no reason to keep the others from their own:

@@ -12,8 +12,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key, published_key
 from cc_pipeline.defs.lineage import column_lineage, made_of
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.btree.locator import URL_INDEX_2012
@@ -148,6 +148,9 @@ def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]
     """What Common Crawl has of a crawl, to be looked at: its path lists and indexes."""
     if crawl in ARC_CRAWLS:
         return {"URL index": _link(workspace, URL_INDEX_2012)}
+    if index_is_built(crawl):
+        listed = published_key(crawl)
+        return {} if listed is None else {"archive files": _link(workspace, listed)}
     return {
         "index files": _link(workspace, path_list_key(crawl, "cc-index-table")),
         "archive files": _link(workspace, path_list_key(crawl, "warc")),

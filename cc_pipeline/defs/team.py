@@ -23,7 +23,8 @@ IN_CONTAINER: Final = "/srv/cc_pipeline"
 class Team:
     """What a team decides: ``source`` of the crawls, ``lake`` and ``logs`` (``s3://bucket/prefix``), ``endpoint`` of an
     S3 server that is not AWS (else empty), ``region``, ``contact``; ``owner`` is the user and group id that the
-    containers run as, ``user:group``."""
+    containers run as, ``user:group``. ``hosts`` are the code servers (name and port) of several hosts that fetch, the
+    one that keeps the house first; empty for one."""
 
     source: str
     lake: str
@@ -32,13 +33,18 @@ class Team:
     region: str
     contact: str
     owner: str
+    hosts: tuple[tuple[str, int], ...] = ()
 
 
 def team_files(team: Team) -> Mapping[str, str]:
     """The files by their path in the folder. None of them has a secret; ``.env`` has the lines for them."""
     bucket, _, prefix = team.logs.removeprefix("s3://").partition("/")
     words = {
-        "common": DAGSTER_YAML.split("\n", 2)[2],
+        "common": _for_hosts(DAGSTER_YAML.split("\n", 2)[2], len(team.hosts)),
+        "launcher": _LAUNCHER + "".join(_SERVER.format(*server) for server in team.hosts) if team.hosts else "",
+        "hosts": _HOSTS.format(len(team.hosts)) if team.hosts else "",
+        "code_host": team.hosts[0][0] if team.hosts else "127.0.0.1",
+        "code_port": str(team.hosts[0][1] if team.hosts else 4000),
         "bucket": bucket,
         "prefix": prefix.strip("/") or "compute-logs",
         "endpoint_line": f"\n    endpoint_url: {team.endpoint}" if team.endpoint else "",
@@ -55,9 +61,36 @@ def team_files(team: Team) -> Mapping[str, str]:
     return {path: Template(text).substitute(words) for path, text in _FILES.items()}
 
 
+def _for_hosts(common: str, hosts: int) -> str:
+    """The queue of one host (two runs at a time, one of them a backfill's) as that of several."""
+    runs = 2 * max(1, hosts)
+    for before, after in (
+        ("max_concurrent_runs: 2", f"max_concurrent_runs: {runs}"),
+        ("value: backfill, limit: 1}", f"value: backfill, limit: {runs - 1}}}"),
+    ):
+        assert before in common
+        common = common.replace(before, after)
+    return common
+
+
+#: Where runs go. Names, not addresses of loopback: daemon, webserver and every host ask them.
+_LAUNCHER = """\
+run_launcher:
+  module: cc_pipeline.defs.spreading
+  class: SpreadingRunLauncher
+  config:
+    # partitions go to whoever has the fewest runs; harvests, publications and exports to the first
+    hosts:
+"""
+_SERVER = "      - {{host: {}, port: {}}}\n"
+_HOSTS = """\
+# each host sends its even share of the requests: the same number on all of them
+CC_PIPELINE_HOSTS={}
+"""
+
 _DAGSTER_YAML = """\
 # Written once by cc-pipeline init --team; yours to change. What is secret comes from the environment (.env).
-${common}storage:
+${common}${launcher}storage:
   postgres:
     postgres_db:
       # the driver has to be named: SQLAlchemy 2.1 takes plain postgresql:// for psycopg 3, which is not installed
@@ -80,7 +113,7 @@ compute_logs:
 """
 
 _WORKSPACE = """\
-# The one code server: sensors, schedules and runs live in it, so this is the host that fetches.
+# The code server that sensors and schedules live in, and runs too, unless dagster.yaml names several hosts for them.
 load_from:
   - grpc_server:
       host: {env: CC_PIPELINE_CODE_HOST}
@@ -96,9 +129,10 @@ CC_PIPELINE_CONTACT=${contact}
 CC_PIPELINE_LAKE=${lake}
 CC_PIPELINE_LAKE_ENDPOINT=${endpoint}
 CC_PIPELINE_S3_REGION=${region}
-# copy: cc.duckdb holds the rows, and whoever opens it needs neither S3 nor an extension of DuckDB
+# copy: cc.duckdb holds the rows, and whoever opens it needs neither S3 nor an extension of DuckDB. Of several hosts
+# the first publishes; on all others write none
 CC_PIPELINE_PUBLISH=copy
-
+${hosts}
 # for the lake and the compute logs; leave both out on a machine that has a role
 AWS_ACCESS_KEY_ID=
 AWS_SECRET_ACCESS_KEY=
@@ -112,8 +146,8 @@ PGUSER=dagster
 PGPASSWORD=
 
 # where webserver and daemon find the code server
-CC_PIPELINE_CODE_HOST=127.0.0.1
-CC_PIPELINE_CODE_PORT=4000
+CC_PIPELINE_CODE_HOST=${code_host}
+CC_PIPELINE_CODE_PORT=${code_port}
 """
 
 _COMPOSE = """\
@@ -147,7 +181,7 @@ services:
       test: [CMD-SHELL, "pg_isready -U $$$${POSTGRES_USER} -d $$$${POSTGRES_DB}"]
       interval: 5s
 
-  # one of these: request budget, catalog and cc.duckdb lie in its folder, and every run is a process of it
+  # one of these a host: request budget, catalog and cc.duckdb lie in its folder, and every run is a process of it
   code:
     <<: *ours
     command: [dagster, api, grpc, -m, cc_pipeline.definitions, -h, 0.0.0.0, -p, "4000", --location-name, cc_pipeline]

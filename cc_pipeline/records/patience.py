@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.records.plan import PlannedRange
-from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 
 #: Requests beyond one a range that a file may cost while it gave nothing good: these, and one for five ranges.
 _EXTRA: Final = 3
@@ -170,9 +170,20 @@ class Patience:
             self.only_says_no = self.only_says_no and fault.kind is FaultKind.NOT_FOUND
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the circuit breaker of the source was open when something was asked for last."""
+        return self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN
+
+    def refused_elsewhere(self) -> None:
+        """The source's circuit breaker has opened in another process that asks for the same plan."""
+        if not self.is_refused:
+            told = "the circuit breaker of another worker is open"
+            self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, told, 0)
+
+    @property
     def at_its_end(self) -> bool:
         """Whether the source fails, so that nothing more should be asked of it now."""
-        if self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN:
+        if self.is_refused:
             return True
         if self.only_says_no and self.any_good:
             return False

@@ -22,10 +22,13 @@ from cc_pipeline.records.turns import Turns
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: ``(captures done, captures in all, bytes read)``.
 Progress = Callable[[int, int, int], None]
+#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
+Halt = Callable[[bool], bool]
 
 
 class FetchRun:
@@ -41,14 +44,16 @@ class FetchRun:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Transport | NamedPlaces,
         crawl: str,
         options: RecordOptions,
         progress: Progress | None,
         wanted: int,
         files: int,
+        halt: Halt | None = None,
     ) -> None:
-        """``wanted`` distinct captures are to come, of so many ``files`` (0: they are seen in the first group)."""
+        """``wanted`` distinct captures are to come, of so many ``files`` (0: they are seen in the first group).
+        ``halt`` is asked before each range is."""
         self.options = options
         self.fetched = 0
         self.patience = Patience((), options.give_up_after, files)
@@ -56,10 +61,11 @@ class FetchRun:
         self._places = len(transport.sources)
         self._crawl = crawl
         self._progress = progress
+        self._halt = halt
         self._wanted = wanted
         self._done = 0
         self._bytes = 0
-        self._asked = self._gave = False
+        self.asked = self._gave = False
         self._has_a_witness: bool | None = None
         self._pending = Pending()
         self._last_try = False
@@ -69,7 +75,7 @@ class FetchRun:
     @property
     def answered(self) -> bool:
         """Whether the source gave anything that settles a capture, or was not asked."""
-        return self._gave or not self._asked
+        return self._gave or not self.asked
 
     @property
     def carried(self) -> int:
@@ -121,7 +127,7 @@ class FetchRun:
                 self.outcomes.lose(row, "bad_plan", detail, 0, settled=True)
         ranges = plan_ranges(self._captures, self.options.coalescing, self.outcomes.still_wanted())
         if ranges:
-            self._asked = True
+            self.asked = True
             self.patience.go_on(ranges)
             with examining(self.options.examiners) as (pool, ahead):
                 self._pass(self._turns().in_order(ranges), writer, pool, ahead)
@@ -169,6 +175,8 @@ class FetchRun:
     def _is_over(self) -> bool:
         """Whether nothing more is asked of the source in this run."""
         patience = self.patience
+        if self._halt is not None and self._halt(patience.is_refused):
+            patience.refused_elsewhere()
         if not patience.at_its_end:
             return False
         # a source that has other things, and says of file after file that it is not there, is believed

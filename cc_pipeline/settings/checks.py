@@ -13,7 +13,7 @@ from cc_pipeline.settings.values import Settings
 
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "auto", "quality")
-PUBLISH = ("views", "copy")
+PUBLISH = ("views", "copy", "none")
 ENGINES = ("local", "spark")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")

@@ -18,10 +18,10 @@ WEB: Final = ("http", "https")
 #: told from the rest of the one before it by how it begins.
 BETWEEN_PLACES: Final = ", "
 _BETWEEN: Final = re.compile(r"(?:,\s+|\s*\n\s*)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-#: Common Crawl's own bucket at Hugging Face.
-_PUBLIC_COPY: Final = "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve"
 _PUBLIC_HOST: Final = "data.commoncrawl.org"
 _PUBLIC_BUCKET: Final = "commoncrawl"
+_MIRROR_HOST: Final = "huggingface.co"
+_MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
 
 
 def split_places(text: str) -> tuple[str, ...]:
@@ -48,13 +48,19 @@ def normalise_root(text: str) -> str:
 
 
 def is_public(source: str, s3_endpoint: str | None) -> bool:
-    """Whether ``source`` is Common Crawl's own bucket: its host, its bucket at AWS, or its copy at Hugging Face.
+    """Whether ``source`` is Common Crawl's own bucket: its host, or its bucket at AWS.
 
     A bucket of that name behind another endpoint is somebody else's.
     """
     if scheme_of(source) == "s3":
         return host_of(source) == _PUBLIC_BUCKET and (s3_endpoint is None or _is_aws(s3_endpoint))
-    return host_of(source) == _PUBLIC_HOST or source == _PUBLIC_COPY
+    return host_of(source) == _PUBLIC_HOST
+
+
+def is_mirror(source: str) -> bool:
+    """Whether ``source`` is the copy of Common Crawl's bucket that Common Crawl keeps at Hugging Face."""
+    path = urlsplit(source).path if scheme_of(source) in WEB else ""
+    return host_of(source) == _MIRROR_HOST and f"{path}/".startswith(_MIRROR_FOLDER)
 
 
 def _is_aws(endpoint: str) -> bool:
@@ -65,5 +71,5 @@ def _is_aws(endpoint: str) -> bool:
 
 def default_collinfo(sources: Sequence[str], s3_endpoint: str | None) -> str:
     """Common Crawl's own list where one of the places is its own, else the list in the first place."""
-    public = any(is_public(source, s3_endpoint) for source in sources)
-    return DEFAULT_COLLINFO if public else f"{sources[0]}/collinfo.json"
+    own = any(is_public(source, s3_endpoint) or is_mirror(source) for source in sources)
+    return DEFAULT_COLLINFO if own else f"{sources[0]}/collinfo.json"

@@ -10,7 +10,7 @@ from typing import Any
 
 from cc_pipeline.addresses import split_access
 from cc_pipeline.home import read_note
-from cc_pipeline.settings.access import let_in
+from cc_pipeline.settings.access import let_in, own_access
 from cc_pipeline.settings.checks import checked
 from cc_pipeline.settings.claim import noted_places
 from cc_pipeline.settings.environment import number_in, text_in, words_in, yes_in
@@ -32,7 +32,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
     named = given.pop("source", None) or text_in(env, "SOURCE")
     texts = split_places(str(named)) if named else noted_places(home) or (DEFAULT_SOURCE,)
-    source, *mirrors = dict.fromkeys(map(normalise_root, texts))
+    own = own_access(texts)
+    source, *mirrors = own
     lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = (
         given.pop("collinfo", None)
@@ -52,6 +53,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "engine": text_in(env, "ENGINE"),
         "spark_master": text_in(env, "SPARK_MASTER"),
         "spark_workers": number_in(env, "SPARK_WORKERS", int),
+        "emr_role": text_in(env, "EMR_ROLE"),
+        "emr_environment": text_in(env, "EMR_ENVIRONMENT"),
         "hosts": number_in(env, "HOSTS", int),
         "crawls": words_in(env, "CRAWLS"),
         "page_indexes": yes_in(env, "PAGE_INDEXES"),
@@ -76,7 +79,6 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     from_env |= note.chosen if note is not None else {}
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = checked(replace(settings, **given))
-    own = {normalise_root(text): split_access(text)[1] for text in reversed(texts)}
     return let_in(settings, env, own, split_access(str(collinfo))[1])
 
 

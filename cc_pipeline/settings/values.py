@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
-from cc_pipeline.settings.places import BETWEEN_PLACES, is_public
+from cc_pipeline.settings.places import BETWEEN_PLACES, is_mirror, is_public
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,12 @@ class Settings:
     too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most, ``backfill_hours`` how
     much work it lets wait, ``partitions_per_run`` how many one run takes at most. ``publish_every`` are the minutes
     that ``cc.duckdb`` may be behind while runs go on. ``webhook`` is where failures are told. ``publish`` says what
-    ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows. ``engine`` is where records are
+    ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none`` where another home
+    publishes. ``engine`` is where records are
     fetched and pages parsed: in ``local`` processes or on ``spark``; ``spark_master`` is the cluster's address, and
-    ``spark_workers`` how many of its processes may fetch at the same time at most. ``hosts`` is how many hosts share
-    the source's budget: each sends its even share.
+    ``spark_workers`` how many of its processes may fetch at the same time at most. On EMR Serverless jobs have the role
+    ``emr_role`` (its ARN) and the packed environment ``emr_environment`` (``s3://``; empty where the application's
+    image has all). ``hosts`` is how many hosts share the source's budget: each sends its even share.
     """
 
     source: str
@@ -48,6 +50,8 @@ class Settings:
     engine: str = "local"
     spark_master: str = ""
     spark_workers: int = 0
+    emr_role: str = ""
+    emr_environment: str = ""
     hosts: int = 1
     crawls: tuple[str, ...] = ("newest",)
     page_indexes: bool = False
@@ -125,6 +129,11 @@ class Settings:
         return self.home / "footers"
 
     @property
+    def keyed_path(self) -> Path:
+        """Path lists and footers of datasets published by host or URL key."""
+        return self.home / "keyed"
+
+    @property
     def cache_path(self) -> Path:
         """Small cached answers (collinfo, path lists)."""
         return self.home / "cache"
@@ -138,6 +147,11 @@ class Settings:
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
         return is_public(self.source, self.s3_endpoint)
+
+    @property
+    def is_common_crawl(self) -> bool:
+        """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
+        return any(is_public(place, self.s3_endpoint) or is_mirror(place) for place in self.sources)
 
     @property
     def user_agent(self) -> str:

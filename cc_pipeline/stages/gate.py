@@ -16,7 +16,7 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.plan import check_budget, price_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.budget import SourceLimits, chosen_limits, default_limits
+from cc_pipeline.transport.budget import SourceLimits, chosen_limits, default_limits, shared_among
 
 
 def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> None:
@@ -39,8 +39,9 @@ def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Non
 
 
 def limits_of(settings: Settings) -> SourceLimits:
-    """What the request budget allows at the source."""
-    return chosen_limits(default_limits(settings.source, settings.s3_endpoint), settings.rate, settings.concurrency)
+    """What the request budget allows this host at the source."""
+    defaults = default_limits(settings.source, settings.s3_endpoint)
+    return shared_among(chosen_limits(defaults, settings.rate, settings.concurrency), settings.hosts)
 
 
 def places_of_targets(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Mapping[str, pa.Table]:

@@ -23,6 +23,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.gate import places_of_targets, refuse_dear
+from cc_pipeline.stages.indexing.catalog import follow_catalog
 from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
 from cc_pipeline.stages.sets.carried import in_commits, in_passes, what_is_known
 from cc_pipeline.stages.sets.set_parts import is_divided, retire_others, summed
@@ -32,11 +33,11 @@ from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 
-def index_sources(workspace: Workspace) -> IndexSources:
-    """The indexes of a workspace."""
+def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
+    """The indexes of ``crawl`` in a workspace."""
     settings = workspace.settings
     return IndexSources(
-        workspace.transport,
+        workspace.index_place(crawl),
         catalog=settings.catalog_path,
         url_indexes=settings.home / "url-index",
         footers=settings.footers_path,
@@ -55,7 +56,7 @@ def captures_of(
 ) -> LookupResult:
     """The captures of ``targets`` in ``crawl`` and the settings' subsets, complete or an error."""
     settings = workspace.settings
-    sources = index_sources(workspace)
+    sources = index_sources(workspace, crawl)
     return look_up(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
 
 
@@ -95,6 +96,8 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     wanted, stale = to_locate(workspace, crawl, parts)
     requests = size = done = rows_written = 0
     notes: dict[str, None] = {}
+    if stale:
+        follow_catalog(workspace, crawl)
     for some in in_passes(workspace, stale):
         progress.report("locate", done, len(stale), crawl)
         known = what_is_known(workspace, some, lambda version: _digests(workspace, crawl, version))

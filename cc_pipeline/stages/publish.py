@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cc_pipeline import __version__
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.digests import input_digest
@@ -30,9 +31,14 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
 
     By the setting ``publish`` it holds views over the lake's files, or their rows. Raises ``EnvironmentFault`` where
-    it cannot be built; the file of before then stays.
+    it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
     settings = workspace.settings
+    if settings.publish == "none":
+        raise UserInputError(
+            "this home publishes no cc.duckdb: CC_PIPELINE_PUBLISH is none. Publish on the host that does, or set it "
+            "to views or copy here"
+        )
     copied = settings.publish == "copy"
     with locked(settings.home / "publish.lock"):
         clear_debris(settings)

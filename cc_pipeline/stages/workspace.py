@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cc_pipeline.addresses import Access, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
+from cc_pipeline.commoncrawl.crawls import LOCAL, index_is_built
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.lake.claim import claim_lake, note_layout
@@ -22,11 +23,20 @@ from cc_pipeline.settings import Settings, claim_home
 from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
+from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.states import paused_for
 
-#: Few tries for the list of crawls: a person waits for the answer, and a sensor tries again anyway.
-_LIST_RETRY = RetryPolicy(attempts=4)
+#: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
+_LIST_RETRY = RetryPolicy(
+    attempts=3, longest=2.0, patience=5.0, few={FaultKind.UNREACHABLE: 2, FaultKind.FORBIDDEN: 2, FaultKind.TIMEOUT: 1}
+)
+_LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
+#: Seconds for which a pause that the list's host asked for is waited out.
+_LIST_PAUSE = 5.0
 #: Requests to the lake's own place at the same time.
 _OWN_PLACE = 32
 
@@ -83,6 +93,23 @@ class Workspace:
             settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region, concurrency=_OWN_PLACE
         )
 
+    def index_place(self, crawl: str) -> Transport:
+        """The transport to the columnar index of ``crawl``: the source, or the lake's own place for one built here."""
+        return self.place if index_is_built(crawl) else self.transport
+
+    def archives(self, crawl: str) -> Transport | NamedPlaces:
+        """What reads records of ``crawl`` by file and place: the source, or wherever the files lie that a person named
+        for a collection."""
+        return self._named if crawl.startswith(LOCAL) else self.transport
+
+    def address_of(self, filename: str) -> str:
+        """The address of an archive file of any crawl, for people."""
+        return self._named.url(filename)
+
+    @cached_property
+    def _named(self) -> NamedPlaces:
+        return NamedPlaces(self.transport, lambda root: open_transport(self.settings, root, NO_ACCESS))
+
     @cached_property
     def storage(self) -> RecordStorage:
         """The stored records of the lake."""
@@ -90,7 +117,7 @@ class Workspace:
 
     @cached_property
     def crawl_list(self) -> CrawlList:
-        """The list of crawls, read once. Raises ``EnvironmentFault`` when it cannot be read and there is no copy."""
+        """The list of crawls, read once; where it cannot be read, what is known without it, and that this is so."""
         return read_crawl_list(self.settings, self._download_crawl_list)
 
     @cached_property
@@ -101,16 +128,21 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return open_transport(settings, root, access, _LIST_RETRY)
+        return open_transport(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
 
     def _download_crawl_list(self) -> bytes:
-        return self._list_transport.read_all(self.settings.collinfo.rpartition("/")[2]).data
+        name = self.settings.collinfo.rpartition("/")[2]
+        if self._list_transport is not self.transport:
+            pause = paused_for(self.settings.budget_path, self._list_transport.store.host)
+            if pause > _LIST_PAUSE:
+                raise range_fault(FaultKind.THROTTLED, name, None, None, f"it asked for {pause:.0f} s of peace", 0)
+        return self._list_transport.read_all(name).data
 
     def close(self) -> None:
         """Ends what connections there are. A workspace that is used again opens them again."""
         with ExitStack() as closing:
-            for name in ("transport", "place", "_list_transport"):
-                opened: Transport | None = self.__dict__.get(name)
+            for name in ("transport", "place", "_list_transport", "_named"):
+                opened: Transport | NamedPlaces | None = self.__dict__.get(name)
                 if opened is not None:
                     closing.callback(opened.close)
 
@@ -163,6 +195,8 @@ def open_transport(
     root: str,
     access: Access,
     retry: RetryPolicy | None = None,
+    timeouts: Timeouts | None = None,
+    *,
     mirrors: Sequence[tuple[str, Access]] = (),
 ) -> Transport:
     """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings."""
@@ -173,8 +207,10 @@ def open_transport(
         user_agent=settings.user_agent,
         concurrency=settings.concurrency,
         rate=settings.rate,
+        hosts=settings.hosts,
         budget_path=settings.budget_path,
         retry=retry,
+        timeouts=timeouts,
         s3_endpoint=settings.s3_endpoint,
         s3_region=settings.s3_region,
         s3_anonymous=settings.s3_anonymous,

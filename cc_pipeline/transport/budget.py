@@ -62,6 +62,16 @@ def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int |
     return limits
 
 
+def shared_among(limits: SourceLimits, hosts: int) -> SourceLimits:
+    """The even share of one of ``hosts`` (at least 1) that ask the same source, each with a budget file of its own.
+
+    Rates of all shares add up to ``limits``. So do requests at the same time, unless there are more hosts than those:
+    each may send one. Hosts know nothing of each other, so shares below one request a second may meet in one second.
+    """
+    rate = None if limits.rate is None else limits.rate / hosts
+    return replace(limits, rate=rate, concurrency=max(1, limits.concurrency // hosts))
+
+
 #: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no
 #: window of one second sees more than 1.05 times the rate.
 JITTER = 0.1

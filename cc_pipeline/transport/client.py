@@ -41,9 +41,9 @@ class Transport:
     are further places with the same objects, with what lets somebody in there, in the order in which they are asked
     for what a place before them does not give (``mirrored.py``). ``rate`` (requests per second) and ``concurrency``
     (requests at the same time) are limits per host and, with a ``budget_path``, for all processes that use the same
-    file; ``None`` means the host's own default. ``redirects`` are hosts that a web place may redirect to
-    (``redirects.py``), beside those it is known to. ``memory_bound`` limits the bytes of answers being read or not yet
-    taken.
+    file; ``None`` means the host's own default. ``hosts`` (machines) share them, each with a file of its own: this one
+    keeps to its even share. ``redirects`` are hosts that a web place may redirect to (``redirects.py``), beside those
+    it is known to. ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Transport:
         user_agent: str = DEFAULT_USER_AGENT,
         concurrency: int | None = None,
         rate: float | None = None,
+        hosts: int = 1,
         budget_path: Path | None = None,
         retry: RetryPolicy | None = None,
         breaker: BreakerPolicy | None = None,
@@ -73,6 +74,7 @@ class Transport:
             s3=S3Options(s3_endpoint, s3_region, s3_anonymous),
             rate=rate,
             concurrency=concurrency,
+            hosts=hosts,
             budget_path=budget_path,
             retry=retry or RetryPolicy(),
             breaker=breaker,
@@ -127,14 +129,15 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return RangeBytes(key, 0, answer.body, found.total, place.etag(found), attempts, None, place.source)
 
-    def head(self, key: str) -> ObjectInfo | None:
-        """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
+    def head(self, key: str, tries: int | None = None) -> ObjectInfo | None:
+        """Size and ETag of an object, ``None`` when there is none, asked for at most ``tries`` times (``None``: as the
+        retry policy says). Raises ``RangeFault`` for any other refusal."""
         if self._local is not None:
             answer = self._local.head_now(key)
             found = judge_head(answer)
             attempts, place = 1, self._place
         else:
-            answered = self._thread.run(self._head(key))
+            answered = self._thread.run(self._head(key, tries))
             found, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
         if isinstance(found, Finding):
             if found.kind is FaultKind.NOT_FOUND:
@@ -143,9 +146,9 @@ class Transport:
         length = answer.headers.get("content-length", "")
         return ObjectInfo(key, int(length) if length.isdecimal() else None, place.etag(found))
 
-    def exists(self, key: str) -> bool:
+    def exists(self, key: str, tries: int | None = None) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
-        return self.head(key) is not None
+        return self.head(key, tries) is not None
 
     def url(self, key: str, source: str | None = None) -> str:
         """The full address of an object at a place (one of ``sources``; the first), fit to be shown and stored."""
@@ -240,10 +243,10 @@ class Transport:
             return await self._mirrored.whole(key, limit)
         return Answered(*await self._place.whole(key, limit), self._place)
 
-    async def _head(self, key: str) -> Answered:
+    async def _head(self, key: str, tries: int | None) -> Answered:
         if self._mirrored is not None:
-            return await self._mirrored.head(key)
-        return Answered(*await self._place.head(key), self._place)
+            return await self._mirrored.head(key, tries)
+        return Answered(*await self._place.head(key, tries), self._place)
 
     async def _close(self) -> None:
         await (self._place if self._mirrored is None else self._mirrored).close()

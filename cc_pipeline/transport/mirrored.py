@@ -86,9 +86,9 @@ class Mirrored:
         """A whole object of at most ``limit`` bytes."""
         return await self._ask(key, lambda place: place.whole(key, limit, 1))
 
-    async def head(self, key: str) -> Answered:
+    async def head(self, key: str, tries: int | None = None) -> Answered:
         """What the first place that has the object says of it."""
-        return await self._ask(key, lambda place: place.head(key, 1))
+        return await self._ask(key, lambda place: place.head(key, 1), tries)
 
     async def close(self) -> None:
         """Ends the connections to all places."""

@@ -17,7 +17,14 @@ from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_sto
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import etags
 from cc_pipeline.transport.asking import Asker, Follow, Judge
-from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits, chosen_limits, default_limits
+from cc_pipeline.transport.budget import (
+    BreakerPolicy,
+    Budget,
+    SourceLimits,
+    chosen_limits,
+    default_limits,
+    shared_among,
+)
 from cc_pipeline.transport.faults import Finding, Verified, judge_range, judge_status, judge_whole
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
@@ -46,6 +53,7 @@ class PlaceOptions:
     s3: S3Options = field(default_factory=S3Options)
     rate: float | None = None
     concurrency: int | None = None
+    hosts: int = 1
     budget_path: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerPolicy | None = None
@@ -54,7 +62,8 @@ class PlaceOptions:
 
     def limits(self, address: str) -> SourceLimits:
         """The limits of the host of ``address``."""
-        return chosen_limits(default_limits(address, self.s3.endpoint), self.rate, self.concurrency)
+        chosen = chosen_limits(default_limits(address, self.s3.endpoint), self.rate, self.concurrency)
+        return shared_among(chosen, self.hosts)
 
 
 class Place:

@@ -78,6 +78,12 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
     )
 
 
+def paused_for(path: Path, host: str) -> float:
+    """Seconds for which nothing is sent to ``host`` because it asked for a pause; 0 for none."""
+    until = [state.paused_until for state in budget_state(path) if state.host == host and state.paused_until]
+    return max(((moment - datetime.now(UTC)).total_seconds() for moment in until), default=0.0)
+
+
 def reset_breaker(path: Path, host: str) -> bool:
     """Closes a host's breaker, ends its pause and outage, at a person's wish. Whether the budget knows the host."""
     if not path.exists():

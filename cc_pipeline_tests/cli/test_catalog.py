@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,12 @@ def test_athena_sql_is_plain_text_that_can_be_piped(cli: Cli) -> None:
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
     assert [finding.level for finding in budget_findings(settings)] == ["ok"]
+    shared = load_settings(
+        {"CC_PIPELINE_HOSTS": "4", "CC_PIPELINE_RATE": "10"}, source=str(world.bucket), home=tmp_path
+    )
+    share = next(iter(budget_findings(shared)))
+    assert (share.level, "2.5 requests/s and 32 at the same time here" in share.text) == ("ok", True)
+    assert next(iter(budget_findings(replace(shared, hosts=200)))).level == "note"
     Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), None).close()
     assert (
         "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out

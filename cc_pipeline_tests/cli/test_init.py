@@ -81,9 +81,27 @@ def test_the_services_agree_with_each_other(cli: Cli, tmp_path: Path) -> None:
     assert variables(tmp_path)["CC_PIPELINE_LAKE_ENDPOINT"] == "http://s3.example:9000"
 
 
+def test_hosts_share_the_budget_and_the_queue_has_room_for_all(cli: Cli, tmp_path: Path) -> None:
+    said = cli("init", "--team", tmp_path, *PLACES, "--hosts", "one.internal, two.internal:4001,three")
+    assert said.status == 0, said.err
+    instance = yaml.safe_load((tmp_path / "dagster/dagster.yaml").read_text("utf-8"))
+    servers = instance["run_launcher"]["config"]["hosts"]
+    assert [(one["host"], one["port"]) for one in servers] == [
+        ("one.internal", 4000), ("two.internal", 4001), ("three", 4000),
+    ]  # fmt: skip
+    runs = instance["concurrency"]["runs"]
+    assert (runs["max_concurrent_runs"], runs["tag_concurrency_limits"][0]["limit"]) == (6, 5)
+    told = variables(tmp_path)
+    assert load_settings(told, home=str(tmp_path)).hosts == 3
+    assert (told["CC_PIPELINE_CODE_HOST"], told["CC_PIPELINE_CODE_PORT"]) == ("one.internal", "4000")
+
+
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
+        (("--team", *PLACES, "--hosts", "one.internal"), "names one host"),
+        (("--team", *PLACES, "--hosts", "one,"), "names of hosts"),
+        (("--team", *PLACES, "--hosts", "one,127.0.0.1"), "another machine"),
         (("--team", "--logs", "s3://b/p"), "--lake"),
         (("--team", "--lake", "s3://b/p"), "--logs"),
         (("--team", "--lake", "/srv/lake", "--logs", "s3://b/p"), "/srv/lake"),

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.crawl_quirks import has, quirks_of
-from cc_pipeline.commoncrawl.crawls import parse_collinfo, read_collinfo, validate_crawl_id
+from cc_pipeline.commoncrawl.crawls import (
+    Crawl,
+    age,
+    index_is_built,
+    parse_collinfo,
+    read_collinfo,
+    unlisted_crawl,
+    validate_crawl_id,
+)
+from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
@@ -129,6 +138,29 @@ def test_ids(typed: str, crawl: str) -> None:
 @pytest.mark.parametrize("typed", ["", "..", "a/b", "CC-MAIN-2024-22/..", "CC MAIN", "x" * 65, "CC-MAIN-2024-22|"])
 def test_wrong_ids(typed: str) -> None:
     with pytest.raises(UserInputError, match="cc-pipeline crawls"):
+        validate_crawl_id(typed)
+
+
+def test_months_of_news_and_named_collections_are_crawls_that_no_list_has() -> None:
+    month = unlisted_crawl("CC-NEWS-2026-12")
+    assert month is not None and month.era == "built"
+    assert month.started == datetime(2026, 12, 1, tzinfo=UTC)
+    assert month.ended == datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
+    named = unlisted_crawl("LOCAL-press")
+    assert named is not None and named.era == "built" and named.started is None
+    for other in ("CC-MAIN-2024-22", "CC-MAIN-2012", "CC-SUPPLEMENTAL-2026-10"):
+        assert unlisted_crawl(other) is None and not index_is_built(other)
+    # the last number of a month is no week
+    assert age(Crawl("CC-NEWS-2026-05", "", None, None, None))[0] == datetime(2026, 5, 1, tzinfo=UTC)
+    assert path_list_key("CC-NEWS-2026-05", "warc") == "crawl-data/CC-NEWS/2026/05/warc.paths.gz"
+    assert published_key("CC-NEWS-2026-05") == path_list_key("CC-NEWS-2026-05", "warc")
+    assert published_key("LOCAL-press") is None
+    assert published_key("CC-MAIN-2024-22") == "crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz"
+
+
+@pytest.mark.parametrize("typed", ["CC-NEWS-2026-13", "cc-news-2026-00", "CC-NEWS-2015-12", "CC-NEWS-2026", "CC-NEWS"])
+def test_what_is_no_month_of_news(typed: str) -> None:
+    with pytest.raises(UserInputError, match="CC-NEWS-2026-05"):
         validate_crawl_id(typed)
 
 

@@ -9,7 +9,15 @@ from importlib import import_module
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.instance import SERVER_TAG, end_runs_of_dead_processes
+from cc_pipeline.defs.instance import (
+    MACHINE_TAG,
+    PROCESS_TAG,
+    SERVER_TAG,
+    end_runs_of_dead_processes,
+    partitions_under_way,
+)
+from cc_pipeline.defs.partitions import keys_tags
+from cc_pipeline.processes import this_machine, this_process
 from cc_pipeline_tests.world import closed_port
 
 
@@ -53,3 +61,33 @@ def test_what_cannot_be_told_is_left_alone() -> None:
             found = instance.get_run_by_id(run)
             assert found is not None
             assert not found.is_finished
+
+
+def test_a_run_of_another_host_is_not_taken_for_dead() -> None:
+    number, since, *machine = this_process().split("-")
+    elsewhere = "-".join((number, "1", machine[0], "00000000"))
+    key = keys_tags(["CC-MAIN-2024-22|example.com"])
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def command(mark: str) -> str:
+            tags = {**key, PROCESS_TAG: mark}
+            run = dg.DagsterRun("extract_domain", tags=tags, status=dg.DagsterRunStatus.STARTED)
+            return instance.add_run(run).run_id
+
+        theirs, gone = command(elsewhere), command("-".join((number, "1", *machine)))
+        of_before = command(f"{number}-1")
+        assert sorted(end_runs_of_dead_processes(instance, 2)) == sorted([gone, of_before])
+        assert partitions_under_way(instance, 2) == {"CC-MAIN-2024-22|example.com": theirs}
+        assert since != "1"
+
+
+def test_an_address_of_loopback_is_that_of_its_own_machine() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        server = at(closed_port())
+        theirs = under_way(instance, server, dg.DagsterRunStatus.STARTED)
+        here = under_way(instance, server, dg.DagsterRunStatus.STARTED)
+        instance.add_run_tags(theirs, {MACHINE_TAG: "1-00000000"})
+        instance.add_run_tags(here, {MACHINE_TAG: this_machine()})
+        assert end_runs_of_dead_processes(instance, 2) == [here]
+        # nobody else can have made it where there is one host
+        assert end_runs_of_dead_processes(instance, 1) == [theirs]

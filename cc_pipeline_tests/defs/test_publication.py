@@ -15,10 +15,11 @@ import cc_pipeline.defs.automation.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import MADE_TAG, flight
-from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command, this_process
+from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
 from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.processes import this_process
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import NEW, harvest, workspace_of
 

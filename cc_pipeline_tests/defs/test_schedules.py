@@ -15,12 +15,13 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import recorded
 from cc_pipeline.defs.automation.schedules import backfill_missing
-from cc_pipeline.defs.instance import PROCESS_TAG, this_process
+from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages import parse
 from cc_pipeline.stages.automation import reparse

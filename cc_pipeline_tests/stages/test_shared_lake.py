@@ -13,8 +13,10 @@ from threading import Barrier, BrokenBarrierError
 import duckdb
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.lake import lease, pins
 from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.evolution import Migration
@@ -24,10 +26,15 @@ from cc_pipeline.lake.merging import Bounds
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import workspace as workspaces
+from cc_pipeline.stages.automation.behind import behind
+from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog
+from cc_pipeline.stages.indexing.harvest import is_harvested
 from cc_pipeline.stages.keeping import upkeep
 from cc_pipeline.stages.keeping.upkeep import keep_up
+from cc_pipeline.stages.locate import captures_of
+from cc_pipeline.stages.slice import HARVEST, Slice
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 SITE, OTHER = "example.com", "example-foo.com"
@@ -104,6 +111,46 @@ def test_a_home_that_was_migrated_with_another_lake_migrates_this_one(
     assert shared("https://one.example", tmp_path, "home").lake.specs
     assert len(ran) == 1
     assert noted(tmp_path)["layout"] == LAYOUT
+
+
+def test_a_home_without_a_catalog_builds_it_from_the_lake_and_follows_it(bucket: Bucket, tmp_path: Path) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    for crawl in (OLD, NEW):
+        harvest(one, crawl)
+    # a crawl that nobody harvested is nobody's to build
+    assert not follow_catalog(two, "CC-MAIN-2018-09")
+    asked = two.transport.stats.requests
+    assert follow_catalog(two, NEW)
+    assert not follow_catalog(two, NEW)
+    assert two.transport.stats.requests == asked
+    with open_catalog(two.settings.catalog_path) as catalog:
+        assert catalog.crawls() == (NEW,)
+    # the same captures, from the same index
+    found = [captures_of(home, NEW, [parse_target(SITE)]) for home in (one, two)]
+    assert found[0].index == found[1].index == "parquet"
+    assert found[0].captures[SITE].equals(found[1].captures[SITE])
+    # nothing is harvested again here, until the list of the crawl changes
+    assert is_harvested(two, NEW)
+    assert not (two.settings.footers_path / NEW).exists()
+    # the other home has written the rows anew, in other files
+    follow_catalog(two, OLD)
+    rows = one.lake.read("row_groups", {"crawl": OLD})
+    one.lake.commit("row_groups", rows, [Slice(OLD).where], {})
+    assert not catalog_has(two, OLD)
+    [report] = extract(two, SITE, crawl=OLD)[:1]
+    assert report.rows == len(bucket[1].of(OLD, subset="warc", domain=SITE))
+    assert catalog_has(two, OLD)
+
+
+def test_a_crawl_that_another_home_is_harvesting_waits(bucket: Bucket, tmp_path: Path) -> None:
+    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    harvest(one)
+    lake = two.lake
+    rows = lake.read("row_groups", {"crawl": NEW})
+    # one of its tables is committed, and the others are not
+    lake.commit("row_groups", rows, [Slice(NEW).where], {HARVEST.digest_name(Slice(NEW)): "0" * 64})
+    with pytest.raises(EnvironmentFault, match="being harvested by another home"):
+        follow_catalog(two, NEW)
 
 
 def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
@@ -196,3 +243,17 @@ def _without_patience(vacuum):  # type: ignore[no-untyped-def]
             return vacuum(lake, table, retention_hours, keep)
 
     return at_once
+
+
+def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_path: Path) -> None:
+    one, two = shared(bucket[0], tmp_path, "one"), shared(bucket[0], tmp_path, "two", publish="none")
+    harvest(one)
+    extract(two, SITE)
+    assert behind(two) is None
+    with pytest.raises(UserInputError, match="publishes no"):
+        publish(two)
+    keep_up(two)
+    assert not two.settings.published_path.exists()
+    assert behind(one) is not None
+    publish(one)
+    assert captures(one)

@@ -25,6 +25,7 @@ from cc_pipeline.transport.budget import (
     SourceLimits,
     chosen_limits,
     default_limits,
+    shared_among,
     slot_spacing,
 )
 from cc_pipeline.transport.outage import Closed
@@ -208,8 +209,38 @@ def test_defaults_are_gentle_where_it_is_shared() -> None:
     assert chosen_limits(default_limits("/some/folder"), 5.0, 3) == SourceLimits(5.0, 3, shared=True)
 
 
-def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier) -> None:
-    with Transport(url, rate=rate, concurrency=16, budget_path=path) as transport:
+@given(st.floats(0.2, 5_000), st.integers(1, 64), st.integers(1, 32))
+def test_shares_of_hosts_add_up_to_the_whole(rate: float, concurrency: int, hosts: int) -> None:
+    whole = SourceLimits(rate, concurrency)
+    share = shared_among(whole, hosts)
+    assert share.rate is not None
+    assert share.rate * hosts == pytest.approx(rate)
+    assert share.concurrency * hosts <= max(concurrency, hosts)
+    assert share.concurrency >= 1
+    assert share.shared
+    assert shared_among(whole, 1) == whole
+    assert shared_among(SourceLimits(None, concurrency), hosts).rate is None
+
+
+def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(100))
+    with FaultServer(tmp_path) as server:
+        context = multiprocessing.get_context("spawn")
+        barrier = context.Barrier(2)
+        files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
+        readers = [context.Process(target=_reader, args=(server.url, file, 60.0, 2.5, barrier, 2)) for file in files]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+            assert reader.exitcode == 0
+        times = [hit.at for hit in server.hits]
+    assert most_in_a_second(times) <= 60 * 1.05
+    assert len(times) / (max(times) - min(times)) > 60 * 0.4
+
+
+def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier, hosts: int = 1) -> None:
+    with Transport(url, rate=rate, hosts=hosts, concurrency=16, budget_path=path) as transport:
         all_here.wait()
         end = time.time() + seconds
         while time.time() < end:

@@ -85,7 +85,12 @@ def get(
         try:
             found = nearest_capture(workspace, target, period, crawls=chosen, most_crawls=most_crawls, told=_tell)
         except NotCaptured as nowhere:
+            if workspace.crawl_list.note is not None:
+                notice(workspace.crawl_list.note)
             raise NotCaptured(nowhere.what, _guess(settings, target) + nowhere.advice) from None
+        # a page that is stored here may have been found without the list
+        if (chosen is not None or not found.stored) and workspace.crawl_list.note is not None:
+            notice(workspace.crawl_list.note)
         requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
         data, note = rendered(found, form, settings.extractor)
         if out is None:
@@ -154,19 +159,21 @@ def _guess(settings: Settings, target: Target) -> str:
 def _crawls(workspace: Workspace, texts: list[str] | None) -> list[Crawl] | None:
     """The crawls a person named, in no order; ``None`` for all there are. Nothing is asked of each."""
     from cc_pipeline.commoncrawl.crawl_ranges import is_selection, select
+    from cc_pipeline.commoncrawl.crawls import age
     from cc_pipeline.stages.indexing.crawls import find_crawl, known_crawls
 
     if not texts:
         return None
-    listed = known_crawls(workspace).crawls
     chosen: dict[str, Crawl] = {}
     for text in texts:
         if text == "newest":
-            some = listed[:1]
+            some = known_crawls(workspace).crawls[:1]
+        elif is_selection(text, workspace.crawl_list.crawls):
+            some = select(text, known_crawls(workspace).crawls)
         else:
-            some = select(text, listed) if is_selection(text, listed) else (find_crawl(workspace, text),)
+            some = (find_crawl(workspace, text),)
         chosen |= {one.id: one for one in some}
-    return [one for one in listed if one.id in chosen]
+    return sorted(chosen.values(), key=age, reverse=True)
 
 
 def _tell(asked: Asked) -> None:

@@ -48,8 +48,9 @@ def settings(
     for name in (field.name for field in fields(found) if field.name not in _HIDDEN):
         value = getattr(found, name)
         shown = " ".join(value) if isinstance(value, tuple) else "" if value is None else as_written(value)
-        variable = PREFIX + name.upper()
-        where = "the home" if name in chosen else variable if in_environment(name) else f"default ({variable})"
+        said = "source" if name == "mirrors" else name
+        variable = PREFIX + said.upper()
+        where = "the home" if name in chosen else variable if in_environment(said) else f"default ({variable})"
         rows.append((name, shown, where))
     write_rows(f"settings of {found.home}", ["setting", "value", "from"], rows)
 

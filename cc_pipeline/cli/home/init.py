@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import load_settings, normalise_root
 
 _PRIVATE = 0o600
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def init(
@@ -37,6 +39,14 @@ def init(
         str | None,
         typer.Option(metavar="URL", show_default=False, help="With --team: the S3 server of both, if it is not AWS."),
     ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            show_default=False,
+            help="With --team: hosts that fetch, as NAME or NAME:PORT with commas; the first publishes.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not name the files that were written.")] = False,
 ) -> None:
     """Write the files that Dagster's own programs read. Files that are there stay as they are.
@@ -56,20 +66,45 @@ def init(
       cc-pipeline init --team /srv/cc_pipeline --lake s3://our-lake/cc --logs s3://our-logs/cc
 
       cc-pipeline init --team . --lake s3://lake/cc --logs s3://logs/cc --endpoint http://minio:9000
+
+      cc-pipeline init --team . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
     """
     place = Path.cwd() if folder is None else folder.expanduser().resolve()
     if team:
-        _say(_write_team(place, lake, logs, endpoint or ""), quiet)
+        _say(_write_team(place, lake, logs, endpoint or "", _servers(hosts)), quiet)
         return
-    if lake or logs or endpoint:
-        raise UserInputError("--lake, --logs and --endpoint are for --team; for your own home set CC_PIPELINE_LAKE")
+    if lake or logs or endpoint or hosts:
+        raise UserInputError(
+            "--lake, --logs, --endpoint and --hosts are for --team; for your own home set CC_PIPELINE_LAKE"
+        )
     from cc_pipeline.defs.instance import prepare_files
 
     place.mkdir(parents=True, exist_ok=True)
     _say(prepare_files(load_settings(), place), quiet)
 
 
-def _write_team(folder: Path, lake: str | None, logs: str | None, endpoint: str) -> list[Path]:
+def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
+    """Name and port of each host's code server."""
+    found = []
+    for text in (hosts or "").split(","):
+        name, _, port = text.strip().partition(":")
+        if not name and hosts is None:
+            continue
+        if not _HOST_NAME.fullmatch(name) or not (port or "4000").isdecimal():
+            raise UserInputError(f"--hosts has {text!r}; give names of hosts with commas: one.internal,two.internal")
+        if name == "localhost" or name.startswith("127."):
+            raise UserInputError(
+                f"--hosts has {text!r}, which is another machine on each host; give names that all know"
+            )
+        found.append((name, int(port or 4000)))
+    if len(found) == 1 or len({*found}) < len(found):
+        raise UserInputError("--hosts names one host, or one twice; leave it out where one host fetches")
+    return tuple(found)
+
+
+def _write_team(
+    folder: Path, lake: str | None, logs: str | None, endpoint: str, hosts: tuple[tuple[str, int], ...]
+) -> list[Path]:
     """Writes what is missing of the folder's files, and gives the paths of these."""
     from cc_pipeline.defs.team import Team, team_files
 
@@ -83,6 +118,7 @@ def _write_team(folder: Path, lake: str | None, logs: str | None, endpoint: str)
         settings.s3_region,
         settings.contact,
         f"{os.getuid()}:{os.getgid()}",
+        hosts,
     )
     missing = {folder / name: text for name, text in team_files(team).items() if not (folder / name).exists()}
     try:

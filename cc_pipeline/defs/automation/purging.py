@@ -31,18 +31,18 @@ def purge_target(
     ``now`` where any run has not ended (nothing was changed then), and when the lake cannot be read or written.
     """
     keys = ordered_keys(instance)
-    _refuse_running(instance, plan.slug, keys, own_run, every=now)
+    _refuse_running(workspace, instance, plan.slug, keys, own_run, every=now)
     refuse_fetching(workspace, plan)
     _forget(workspace, instance, plan)
     # a schedule's tick may have asked for it in between; from now on none does
-    _refuse_running(instance, plan.slug, keys, own_run, every=now)
+    _refuse_running(workspace, instance, plan.slug, keys, own_run, every=now)
     return purge(workspace, plan, now=now)
 
 
 def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
     """Takes away a target that found nothing: key, definition, empty slices. Raises ``EnvironmentFault`` where a run
     has the target."""
-    _refuse_running(instance, plan.slug, ordered_keys(instance), "", every=False)
+    _refuse_running(workspace, instance, plan.slug, ordered_keys(instance), "", every=False)
     refuse_fetching(workspace, plan)
     _forget(workspace, instance, plan)
     remove_whole(workspace, plan)
@@ -57,6 +57,7 @@ def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan)
 
 
 def _refuse_running(
+    workspace: Workspace,
     instance: dg.DagsterInstance,
     slug: str,
     keys: tuple[Sequence[str], Sequence[str]],
@@ -64,7 +65,7 @@ def _refuse_running(
     *,
     every: bool,
 ) -> None:
-    end_runs_of_dead_processes(instance)
+    end_runs_of_dead_processes(instance, workspace.settings.hosts)
     runs = unfinished_runs_of(instance, [slug], keys).get(slug, [])
     why = f"the target {slug} is in a run that has not ended"
     if every:

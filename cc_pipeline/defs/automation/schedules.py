@@ -60,7 +60,7 @@ def backfill_missing(
 def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[dg.RunRequest] | dg.SkipReason:
     instance, settings, now = context.instance, workspace.settings, _now()
     # the daemon does not watch runs of the command line: a killed one would count as going for ever
-    end_runs_of_dead_processes(instance)
+    end_runs_of_dead_processes(instance, settings.hosts)
     watched = watch_list_file.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
     # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, PARTITION_TAG, room_for_crawls, too_many
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.stages.automation import watch_list as watch_list_file
 from cc_pipeline.stages.automation.due import decide_crawls
-from cc_pipeline.stages.indexing.crawls import known_crawls
+from cc_pipeline.stages.indexing.crawls import find_crawl
 from cc_pipeline.stages.indexing.harvest import is_published, list_as_it_is
 from cc_pipeline.stages.workspace import Workspace
 
@@ -36,12 +37,13 @@ def new_crawls(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.SensorResult | dg.SkipReason:
     """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
-    what failed before. While the list cannot be read, its last good copy counts."""
-    try:
-        listed = known_crawls(workspace)
-    except CcPipelineError as fault:
-        return dg.SkipReason(str(fault))
-    note = f"; {listed.note}" if listed.note is not None else ""
+    what failed before. While the list cannot be read, its last good copy counts. What was known at release is no news:
+    without a copy only crawls that CC_PIPELINE_CRAWLS names are looked for."""
+    listed = workspace.crawl_list
+    named, unsure = _named_crawls(workspace)
+    note = "".join(f"; {one}" for one in (*([listed.note] if listed.note is not None else []), *unsure))
+    current = [crawl.id for crawl in listed.crawls] if listed.origin in ("list", "copy") else []
+    there = [*current, *(crawl for crawl in named if crawl not in current)]
     silent: list[str] = []
 
     def is_runnable(crawl: str) -> bool:
@@ -60,16 +62,16 @@ def new_crawls(
     registered = set(context.instance.get_dynamic_partitions("crawl"))
     domains = len(context.instance.get_dynamic_partitions("domain"))
     room = room_for_crawls(len(registered), domains)
-    new = [crawl.id for crawl in listed.crawls if crawl.id not in registered]
+    new = [crawl for crawl in there if crawl not in registered]
     if len(new) > room:
         # the newest that there is room for
         note += f"; {too_many(len(registered) + len(new), domains)}"
     left_out = set(new[room:])
     decision = decide_crawls(
-        listed=[crawl.id for crawl in listed.crawls if crawl.id not in left_out],
+        listed=[crawl for crawl in there if crawl not in left_out],
         registered=registered,
         requested=set(requested),
-        selection=workspace.settings.crawls,
+        selection=workspace.settings.crawls if current else named,
         is_runnable=is_runnable,
         new_keys_per_tick=_NEW_KEYS_PER_TICK,
     )
@@ -89,6 +91,21 @@ def new_crawls(
         ],
         cursor=json.dumps(cursor),
     )
+
+
+def _named_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
+    """The crawls that CC_PIPELINE_CRAWLS names, where there are such, and why that is not sure of the others. The
+    source is asked at most once a day for each that no list has."""
+    named: list[str] = []
+    unsure: list[str] = []
+    for word in workspace.settings.crawls:
+        if word in ("newest", "all"):
+            continue
+        try:
+            named.append(find_crawl(workspace, word).id)
+        except CcPipelineError as fault:
+            unsure.append(str(fault))
+    return named, unsure
 
 
 def _now() -> datetime:
@@ -170,7 +187,9 @@ def path_lists(
     harvested = context.instance.get_materialized_partitions(dg.AssetKey("row_groups"))
     changed: dict[str, str] = {}
     try:
-        for crawl in sorted(harvested, reverse=True)[:_NEWEST]:
+        # an index that is built here grows only for a person's yes
+        published = [crawl for crawl in harvested if not index_is_built(crawl)]
+        for crawl in sorted(published, reverse=True)[:_NEWEST]:
             listed = list_as_it_is(workspace, crawl)
             if listed is not None and asked.get(crawl) != listed:
                 changed[crawl] = listed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
@@ -135,15 +135,25 @@ class FooterRows:
     @property
     def row_groups(self) -> tuple[RowGroup, ...]:
         """Every row group as an object; for one file. Tables of many files come from ``catalog.from_footers``."""
-        return tuple(self._row_groups())
+        return tuple(self.chosen_groups(range(self.group_count)))
 
-    def _row_groups(self) -> Iterator[RowGroup]:
+    @property
+    def group_count(self) -> int:
+        """How many row groups there are."""
+        return len(self.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
+
+    def row_counts(self) -> list[int]:
+        """Rows of each row group."""
+        return array("q", self.walk.row_groups)[ROW_GROUP_FIELDS.index("rows") :: len(ROW_GROUP_FIELDS)].tolist()
+
+    def chosen_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
+        """Some row groups as objects: of a long footer, making all of them takes longer than finding the few."""
         counts = array("q", self.walk.row_groups)
         chunks = array("q", self.walk.chunks)
         statistics = [self.statistics(index) for index in range(len(self.stat_columns))]
         nulls = CHUNK_FIELDS.index("null_count")
         width = len(ROW_GROUP_FIELDS)
-        for number in range(len(counts) // width):
+        for number in numbers:
             rows, total, compressed, _, _, first, end = counts[number * width : (number + 1) * width]
             found: dict[str, ColumnChunk] = {}
             known: dict[str, ColumnStatistics] = {}

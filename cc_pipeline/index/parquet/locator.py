@@ -15,11 +15,12 @@ from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.built.names import holds_arc
 from cc_pipeline.index.locator import LookupPrice, LookupResult
-from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes, Piece, coalesce, run_end
+from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.kept import index_pieces
-from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace, unread_notes, wanted_columns
+from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, wanted_columns
+from cc_pipeline.index.parquet.pricing import index_bytes, likely_bytes, most_requests
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 from cc_pipeline.index.takers import Takers
 from cc_pipeline.keys import TIMESTAMP
@@ -51,7 +52,7 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
     constants = {
         "crawl": file.crawl,
         "subset": file.subset,
-        "archive_format": "warc",
+        "archive_format": "arc" if holds_arc(file.path) else "warc",
         "located_by": located_by,
         "index_file": file.path,
         "index_position": place.number,
@@ -143,8 +144,6 @@ def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
 _PIECE_ROWS = 1 << 14
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
-#: Rows in a page as the index's writer cuts them.
-_PAGE_ROWS = 20_000
 
 
 class ParquetLocator:
@@ -179,9 +178,9 @@ class ParquetLocator:
         for place in places:
             names = wanted_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
-            requests += _requests(place, columns)
-            size += sum(column.size + _index_bytes(column, place.rows) + GAP for column in columns)
-            likely += _likely_bytes(place, columns)
+            requests += most_requests(place, columns)
+            size += sum(column.size + index_bytes(column, place.rows) + GAP for column in columns)
+            likely += likely_bytes(place, columns)
         files = len({place.file.path for place in places})
         return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
@@ -228,33 +227,3 @@ class ParquetLocator:
             held += size
         if batch:
             yield batch
-
-
-def _requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
-    path = place.file.path
-    large = [column for column in columns if column.offset_index is not None and column.size > GAP]
-    others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
-    indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
-    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(others))
-    return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
-
-
-def _index_bytes(column: ColumnPlace, rows: int) -> int:
-    return sum(piece.length for piece in index_pieces("", column, rows))
-
-
-def _likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a column with a page index two pages and the index, else all of it; with the gaps that are read over.
-
-    Where the pages lie is not known yet: in the middle of each chunk is as good a guess as any.
-    """
-    path = place.file.path
-    pieces = []
-    for column in columns:
-        size = column.size
-        if column.offset_index is not None:
-            size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
-        pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
-    indexes = [piece for column in columns for piece in index_pieces(path, column, place.rows)]
-    return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))

@@ -142,12 +142,14 @@ def checked_place(
     return ColumnPlace(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
 
 
-def checked_row_group(file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace]) -> RowGroupPlace:
+def checked_row_group(
+    file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace], key: str = KEY
+) -> RowGroupPlace:
     """A row group whose row count can be believed. Raises ``DataFault`` where it, or the key column, cannot."""
     if not 0 <= rows <= MOST_ROWS:
         raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} claims {rows} rows")
-    if KEY not in columns:
-        raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} has no column {KEY}")
+    if key not in columns:
+        raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} has no column {key}")
     return RowGroupPlace(file, number, rows, columns)
 
 

@@ -92,11 +92,18 @@ _SMALL_DICTIONARY = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A row group, the key ranges asked of it, and the columns to return (the key column is always read)."""
+    """A row group, the key ranges asked of it, and the columns to return (the key column is always read).
+
+    ``key`` is the column that the ranges are about. ``keep`` decides about keys within them (a mask for an array of
+    keys). ``bounds`` are what the file's footer says of its keys: a key outside them raises.
+    """
 
     place: RowGroupPlace
     ranges: Sequence[KeyRange]
     columns: tuple[str, ...]
+    key: str = KEY
+    keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = None
+    bounds: tuple[bytes | None, bytes | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
     answers: list[Found] = []
     remaining = iter(parts)
     for each, (rows, keys) in zip(wanted, matched, strict=True):
-        columns = {KEY: keys}
+        columns = {each.key: keys}
         for name in _others(each) if len(rows) else ():
             part = next(remaining)[1]
             if isinstance(part, _Selection):
@@ -164,7 +171,7 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
 
 
 def _others(wanted: Wanted) -> list[str]:
-    return [name for name in wanted.columns if name != KEY and name in wanted.place.columns]
+    return [name for name in wanted.columns if name != wanted.key and name in wanted.place.columns]
 
 
 def _fetch_pages(
@@ -199,11 +206,11 @@ def _fetch_pages(
 def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], Bytes]) -> Bytes:
     needed: set[Piece] = set()
     for each in wanted:
-        path, key = each.place.file.path, each.place.columns[KEY]
+        path, key = each.place.file.path, each.place.columns[each.key]
         if key.column_index is None or key.offset_index is None:
             continue
         needed.add(Piece(path, *key.column_index))
-        for name in (KEY, *_others(each)):
+        for name in (each.key, *_others(each)):
             column = each.place.columns[name]
             if column.offset_index is not None:
                 needed.add(Piece(path, *column.offset_index))
@@ -218,7 +225,7 @@ def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callabl
 
 def _key_selection(wanted: Wanted, known: Bytes) -> _Selection | None:
     place = wanted.place
-    column = place.columns[KEY]
+    column = place.columns[wanted.key]
     pages = _pages(place, column, known)
     if pages is None or column.column_index is None:
         return _Selection(column, None, (), place.rows)
@@ -263,10 +270,13 @@ def _match(wanted: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Ro
             DataKind.UNSUPPORTED,
             wanted.place.file.path,
             part.place.offset,
-            f"column {KEY} has type {keys.type}, not bytes",
+            f"column {wanted.key} has type {keys.type}, not bytes",
         )
     _check_bounds(wanted.place, part, keys)
+    _check_statistics(wanted, part, keys)
     here = rows_in_ranges(keys, wanted.ranges)
+    if wanted.keep is not None and len(here):
+        here = here[wanted.keep(keys.take(pa.array(here)))]
     return _numbers(part, here), keys.take(pa.array(here))
 
 
@@ -287,6 +297,23 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
                 f"page {page} has keys outside its bounds",
             )
         start += count
+
+
+def _check_statistics(wanted: Wanted, part: _Selection, keys: pa.Array) -> None:
+    """Row groups are passed over by what a footer says of them: where that can be seen to be wrong, nothing it says
+    counts."""
+    low, high = wanted.bounds
+    if not len(keys) or (low is None and high is None):
+        return
+    found = pc.min_max(keys)
+    smallest, largest = found["min"].as_py(), found["max"].as_py()
+    if smallest is not None and ((low is not None and smallest < low) or (high is not None and largest > high)):
+        raise DataFault(
+            DataKind.MISMATCH,
+            wanted.place.file.path,
+            part.place.offset,
+            f"row group {wanted.place.number} has keys outside the bounds that its footer gives",
+        )
 
 
 def _decode(place: RowGroupPlace, part: _Selection, bytes_of: Bytes) -> pa.Array:

@@ -27,10 +27,13 @@ class Behind:
 
 def behind(workspace: Workspace) -> Behind | None:
     """How far the published file is behind the lake; ``None`` where it shows all there is, and where there is nothing.
-    One that another version of this program made, or other settings, is behind too.
+    One that another version of this program made, or other settings, is behind too. ``None`` in a home that publishes
+    nothing.
 
     It opens each table's log and no data. Raises ``EnvironmentFault``.
     """
+    if workspace.settings.publish == "none":
+        return None
     path, lake = workspace.settings.published_path, workspace.lake
     shown: dict[str, int] = {}
     since = None

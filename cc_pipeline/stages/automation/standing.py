@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cc_pipeline.addresses import Access, host_of, scheme_of
-from cc_pipeline.commoncrawl.paths import path_list_key
+from cc_pipeline.commoncrawl.paths import published_key
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.workspace import Workspace, open_transport
@@ -52,7 +52,9 @@ def trouble_at(settings: Settings, place: str, access: Access, crawl: str) -> st
         return None if Path(place).is_dir() else f"the folder {place} is not there"
     try:
         with open_transport(settings, place, access, _ONCE) as transport:
-            transport.exists(path_list_key(crawl, "cc-index-table"))
+            key = published_key(crawl)
+            if key is not None:
+                transport.exists(key)
     except CcPipelineError as fault:
         return f"{place} does not answer ({fault})"
     return None

@@ -23,12 +23,33 @@ _BATCH_ROWS: Final = 8_192
 _BUFFER: Final = 1 << 16
 
 
-def rebuild_catalog(workspace: Workspace) -> CatalogChange:
+def follow_catalog(workspace: Workspace, crawl: str) -> bool:
+    """Builds this home's catalog of ``crawl`` where another home on the same lake has harvested it since; gives whether
+    it did. It reads tables of the lake, and asks the source for nothing.
+
+    Nothing is done for a crawl that nobody has harvested, and in a home whose lake is its own: there the harvest does
+    it. Raises ``EnvironmentFault`` while another home is at it, since the answer would not be of what the lake says.
+    """
+    if not workspace.settings.lake_is_apart:
+        return False
+    if catalog_has(workspace, crawl) or crawl not in _by_crawl(workspace.lake.pin("coverage")):
+        return False
+    rebuild_catalog(workspace, only=crawl)
+    if not catalog_has(workspace, crawl):
+        raise EnvironmentFault(
+            f"the index of {crawl} is being harvested by another home on this lake, or its harvest was killed",
+            f"Wait for its end, or harvest it again: cc-pipeline harvest --crawl {crawl}. Then run this again.",
+        )
+    return True
+
+
+def rebuild_catalog(workspace: Workspace, only: str | None = None) -> CatalogChange:
     """Builds the catalog's files of crawls that changed in the lake, drops those that are gone, merges when it is due.
 
     A crawl is taken as changed when the lake keeps its rows in other files. One whose tables a killed harvest left at
-    different states stays as it is until the harvest has run again. One builder at a time on a host. False where there
-    was nothing to do. Raises ``EnvironmentFault`` when the lake cannot be read or the disk does not take it.
+    different states stays as it is until the harvest has run again. ``only`` one crawl is built where it is named. One
+    builder at a time on a host. False where there was nothing to do. Raises ``EnvironmentFault`` when the lake cannot
+    be read or the disk does not take it.
     """
     lake, folder = workspace.lake, workspace.settings.catalog_path
     with locked(workspace.settings.home / "catalog.lock"):
@@ -37,7 +58,9 @@ def rebuild_catalog(workspace: Workspace) -> CatalogChange:
         wanted = {crawl: _made_from(crawl, files) for crawl in files["coverage"]}
         stale = [Slice(crawl) for crawl in stale_crawls(folder, wanted)]
         versions = {name: table.version for name, table in pinned.items()}
-        halves = frozenset(slice_.crawl for slice_ in HARVEST.interrupted(lake, stale, versions))
+        later = {slice_ for slice_ in stale if only is not None and slice_.crawl != only}
+        halves = HARVEST.interrupted(lake, [slice_ for slice_ in stale if slice_ not in later], versions)
+        held_back = frozenset(slice_.crawl for slice_ in [*halves, *later])
 
         def rows_of(crawl: str) -> CrawlSources:
             def stream(name: str) -> pa.RecordBatchReader:
@@ -50,7 +73,7 @@ def rebuild_catalog(workspace: Workspace) -> CatalogChange:
                 "coverage": stream("coverage"),
             }
 
-        return update_catalog(folder, wanted, rows_of, held_back=halves)
+        return update_catalog(folder, wanted, rows_of, held_back=held_back)
 
 
 def catalog_has(workspace: Workspace, crawl: str) -> bool:

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
+from cc_pipeline.commoncrawl.crawls import index_is_built
+from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.decode import place
@@ -24,8 +26,10 @@ from cc_pipeline.index.parquet.keeping import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.stages.indexing.catalog import catalog_has, rebuild_catalog
+from cc_pipeline.stages.indexing.archives import archive_files, built_index, has_archives
+from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
+from cc_pipeline.stages.indexing.probing import probe, unknown
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
@@ -40,13 +44,21 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 def is_published(workspace: Workspace, crawl: str) -> bool:
     """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
 
-    For a crawl that was harvested no request is sent.
+    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Of a
+    collection that a person named it counts that there are files. Raises ``EnvironmentFault`` when the source does not
+    say.
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
     if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
-    return workspace.transport.exists(path_list_key(crawl, "cc-index-table"))
+    if published_key(crawl) is None:
+        return has_archives(workspace, crawl)
+    # one that is announced may appear at any time, so only its presence is remembered
+    found = probe(workspace, crawl, believe=("there",))
+    if found.state == "unknown":
+        raise unknown(workspace, found)
+    return found.state == "there"
 
 
 def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
@@ -61,7 +73,8 @@ def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
 
-    Raises ``EnvironmentFault`` when the path list cannot be read.
+    Of a crawl whose index is built here these are all that it is to have, built or not. Raises ``EnvironmentFault``
+    when the path list cannot be read.
     """
     started = time.monotonic()
     if find_crawl(workspace, crawl).era == "arc":
@@ -93,22 +106,39 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
 def is_harvested(workspace: Workspace, crawl: str) -> bool:
     """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer kept, the catalog built
     from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that cannot be read.
+
+    Of a crawl that another home on the same lake harvested, this one needs no footers: its catalog is built from the
+    lake's tables.
     """
     slice_, settings = Slice(crawl), workspace.settings
     if HARVEST.made_from(workspace.lake, [slice_])[slice_] is None or settings.page_indexes:
         return False
     arc = find_crawl(workspace, crawl).era == "arc"
     paths = [] if arc else [file.path for file in _listed(workspace, crawl)[0]]
-    if LIST.stale(workspace.lake, {slice_: input_digest({"paths": paths})}) or not catalog_has(workspace, crawl):
+    if LIST.stale(workspace.lake, {slice_: input_digest({"paths": paths})}):
+        return False
+    store = FooterStore(settings.footers_path)
+    elsewhere = settings.lake_is_apart and paths and not store.read(crawl).entries
+    if elsewhere:
+        follow_catalog(workspace, crawl)
+    if not catalog_has(workspace, crawl):
         return False
     figures = coverage_figures(workspace, crawl)
-    store = FooterStore(settings.footers_path)
+    if elsewhere:
+        return figures["files expected"] == figures["files harvested"]
     reason = None if paths else _why_empty(workspace, crawl)
     digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
     return figures["files expected"] == figures["files harvested"] and _is_made_from(workspace.lake, slice_, digest)
 
 
 def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
+    """The files of a crawl's columnar index, and the requests and bytes that the list took."""
+    if index_is_built(crawl):
+        stats = workspace.transport.stats
+        requests, read = stats.requests, stats.bytes
+        shards = archive_files(workspace, crawl)
+        files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
+        return files, stats.requests - requests, stats.bytes - read
     key = path_list_key(crawl, "cc-index-table")
     try:
         data = workspace.transport.read_all(key).data
@@ -129,11 +159,15 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     paths = _paths(workspace, crawl)
     if not paths:
         return StageReport("footers", rows=0, notes=(_why_empty(workspace, crawl),))
-    stats = workspace.transport.stats
+    transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
+    stats = transport.stats
     requests, read = stats.requests, stats.bytes
-    report = harvest_crawl(crawl, paths, workspace.transport, FooterStore(workspace.settings.footers_path))
-    notes = tuple(f"{path} failed: {reason}" for path, reason in report.failed[:20])
-    if workspace.settings.page_indexes:
+    absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
+    there = [path for path in paths if path not in absent]
+    report = harvest_crawl(crawl, there, transport, store)
+    _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
+    notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
+    if workspace.settings.page_indexes or index_is_built(crawl):
         notes += _keep_page_indexes(workspace, crawl, paths)
     return StageReport(
         "footers",
@@ -146,12 +180,28 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
+def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
+    """The index files of ``crawl`` that are still to be built, and why they are not there."""
+    return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
+
+
+def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
+    """Keeps why files have no footer; those of which that is known already are not written again."""
+    known = store.read(crawl).entries
+    new = {path: reason for path, reason in absent.items() if path not in known or known[path].reason != reason}
+    if new:
+        with store.write(crawl) as writer:
+            for path, reason in new.items():
+                writer.put_failure(path, reason)
+
+
 def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -> tuple[str, ...]:
     """Keeps page indexes of the wanted subsets' files; what it did in words. Look-ups can do without: no fault ends
     the harvest."""
     settings = workspace.settings
     wanted = [path for path in paths if place(path)[1] in settings.subsets]
-    report = keep_page_indexes(crawl, wanted, workspace.transport, FooterStore(settings.footers_path))
+    transport = workspace.index_place(crawl)
+    report = keep_page_indexes(crawl, wanted, transport, FooterStore(settings.footers_path))
     notes = []
     if report.kept:
         notes.append(
@@ -193,7 +243,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     report = repair_row_groups(
         crawl,
         paths,
-        workspace.transport,
+        workspace.index_place(crawl),
         FooterStore(workspace.settings.footers_path),
         on_progress=lambda done, total: progress.report("repair", done, total, crawl),
     )

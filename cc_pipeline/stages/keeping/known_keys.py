@@ -9,11 +9,11 @@ from typing import Final
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.automation import watch_list
-from cc_pipeline.stages.indexing.crawls import known_crawls
+from cc_pipeline.stages.indexing.probing import found_by_name
 from cc_pipeline.stages.keeping import purge_note
 from cc_pipeline.stages.slice import FETCH, GONE, HARVEST, LIST, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
@@ -38,11 +38,8 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     """
     lake = workspace.lake
     slices = _slices(lake)
-    try:
-        listed = known_crawls(workspace)
-        known, note = {crawl.id for crawl in listed.crawls}, listed.note or ""
-    except EnvironmentFault as fault:
-        known, note = set(), str(fault)
+    listed = workspace.crawl_list
+    known, note = {*(crawl.id for crawl in listed.crawls), *found_by_name(workspace.settings)}, listed.note or ""
     made = {
         name.rpartition(":")[2]
         for stage in (LIST, HARVEST)

@@ -59,7 +59,8 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     lake = workspace.lake
     go_on(workspace)
     merged = _merge(workspace, Bounds(max_files), wait=True)
-    publish_warehouse(workspace)
+    if workspace.settings.publish != "none":
+        publish_warehouse(workspace)
     names = [*(spec.name for spec in TABLES), *RETIRED]
     pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
     deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}

@@ -286,12 +286,13 @@ _OF_TABLE: dict[str, dict[str, str]] = {
     },
     "source_files": {
         "slug": "Partition key, and target of the file's rows in lake",
-        "source_file": "Path, or key in the source",
+        "source_file": "Path, address, or key in the source",
         "crawl": "The crawl it belongs to",
+        "content_tag": "Of an archive file: its size and ETag when it was added",
     },
     "source_faults": {
         "target": "Slug of the file",
-        "source_file": "Path, or key in the source",
+        "source_file": "Path, address, or key in the source",
         "byte_offset": "Where reading failed; null: the record or file as a whole",
         "reason": "Why it could not be read",
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -17,12 +17,16 @@ from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
+from cc_pipeline.stages.gate import limits_of
+from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.crawls import known_crawls
+from cc_pipeline.stages.indexing.probing import probe, unknown
 from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
 from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
+from cc_pipeline.transport.budget import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
@@ -150,7 +154,11 @@ def _disk(home: Path) -> Iterator[Finding]:
 
 def _publishing(settings: Settings) -> Iterator[Finding]:
     lake = s3_place(settings)
-    if lake is None or settings.publish == "copy":
+    if settings.publish == "none" and not settings.lake_is_apart:
+        yield Finding(
+            "bad", "publishing", "nobody publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
+        )
+    if lake is None or settings.publish != "views":
         return
     try:
         with duckdb.connect() as connection:
@@ -169,11 +177,26 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return
     crawls = listed.crawls
-    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}"
-    if listed.fault is not None:
-        yield Finding("bad", "source", f"{listed.note}. {text}", listed.fault.advice)
-    else:
+    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}, listed {listed.age}"
+    if listed.fault is None:
         yield Finding("ok", "source", text)
+        return
+    # everything works with what there is, if only the data answers
+    yield Finding("note", "source", f"{listed.note}. {text}", listed.fault.advice)
+    newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
+    if newest is not None:
+        yield _data(workspace, newest.id)
+
+
+def _data(workspace: Workspace, crawl: str) -> Finding:
+    """Whether the source itself answers, while the host with the list does not."""
+    source, found = workspace.settings.source, probe(workspace, crawl)
+    when = f" (asked {ago(found.at)})" if found.remembered else ""
+    if found.state == "unknown":
+        fault = unknown(workspace, found)
+        return Finding("bad", "data", fault.what, fault.advice)
+    what = "is there" if found.state == "there" else "is not there yet"
+    return Finding("ok", "data", f"{source} answers: {crawl} {what}{when}")
 
 
 def _tables(workspace: Workspace) -> Iterator[Finding]:
@@ -195,7 +218,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _shortfall(lake)
     if settings.published_path.exists():
         yield Finding("ok", "cc.duckdb", f"{settings.published_path.stat().st_size:,} bytes")
-    else:
+    elif settings.publish != "none":
         yield Finding(
             "note", "cc.duckdb", "nothing published yet", "Publish it: materialize `warehouse`, or use cc-pipeline run."
         )
@@ -254,11 +277,31 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
+    if settings.hosts > 1:
+        yield _share(settings)
     states = budget_state(settings.budget_path)
     if not states:
         yield Finding("ok", "budget", f"no request was sent from this home yet; limits: {_limits(settings)}")
     for state in states:
         yield _finding(state)
+
+
+def _share(settings: Settings) -> Finding:
+    mine, whole = limits_of(settings), limits_of(replace(settings, hosts=1))
+    text = f"one of {settings.hosts} hosts: {_allowed(mine)} here, of {_allowed(whole)} for all"
+    if mine.concurrency * settings.hosts <= whole.concurrency:
+        return Finding("ok", "budget", text)
+    return Finding(
+        "note",
+        "budget",
+        f"{text}; with so many hosts, more requests than that may be under way",
+        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that.",
+    )
+
+
+def _allowed(limits: SourceLimits) -> str:
+    rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
+    return f"{rate} and {limits.concurrency} at the same time"
 
 
 def _finding(state: HostState) -> Finding:

@@ -39,7 +39,7 @@ def crawl_list_verdict(workspace: Workspace) -> CheckResult:
     if new or not crawls_are_listed(workspace):
         message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
         return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"all {len(have):,} crawls of the published list", figures)
+    return CheckResult(name, "ok", f"all {len(have):,} crawls of the list read {listed.age}", figures)
 
 
 def manifest_verdict(workspace: Workspace, look: Look) -> CheckResult:

@@ -1,0 +1,125 @@
+"""Shards of a keyed dataset from their footers: which row groups may hold keys, and which columns there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.footers.decode import FooterRows, decode_footer
+from cc_pipeline.index.footers.store import CrawlFooters
+from cc_pipeline.index.keyed.columns import arrow_type, widest
+from cc_pipeline.index.parquet.places import (
+    FilePlace,
+    RowGroupPlace,
+    checked_row_group,
+    column_place,
+    split_columns,
+)
+
+Bounds = tuple[bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A shard that could not be read, so that rows of it may be missing: why, and at which byte of the file."""
+
+    path: str
+    reason: str
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.offset is None else f" at byte {self.offset}"
+        return f"{self.path}{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One Parquet file: its ``footer`` decoded for the ``key`` column alone, and the footer's bytes for the others."""
+
+    file: FilePlace
+    key: str
+    footer: FooterRows
+    tail: bytes
+
+    def bounds(self) -> list[Bounds]:
+        """Smallest and largest key of each row group, ``None`` where unknown."""
+        found = self.footer.statistics(0)
+        return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
+
+    def may_hold(self, ranges: RangeSet) -> list[int]:
+        """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
+        rows = self.footer.row_counts()
+        return [at for at, (low, high) in enumerate(self.bounds()) if rows[at] and ranges.meets(low, high)]
+
+    def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
+        """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""
+        wanted = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
+        rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=wanted)
+        return [
+            checked_row_group(
+                self.file,
+                group.row_group,
+                group.rows,
+                {name: column_place(self.file, chunk) for name, chunk in group.chunks.items()},
+                self.key,
+            )
+            for group in rows.chosen_groups(numbers)
+        ]
+
+
+def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str) -> Shard:
+    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also where it lacks the key."""
+    footer = decode_footer(tail, size, path, columns=(key,), lookup_columns=())
+    described = {column.name: (column.physical, column.repetition, column.meaning) for column in footer.schema.columns}
+    flat, unread = split_columns(described)
+    if key not in flat:
+        raise DataFault(DataKind.MISMATCH, path, None, f"has no column {key}; it has: {', '.join(list(flat)[:60])}")
+    if flat[key][0] != "BYTE_ARRAY":
+        raise DataFault(DataKind.UNSUPPORTED, path, None, f"column {key} is {flat[key][0]}, not text")
+    return Shard(FilePlace("", "", path, size, etag, footer.footer_bytes, flat, unread), key, footer, tail)
+
+
+def stored_shards(footers: CrawlFooters, paths: Sequence[str], key: str) -> Iterator[Shard | Gap]:
+    """The shard of each of ``paths`` from the footers kept of them, or why there is none."""
+    for path in paths:
+        entry = footers.entries.get(path)
+        if entry is None:
+            yield Gap(path, "its footer has not been read yet")
+        elif entry.failed or entry.file_size is None:
+            yield Gap(path, entry.reason or "it could not be read", entry.fault_offset)
+        else:
+            try:
+                yield open_shard(path, footers.footer(path), entry.file_size, entry.etag, key)
+            except DataFault as fault:
+                yield Gap(path, f"{fault.kind.value}: {fault.reason}", fault.offset)
+
+
+def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
+    """Every flat column of ``files`` with the widest of its types, in the order in which they first come."""
+    seen: dict[str, dict[pa.DataType, None]] = {}
+    shapes: set[tuple[tuple[str, tuple[str, str, str]], ...]] = set()
+    for file in files:
+        shape = tuple(file.columns.items())
+        if shape not in shapes:
+            shapes.add(shape)
+            for name, (physical, _, meaning) in shape:
+                seen.setdefault(name, {})[arrow_type(physical, meaning)] = None
+    return {name: widest(types) for name, types in seen.items()}
+
+
+def missing_columns(files: Iterable[FilePlace], names: Mapping[str, object]) -> dict[str, int]:
+    """Those of ``names`` that some of ``files`` lack: how many do."""
+    lacking: dict[str, int] = {}
+    for file in files:
+        for name in names:
+            if name not in file.columns:
+                lacking[name] = lacking.get(name, 0) + 1
+    return lacking
+
+
+def _bytes(bound: object) -> bytes | None:
+    return bound if isinstance(bound, bytes) else None

@@ -1,0 +1,1 @@
+"""Data that is published by host or URL key, joined to hosts and captures."""

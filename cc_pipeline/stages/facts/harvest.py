@@ -1,0 +1,234 @@
+"""The files of a dataset: its path list and its footers, asked for once and kept in the home."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.addresses import NO_ACCESS
+from cc_pipeline.commoncrawl.paths import inflated, listed_keys
+from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.index.catalog.from_footers import footers_digest
+from cc_pipeline.index.footers.harvest import FIRST_GUESS, harvest_crawl
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.keyed.shards import Gap
+from cc_pipeline.stages.facts.datasets import Dataset
+from cc_pipeline.stages.workspace import Workspace, open_transport
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
+
+#: A path list is asked for again after a day, and, where it lacks the crawl that is asked for, after an hour.
+_FRESH: Final = timedelta(days=1)
+_HOPEFUL: Final = timedelta(hours=1)
+#: A shard that could not be read is asked for again after so long.
+_AGAIN: Final = timedelta(hours=1)
+#: Files of a dataset, of all crawls. The host index has 30 a crawl.
+_MOST_FILES: Final = 100_000
+_CRAWL: Final = re.compile(r"(?:^|/)crawl=([^/]+)/")
+#: The name under which footers lie of files that are of no crawl.
+_NO_CRAWL: Final = "all"
+_CUT: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The Parquet files of a dataset by crawl (``all`` where it has none). ``gaps`` are lines that are no such file."""
+
+    files: dict[str, list[str]]
+    gaps: tuple[Gap, ...]
+    read_at: datetime
+    note: str | None = None
+
+    def of(self, dataset: Dataset, crawl: str) -> list[str]:
+        """The files that speak of ``crawl``."""
+        return self.files.get(crawl if dataset.by_crawl else _NO_CRAWL, [])
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The kept ``footers`` of a dataset's files that speak of one crawl; equal ``version``: equal rows.
+
+    ``gaps`` are lines of the path list that are no file of it. ``crawls`` are those that it has.
+    """
+
+    paths: tuple[str, ...]
+    footers: CrawlFooters
+    version: str
+    gaps: tuple[Gap, ...]
+    crawls: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestPrice:
+    """What has to be read of a dataset before a look-up in it: ``files`` whose footers are not here yet."""
+
+    files: int
+    requests: int
+    bytes: int
+
+
+@contextmanager
+def dataset_transport(workspace: Workspace, dataset: Dataset) -> Iterator[Transport]:
+    """A transport to where a dataset lies: the workspace's own for the source, one of its own for another root."""
+    if not dataset.root:
+        yield workspace.transport
+        return
+    with open_transport(workspace.settings, dataset.root, NO_ACCESS) as transport:
+        yield transport
+
+
+def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> Listed:
+    """The files of a dataset, from its path list, which is kept for a day.
+
+    Raises ``EnvironmentFault`` where the list cannot be read and no copy of it is here, ``DataFault`` for one that is
+    none.
+    """
+    if dataset.files:
+        return _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
+    key = dataset.paths.replace("{crawl}", crawl)
+    copy = _folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    known = _kept_list(dataset, key, copy)
+    now = datetime.now(UTC)
+    if known is not None:
+        wait = _FRESH if known.of(dataset, crawl) else _HOPEFUL
+        if now - known.read_at < wait:
+            return known
+    try:
+        data = reader.read_all(key).data
+        found = _read_list(dataset, key, data, now)
+    except RangeFault as fault:
+        if known is not None:
+            age = (now - known.read_at) / timedelta(days=1)
+            note = f"{key} could not be read ({fault.kind.value}); the copy from {age:.0f} days ago is used instead"
+            return Listed(known.files, known.gaps, known.read_at, note)
+        raise EnvironmentFault(
+            f"the path list of the dataset {dataset.name} at {key} could not be read ({fault.kind.value})",
+            "The dataset may not be there: check where.paths of its YAML file, the source and the network.",
+        ) from fault
+    _write(copy, data)
+    return found
+
+
+def price_harvest(workspace: Workspace, dataset: Dataset, crawl: str) -> HarvestPrice:
+    """What reading the footers of a dataset's files about ``crawl`` costs yet; asks for its path list if need be."""
+    with dataset_transport(workspace, dataset) as reader:
+        listed = list_files(workspace, dataset, crawl, reader)
+    paths = listed.of(dataset, crawl)
+    footers = _store(workspace, dataset).read(_name(dataset, crawl))
+    missing = _missing(footers, paths)
+    known = [entry.footer_bytes for entry in footers.entries.values() if not entry.failed]
+    return HarvestPrice(len(missing), len(missing), len(missing) * (max(known) if known else FIRST_GUESS))
+
+
+def harvest_dataset(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> Shards:
+    """The shards of a dataset about ``crawl``; footers that are not here yet are fetched and kept, one request each.
+
+    A shard that stays bad is left out, for an hour. Raises ``EnvironmentFault`` when the source fails.
+    """
+    listed = list_files(workspace, dataset, crawl, reader)
+    paths = listed.of(dataset, crawl)
+    name, store = _name(dataset, crawl), _store(workspace, dataset)
+    footers = store.read(name)
+    if _missing(footers, paths):
+        harvest_crawl(name, paths, reader, store, columns=(dataset.key,), lookup_columns=())
+        footers = store.read(name)
+    version = _version(dataset, name, paths, footers, store)
+    crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
+    notes = () if listed.note is None else (listed.note,)
+    return Shards(tuple(paths), footers, version, listed.gaps, crawls, notes)
+
+
+def forget_footers(workspace: Workspace, dataset: Dataset, crawl: str, path: str, reason: str) -> None:
+    """Has the footer of a file that was replaced since fetched again by the next harvest."""
+    with _store(workspace, dataset).write(_name(dataset, crawl)) as writer:
+        writer.put_failure(path, reason)
+
+
+def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
+    """Files to ask for: those never asked for, and those that failed more than an hour ago."""
+    now = datetime.now(UTC)
+    found = []
+    for path in paths:
+        entry = footers.entries.get(path)
+        if entry is None or (entry.failed and now - entry.harvested_at > _AGAIN):
+            found.append(path)
+    return found
+
+
+def _version(dataset: Dataset, name: str, paths: Sequence[str], footers: CrawlFooters, store: FooterStore) -> str:
+    """A digest of the files' footers. It is kept beside them: reading hundreds to hash them takes a while."""
+    told = [(path, footers.entries[path].harvested_at.isoformat()) for path in paths if path in footers.entries]
+    state = hashlib.sha256(json.dumps([list(paths), told]).encode()).hexdigest()
+    place = footers.folder / "version.json"
+    try:
+        known = json.loads(place.read_bytes())
+        if known["state"] == state:
+            return str(known["version"])
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    version = footers_digest(name, paths, store)[:24]
+    if footers.folder.is_dir():
+        _write(place, json.dumps({"state": state, "version": version}).encode())
+    return version
+
+
+def _kept_list(dataset: Dataset, key: str, copy: Path) -> Listed | None:
+    try:
+        read_at = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+        return _read_list(dataset, key, copy.read_bytes(), read_at)
+    except (OSError, DataFault):
+        return None
+
+
+def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> Listed:
+    plain = (
+        inflated(data, key) if data[:2] == b"\x1f\x8b" else (data[at : at + _CUT] for at in range(0, len(data), _CUT))
+    )
+    return _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES), read_at)
+
+
+def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime) -> Listed:
+    """Keys by crawl. What is no Parquet file is passed over; a Parquet file of no crawl may be of any: a gap."""
+    found: dict[str, list[str]] = {}
+    gaps = []
+    for offset, path in keys:
+        if not path.endswith(".parquet"):
+            continue
+        crawl = _CRAWL.search(path)
+        if not dataset.by_crawl:
+            found.setdefault(_NO_CRAWL, []).append(path)
+        elif crawl is None:
+            gaps.append(Gap(source, f"the line {path[:200]!r} names no crawl (crawl=…)", offset))
+        else:
+            found.setdefault(crawl[1], []).append(path)
+    return Listed({name: list(dict.fromkeys(paths)) for name, paths in found.items()}, tuple(gaps), read_at)
+
+
+def _store(workspace: Workspace, dataset: Dataset) -> FooterStore:
+    return FooterStore(_folder(workspace, dataset) / "footers")
+
+
+def _folder(workspace: Workspace, dataset: Dataset) -> Path:
+    return workspace.settings.keyed_path / f"{dataset.name}-{dataset.place}"
+
+
+def _name(dataset: Dataset, crawl: str) -> str:
+    return crawl if dataset.by_crawl else _NO_CRAWL
+
+
+def _write(path: Path, data: bytes) -> None:
+    with disk_trouble(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        beside.write_bytes(data)
+        beside.replace(path)

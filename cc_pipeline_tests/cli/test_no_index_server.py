@@ -1,0 +1,87 @@
+"""A person's commands while the host with the list of crawls refuses connections."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl import known_crawls as packaged
+from cc_pipeline.settings import places
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.world import closed_port
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+@pytest.fixture
+def source(world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The bucket on loopback, and a list of crawls at an address that refuses connections."""
+    with FaultServer(world.bucket) as server:
+        monkeypatch.setenv("CC_PIPELINE_COLLINFO", f"{closed_port()}/collinfo.json")
+        monkeypatch.setenv("CC_PIPELINE_SOURCE", server.url)
+        yield server.url
+
+
+@pytest.mark.usefixtures("source")
+def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = cli("run", "--crawl", NEW, "--domain", "example.com", "--home", home)
+    assert said.status == 0, said.err
+    assert "the list of crawls at" in said.err
+    pages = cli("sql", "SELECT count(*) AS pages FROM page_metadata", "--csv", "--home", home)
+    assert int(pages.out.split()[1]) > 5
+    for command in (("check", "example.com", "-c", NEW), ("plan", "example.com", "-c", NEW), ("harvest", "-c", NEW),
+                    ("lookup", "example.com", "-c", NEW, "--format", "csv"),
+                    ("get", "http://example.com/", "-c", NEW, "--text")):  # fmt: skip
+        said = cli(*command, "--home", home)
+        assert said.status == 0, (command, said.err)
+    # without a list nobody can say which crawls there are
+    for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("lookup", "example.com", "-c", "all")):
+        said = cli(*command, "--home", home)
+        assert said.status == 1, command
+        assert "could not be read" in said.err
+        assert "A crawl that is named" in said.err
+    said = cli("doctor", "--home", home)
+    assert said.status == 1
+    assert "could not be read" in said.out
+
+
+@pytest.mark.usefixtures("source")
+def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copytree(world.untouched / "cache", home / "cache")
+    then = time.time() - 9.5 * 86_400
+    os.utime(home / "cache" / "collinfo.json", (then, then))
+    old = "the copy from 9 days ago is used instead"
+    said = cli("run", "--crawl", "newest", "--domain", "example.com", "--home", home)
+    assert (said.status, old in said.err) == (0, True), said.err
+    for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("harvest", "-c", NEW),
+                    ("plan", "example.com", "-c", "2024"), ("lookup", "example.com", "-c", NEW, "--format", "csv"),
+                    ("get", "http://example.com/", "-c", "newest", "--text")):  # fmt: skip
+        said = cli(*command, "--home", home)
+        assert (said.status, old in said.err) == (0, True), (command, said.err)
+    said = cli("doctor", "--home", home)
+    assert (said.status, old in " ".join(said.out.split())) == (0, True), said.out
+
+
+def test_only_what_was_known_at_release(cli: Cli, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
+    monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22 26\n")
+    home = tmp_path / "home"
+    said = cli("check", "example.com", "-c", "newest", "--harvest", "--home", home)
+    assert said.status == 0, said.err
+    assert NEW in said.out, "the newest that is there: the one after it is not"
+    assert "what was known at this version's release" in said.err
+    said = cli("crawls", "--home", home)
+    assert (said.status, NEW in said.out) == (0, True)
+    assert "newer crawls than CC-MAIN-2024-26 may exist" in " ".join(said.err.split())
+    said = cli("check", "example.com", "-c", "CC-MAIN-2025-05", "--home", home)
+    assert said.status == 1
+    assert "is not a crawl of" in said.err
