@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
 from cc_pipeline.transport.gate import Gate, GateClosed
+from cc_pipeline.transport.outage import ANSWERS
 from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
 
 if TYPE_CHECKING:
@@ -67,12 +68,15 @@ class Asker:
                 found, answer, gate = led.found, led.answer, led.gate
             stats.bytes += len(answer.body)
             if isinstance(found, Verified):
-                if gate is not None:
+                self.gate.succeeded()
+                if gate is not None and gate is not self.gate:
                     gate.succeeded()
                 return found, answer, attempt
             stats.faults[found.kind.value] += 1
             if gate is not None:
                 gate.failed(found, sent)
+            if gate is not self.gate and found.kind not in ANSWERS:
+                self.gate.gave_nothing(found)
             wait = self._retry.next_wait(found, attempt, last_wait)
             if wait is None or attempt == tries:
                 return found, answer, attempt

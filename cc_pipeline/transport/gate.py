@@ -110,10 +110,15 @@ class Gate:
             if finding.kind in ANSWERS:
                 self._answered()
             elif finding.kind in TROUBLE:
-                self._in_a_row += 1
-                if self._in_a_row == self._outage.threshold:
-                    self._was_out, self._told_out = True, finding
-                    self._wake()
+                self.gave_nothing(finding)
+
+    def gave_nothing(self, finding: Finding) -> None:
+        """A request brought nothing, be it by the fault of a host that this one redirects to."""
+        if self._outage is not None:
+            self._in_a_row += 1
+            if self._in_a_row == self._outage.threshold:
+                self._was_out, self._told_out = True, finding
+                self._wake()
 
     def _answered(self) -> None:
         """The host gave something, if only that it has no such object."""

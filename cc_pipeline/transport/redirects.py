@@ -157,7 +157,6 @@ class Follower:
                 told = {"content-length": stated, "etag": answer.headers.get(_ETAG, "")}
                 answer = Answer(200, {name: value for name, value in told.items() if value}, b"")
                 return Followed(judge(answer), answer, gate)
-            gate.succeeded()
             gate = self._gate_for(address)
             headers = {**asked, **self._store.headers_at(address)}
             try:
