@@ -37,7 +37,7 @@ _COMMIT_TRIES = 20
 #: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
 _GROWS_OLD = 24
 #: The log's old entries are looked for by merges, which are rare: it means to list a folder of all commits of a month.
-_AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 COMPRESSION: Final = "ZSTD"
@@ -147,7 +147,7 @@ class Lake:
         digests: Mapping[str, str],
     ) -> None:
         table = spec.name
-        self._prepare(spec)
+        self.prepare(table)
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
         properties = CommitProperties(app_transactions=transactions)
         predicate = of_slices(spec.slice_columns, slices)
@@ -160,7 +160,7 @@ class Lake:
                     predicate=predicate,
                     target_file_size=FILE_BYTES,
                     commit_properties=properties,
-                    post_commithook_properties=_AFTER_COMMIT,
+                    post_commithook_properties=AFTER_COMMIT,
                     writer_properties=WRITER,
                 )
                 return
@@ -318,8 +318,9 @@ class Lake:
         # the log escapes once more what is in the table
         return tuple(sorted(f"{address}/{unquote(path)}" for path in actions.column("path").to_pylist()))
 
-    def _prepare(self, spec: TableSpec) -> None:
+    def prepare(self, table: str) -> None:
         """Makes the table where there is none, and adds columns that the spec has and the table lacks."""
+        spec = self.specs[table]
         for left in reversed(range(_COMMIT_TRIES)):
             handle = self.open(spec)
             if handle is None:

@@ -50,8 +50,6 @@ _PLACE: Final = "_place"
 _AT_ONCE: Final = 8
 #: Footers that are read at the same time.
 _AHEAD: Final = 8
-#: Files taken out by one commit above which the log gets a checkpoint at once.
-_MANY_REMOVED: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +189,6 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
                 "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
             )
         replace_files(spec, handle, files, added)
-        if len(files) > _MANY_REMOVED:
-            handle.create_checkpoint()
     except CommitFailedError:
         return False  # some of the files were replaced meanwhile; the next time merges what is left
     except (OSError, DeltaError, pa.ArrowException) as error:

@@ -1,14 +1,14 @@
 """Files of a table written anew and put in the place of others, in one commit that conflicts with every commit that
 takes out one of the same files, and with no other: no row gets lost, and none is there twice.
 
-What merging and moving rows have in common. None of it changes which rows a table has.
+What merging, moving and adding rows have in common.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final
 from uuid import uuid4
@@ -16,13 +16,14 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.digests import digest_to_int
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.lake import COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import AFTER_COMMIT, COMPRESSION, COMPRESSION_LEVEL, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files
 
 #: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
@@ -33,6 +34,8 @@ BATCH_ROWS: Final = 1_024
 _NARROW_ROWS: Final = 1 << 16
 #: Files whose rows are changed in one commit.
 _AT_ONCE: Final = 8
+#: Files taken out by one commit above which the log gets a checkpoint at once.
+_MANY_REMOVED: Final = 200
 #: Commits in a row that may meet another process's.
 _TRIES: Final = 20
 
@@ -50,12 +53,20 @@ def schema_of_files(spec: TableSpec, handle: DeltaTable, partition: Iterable[str
     return pa.schema([field for field in spec.schema if field.name in here])
 
 
-def replace_files(spec: TableSpec, handle: DeltaTable, gone: Sequence[StoredFile], added: Sequence[StoredFile]) -> None:
-    """Commits that ``added`` stand in the place of ``gone``, all in one partition.
+def replace_files(
+    spec: TableSpec,
+    handle: DeltaTable,
+    gone: Sequence[StoredFile],
+    added: Sequence[StoredFile],
+    digests: Mapping[str, str] | None = None,
+) -> None:
+    """Commits that ``added`` stand in the place of ``gone``, and ``digests`` by name with them.
 
     ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. Raises
-    ``CommitFailedError`` where another process took out one of them meanwhile; then nothing was changed.
+    ``CommitFailedError`` where another process took out one of them meanwhile, or committed a digest of one of these
+    names; then nothing was changed.
     """
+    transactions = [Transaction(name, digest_to_int(value)) for name, value in (digests or {}).items()]
     now = int(time.time() * 1_000)
     handle.create_write_transaction(
         [
@@ -68,8 +79,12 @@ def replace_files(spec: TableSpec, handle: DeltaTable, gone: Sequence[StoredFile
         ],
         "append",
         pa.schema([field for field in spec.schema if field.name in {one.name for one in handle.schema().fields}]),
-        partition_by=list(gone[0].partition),
+        partition_by=handle.metadata().partition_columns,
+        commit_properties=CommitProperties(app_transactions=transactions) if transactions else None,
+        post_commithook_properties=AFTER_COMMIT,
     )
+    if len(gone) > _MANY_REMOVED:
+        handle.create_checkpoint()
 
 
 def change_rows(
@@ -168,10 +183,18 @@ def whole_row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> It
 
 
 def write_files(
-    lake: Lake, spec: TableSpec, schema: pa.Schema, like: StoredFile, row_groups: Iterator[pa.Table]
+    lake: Lake,
+    spec: TableSpec,
+    schema: pa.Schema,
+    like: StoredFile,
+    row_groups: Iterator[pa.Table],
+    name: str | None = None,
 ) -> Iterator[StoredFile]:
-    """Writes files beside ``like``; gives each once it is whole. The log does not name them yet."""
-    folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), uuid4()
+    """Writes files beside ``like``; gives each once it is whole. The log does not name them yet.
+
+    ``name`` is in the files' names, and nobody else's.
+    """
+    folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), name or uuid4()
     system = lake.file_system()
     table = next(row_groups, None)
     for number in count():
@@ -183,7 +206,14 @@ def write_files(
         rows = 0
         with (
             system.open_output_stream(address) as sink,
-            pq.ParquetWriter(sink, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL) as writer,
+            pq.ParquetWriter(
+                sink,
+                schema,
+                compression=COMPRESSION,
+                compression_level=COMPRESSION_LEVEL,
+                # as the format of the tables has times
+                coerce_timestamps="us",
+            ) as writer,
         ):
             while table is not None and sink.tell() < FILE_BYTES:
                 if clustered in schema.names:

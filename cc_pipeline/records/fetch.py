@@ -27,6 +27,7 @@ from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.named import NamedPlaces
 
 __all__ = [
     "HELD_SCHEMA",
@@ -74,7 +75,7 @@ class RecordsResult:
 def fetch_records(
     captures: Iterable[pa.RecordBatch],
     places: Places,
-    transport: Transport,
+    transport: Transport | NamedPlaces,
     storage: RecordStorage,
     *,
     crawl: str,
@@ -126,7 +127,7 @@ def fetch_planned(
     captures: Iterable[pa.RecordBatch],
     wanted: int,
     files: Iterable[str | None],
-    transport: Transport,
+    transport: Transport | NamedPlaces,
     storage: RecordStorage,
     *,
     crawl: str,

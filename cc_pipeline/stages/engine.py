@@ -114,7 +114,7 @@ class LocalEngine:
         result = fetch_records(
             asked.captures.batches(),
             asked.places,
-            workspace.transport,
+            workspace.archives(asked.crawl),
             workspace.storage,
             crawl=asked.crawl,
             commit=asked.commit,

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from cc_pipeline.lake.adding import Added, commit_added, contents_of
 from cc_pipeline.lake.contents import NOTHING, content_versions
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
@@ -199,6 +200,33 @@ class Stage:
                 written = lake.commit(table, given, where, digests)
         return written
 
+    def commit_files(
+        self,
+        lake: Lake,
+        made_from: Mapping[Slice, str],
+        added: Mapping[str, Sequence[Added]],
+        beside: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> int:
+        """As :meth:`commit`, of files that workers wrote (``lake/adding.py``) in place of rows; by table.
+
+        The same rows get the same digests. A table with no files gets the slices as empty ones. Raises ``ValueError``
+        for files with rows of other slices, ``EnvironmentFault`` when a file is not there, or the lake cannot be
+        written.
+        """
+        named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
+        where = [slice_.where for slice_ in made_from]
+        written = 0
+        for table in self.tables:
+            digests = {**named, **(beside or {}).get(table, {})}
+            if len(self.tables) > 1 and lake.holds(table, digests):
+                written = 0
+                continue
+            files = added.get(table, ())
+            if _by_target(lake, table, made_from):
+                digests |= _named_contents(contents_of(file.contents for file in files), made_from)
+            written = commit_added(lake, table, files, where, digests)
+        return written
+
     def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
         """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
 
@@ -288,13 +316,23 @@ def written(own: Figures, made: bool) -> Figures:
 
 def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> dict[str, str]:
     """What ``rows``, those of ``slices`` of one crawl, say of each, by the names under which that is committed."""
-    spec = lake.specs[table]
-    if "target" not in spec.slice_columns:
+    if not _by_target(lake, table, slices):
         return {}
+    spec = lake.specs[table]
+    batches = rows() if callable(rows) else rows.select(spec.schema.names).cast(spec.schema).to_batches()
+    return _named_contents(content_versions(batches, "target", (*spec.apart, "crawl")), slices)
+
+
+def _by_target(lake: Lake, table: str, slices: Collection[Slice]) -> bool:
+    """Whether the slices of a table, these of one crawl, are targets in it."""
+    if "target" not in lake.specs[table].slice_columns:
+        return False
     if len({slice_.crawl for slice_ in slices}) > 1:
         raise AssertionError(f"one commit to {table} over several crawls")
-    batches = rows() if callable(rows) else rows.select(spec.schema.names).cast(spec.schema).to_batches()
-    found = content_versions(batches, "target", (*spec.apart, "crawl"))
+    return True
+
+
+def _named_contents(found: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
     return {_content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
 
 
@@ -307,5 +345,8 @@ HARVEST: Final = Stage("row_groups", ("coverage", "index_files", "column_chunks"
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
 FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
 PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")
+FACTS: Final = Stage("facts", ("host_facts",), "facts:{crawl}:{target}")
+#: An archive file that is indexed here: what of it could not be read.
+BUILT: Final = Stage("built index", ("source_faults",), "built:{crawl}:{target}")
 #: A file read whole: its partition key is the ``target`` of its rows, and is unique without the crawl.
 READ_FILES: Final = Stage("sources", ("source_faults", *PAGE_TABLES), "source:{target}")

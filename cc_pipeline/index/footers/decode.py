@@ -142,6 +142,10 @@ class FooterRows:
         """How many row groups there are."""
         return len(self.walk.row_groups) // (8 * len(ROW_GROUP_FIELDS))
 
+    def row_counts(self) -> list[int]:
+        """Rows of each row group."""
+        return array("q", self.walk.row_groups)[ROW_GROUP_FIELDS.index("rows") :: len(ROW_GROUP_FIELDS)].tolist()
+
     def chosen_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
         """Some row groups as objects: of a long footer, making all of them takes longer than finding the few."""
         counts = array("q", self.walk.row_groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -50,9 +51,15 @@ class Shard:
         found = self.footer.statistics(0)
         return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
 
+    def in_order(self) -> bool:
+        """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
+        known = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
+        return all(before[1] <= after[0] for before, after in pairwise(known)) and bool(known)
+
     def may_hold(self, ranges: RangeSet) -> list[int]:
-        """The row groups that may have a key in ``ranges``."""
-        return [number for number, (low, high) in enumerate(self.bounds()) if ranges.meets(low, high)]
+        """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
+        rows = self.footer.row_counts()
+        return [at for at, (low, high) in enumerate(self.bounds()) if rows[at] and ranges.meets(low, high)]
 
     def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
         """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""

@@ -1,6 +1,6 @@
 """What a dataset is: a small YAML file that says where it lies, by what it is keyed, and what is taken of it.
 
-Each field is checked here, and an error names the file and the field. docs/facts.md tells the fields to a person.
+Each field is checked here, and an error names the file and the field. docs/datasets.md tells the fields to a person.
 """
 
 from __future__ import annotations
@@ -118,11 +118,26 @@ def read_dataset(path: Path | str) -> Dataset:
 
 def parse_dataset(text: str, name: str) -> Dataset:
     """The dataset that YAML ``text`` of the file ``name`` describes. Raises ``UserInputError`` with file and field."""
+    return _Reader(name).dataset(read_yaml(text, name))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which ``no`` and ``yes`` are words, as they are in names of columns: only true and false are not."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
+    for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false", re.IGNORECASE), list("tTfF"))
+
+
+def read_yaml(text: str, name: str) -> object:
+    """What YAML ``text`` of the file ``name`` says: plain values alone. Raises ``UserInputError``."""
     try:
-        said = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UserInputError(f"{name} is no YAML: {' '.join(str(error).split())}") from error
-    return _Reader(name).dataset(said)
 
 
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
@@ -212,7 +227,7 @@ class _Reader:
 
     def text(self, said: object, field: str) -> str:
         if not isinstance(said, str) or any(ord(letter) < 32 for letter in said):
-            raise self.wrong(field, f"must be text on one line, not {str(said)[:60]!r}")
+            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(said)[:60]!r}")
         return said
 
     def required(self, said: object, field: str) -> str:

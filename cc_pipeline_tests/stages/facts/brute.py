@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from cc_pipeline.commoncrawl.host_keys import HostRanges, host_key
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -37,9 +36,9 @@ def whole(root: Path, paths: Sequence[str], dataset: Dataset) -> list[dict[str, 
             f'SELECT "{dataset.key}" AS _key, {columns} FROM '
             "read_parquet(?, union_by_name = true, hive_partitioning = false)",
             [files],
-        ).to_arrow_table()
-    rows: list[dict[str, Any]] = pa.table(found).to_pylist()
-    return rows
+        )
+        names = [name for name, *_ in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def rows_of(rows: Sequence[dict[str, Any]], target: str, form: Any = "surt_host") -> dict[str, list[dict[str, Any]]]:
