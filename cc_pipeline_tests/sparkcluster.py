@@ -138,7 +138,8 @@ def spark_cluster(
     """Runs a master and ``workers`` (named ``worker-1`` …) until the block is left.
 
     ``environment`` goes to the workers and so to what runs in them, such as credentials. Which Python they run the
-    driver says (``PYSPARK_PYTHON``), by default that of this process. Skips the test where there is no Java 17 or no Spark.
+    driver says (``PYSPARK_PYTHON``), by default that of this process. Skips the test where there is no Java 17 or no
+    Spark.
     """
     reason = why_no_spark()
     if reason is not None:
