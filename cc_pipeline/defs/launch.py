@@ -175,6 +175,12 @@ class Launcher:
         self._add(CRAWL, [crawl])
         return self._run("repair_statistics", crawl, partition_key=crawl)
 
+    def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
+        """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
+        self._add(CRAWL, [crawl])
+        agreed = {"ops": {"built_index": {"config": {"yes": True, "most_files": most or 0}}}}
+        return self._run("build_index", crawl, partition_key=crawl, config=agreed)
+
     def build_url_index(self, crawl: str) -> LaunchedRun:
         """Materializes ``url_index`` of a crawl."""
         self._add(CRAWL, [crawl])
@@ -297,7 +303,12 @@ class Launcher:
         return self._run(job, shown, tags=range_tags(first, last))
 
     def _run(
-        self, job: str, shown: str, partition_key: str | None = None, tags: dict[str, str] | None = None
+        self,
+        job: str,
+        shown: str,
+        partition_key: str | None = None,
+        tags: dict[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> LaunchedRun:
         interruption.check()
         definition = self._definitions.resolve_job_def(job)
@@ -308,7 +319,7 @@ class Launcher:
                     partition_key=partition_key,
                     # the daemon must not launch again what a person runs in a terminal
                     tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
-                    run_config=_QUIET,
+                    run_config={**_QUIET, **(config or {})},
                     resources=self._resources,
                     raise_on_error=False,
                 )

@@ -4,18 +4,22 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from cc_pipeline.addresses import holds_access, shown
+from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import load_settings, split_places
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 
 #: The key under which assets, checks, sensors and schedules ask for it.
 WORKSPACE = "workspace"
 
 _CONFIG = {
-    "source": dg.Field(str, default_value="", description="Root of a Common Crawl bucket: folder, https:// or s3://."),
+    "source": dg.Field(
+        str,
+        default_value="",
+        description="Root of a Common Crawl bucket: folder, https:// or s3://; several with a comma and a space.",
+    ),
     "home": dg.Field(str, default_value="", description="Folder of all local state."),
     "engine": dg.Field(
         str, default_value="", description="Where records are fetched and pages parsed: local or spark."
@@ -33,10 +37,10 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
     cannot be used, for a source with credentials in it, and where more hosts share the instance than the settings say.
     """
     given = context.resource_config
-    if holds_access(given["source"]):
+    if any(holds_access(place) for place in split_places(given["source"])):
         # Dagster stores the configuration of each run, so that a secret in it would stay
         raise UserInputError(
-            f"the run's configuration has credentials for {shown(given['source'])}; take them out, and set "
+            "the run's configuration has credentials in its source; take them out, and set "
             "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"
         )
     run = context.run

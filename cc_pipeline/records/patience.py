@@ -50,7 +50,11 @@ SETTLING: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABL
 
 @dataclass(slots=True)
 class FileState:
-    """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range."""
+    """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range.
+
+    ``etags`` are by place: those of different hosts say nothing about each other. ``worse`` are places whose bytes were
+    bad where another place had good ones, ``alike``: several places had the same bytes where they were doubted.
+    """
 
     extra: int
     good: bool = False
@@ -59,7 +63,9 @@ class FileState:
     same_again: int = 0
     other_again: int = 0
     not_found: int = 0
-    etags: Counter[str] = field(default_factory=Counter)
+    etags: dict[str, Counter[str]] = field(default_factory=dict)
+    worse: set[str] = field(default_factory=set)
+    alike: bool = False
 
     @property
     def doubtful(self) -> bool:
@@ -128,14 +134,14 @@ class Patience:
         state.extra -= 1
         return True
 
-    def is_same_object(self, key: str, etag: str | None) -> bool:
-        """Whether an answer's ETag is the one that most answers about ``key`` had.
+    def is_same_object(self, key: str, etag: str | None, source: str = "") -> bool:
+        """Whether an answer's ETag is the one that most answers of ``source`` about ``key`` had.
 
         An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time.
         """
         if etag is None:
             return True
-        known = self.files[key].etags
+        known = self.files[key].etags.setdefault(source, Counter())
         known[etag] += 1
         others = max((count for other, count in known.items() if other != etag), default=0)
         return known[etag] > others or (len(known) > _RANDOM and known[etag] == others == 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -49,6 +50,11 @@ class Shard:
         """Smallest and largest key of each row group, ``None`` where unknown."""
         found = self.footer.statistics(0)
         return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
+
+    def in_order(self) -> bool:
+        """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
+        known = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
+        return all(before[1] <= after[0] for before, after in pairwise(known)) and bool(known)
 
     def may_hold(self, ranges: RangeSet) -> list[int]:
         """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
