@@ -95,7 +95,7 @@ def sources_for(
                 f"the index of {crawl} has not been harvested",
                 f"Harvest it: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
             )
-    sources = index_sources(workspace)
+    sources = index_sources(workspace, crawl)
     with open_locators(crawl, sources) as available:
         none = not available or (via == "btree" and "btree" not in available)
     if none:

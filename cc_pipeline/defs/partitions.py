@@ -34,6 +34,10 @@ KINDS = ("watch", "backfill", "repair")
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = "cc_pipeline/left"
 
+#: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. With it a run of the UI, or
+#: a backfill, goes to another one than the UI's own setting says.
+ENGINE_TAG = "cc_pipeline/engine"
+
 #: Tag of a run whose checks look at everything, whatever they have seen before.
 LOOK_TAG = "cc_pipeline/look"
 EVERYTHING = "everything"

@@ -18,6 +18,7 @@ from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.metadata import PREVIEW_ROWS, figures, partition_links, partition_pictures, preview
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.defs.spark import made_on_spark
 from cc_pipeline.lake.streaming import first_rows_each
 from cc_pipeline.stages.extract import Made, extract
 from cc_pipeline.stages.isolation import is_nobodys
@@ -71,7 +72,7 @@ def extract_partitions(
     previews = _Previews(workspace, shown)
     publishing = PublishWhileRunning(context, workspace)
     with logged_progress(context.log):
-        for made in extract(workspace, [_pair(key) for key in run.left], tables):
+        for made in _made(context, workspace, [_pair(key) for key in run.left], tables):
             key = partition_key(made.crawl, made.slug)
             yield from run.done(key, {table: previews.described(made, table) for table in made.reports})
             if made.error is not None:
@@ -79,6 +80,15 @@ def extract_partitions(
             publishing.between()
         publishing.at_end()
     yield from run.end()
+
+
+def _made(
+    context: dg.AssetExecutionContext, workspace: Workspace, wanted: Sequence[tuple[str, str]], tables: Sequence[str]
+) -> Iterator[Made]:
+    """What becomes of each partition, wherever its records are fetched and its pages parsed."""
+    if workspace.settings.engine == "spark" and wanted:
+        return made_on_spark(context, workspace, wanted, tables)
+    return extract(workspace, wanted, tables)
 
 
 def each_alone(

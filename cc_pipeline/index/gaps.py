@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.errors import IndexIncomplete
 
 #: Unread files that are kept by name, and those that a message names.
@@ -82,10 +83,13 @@ def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> In
 
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     """The error that names these holes and says what can be done about them."""
-    crawls = " ".join(f"--crawl {one.crawl}" for one in gaps)
+    published = " ".join(f"--crawl {one.crawl}" for one in gaps if not index_is_built(one.crawl))
+    ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
+    ways = [f"To ask for the others again: cc-pipeline harvest {published}"] if published else []
+    ways += [f"To build what is missing: cc-pipeline build-index {ours}   (it says the price)"] if ours else []
     return IndexIncomplete(
         "; ".join(f"{one.what} could not be read: {one.named}" for one in gaps),
-        f"What could be read is kept. To ask for the others again: cc-pipeline harvest {crawls}. To go without them: "
+        f"What could be read is kept. {'. '.join(ways)}. To go without them: "
         "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
         "captures are missing, and partitions are marked incomplete.",
     )

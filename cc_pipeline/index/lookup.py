@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
@@ -161,7 +161,8 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
                 available["parquet"] = lambda: ParquetLocator(
                     transport, finder, columns=sources.columns, indexes=indexes
                 )
-        clusters = transport.head(cluster_key(crawl)) if crawl not in ARC_CRAWLS else None
+        published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
+        clusters = transport.head(cluster_key(crawl)) if published else None
         if clusters is not None:
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl, size=clusters.size)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None

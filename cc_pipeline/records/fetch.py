@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +22,24 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.plan import in_groups
-from cc_pipeline.records.run import FetchRun, Progress
+from cc_pipeline.records.run import FetchRun, Halt, Progress
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.named import NamedPlaces
 
-__all__ = ["HELD_SCHEMA", "RecordOptions", "RecordsResult", "fetch_records", "settle"]
+__all__ = [
+    "HELD_SCHEMA",
+    "Alongside",
+    "Left",
+    "RecordOptions",
+    "RecordsResult",
+    "fetch_planned",
+    "fetch_records",
+    "settle",
+]
 
 #: Rows of the records table as far as they say whether and how a row can be used again.
 HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])
@@ -45,7 +56,8 @@ class RecordsResult:
     ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all that the
     rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before). ``fetched``
     captures are good ones read in this run; ``answered`` says whether the source gave anything that settles a capture,
-    or was not asked. ``outcomes`` counts rows. Call ``settle`` once the rows are committed.
+    or was not asked, ``asked`` which of the two. ``outcomes`` counts rows, ``notes`` are sentences about several
+    places. Call ``settle`` once the rows are committed.
     """
 
     reused: int
@@ -58,13 +70,15 @@ class RecordsResult:
     settled: tuple[str, ...]
     fetched: int
     answered: bool
+    asked: bool
     outcomes: Mapping[str, int]
+    notes: tuple[str, ...]
 
 
 def fetch_records(
     captures: Iterable[pa.RecordBatch],
     places: Places,
-    transport: Transport,
+    transport: Transport | NamedPlaces,
     storage: RecordStorage,
     *,
     crawl: str,
@@ -91,33 +105,73 @@ def fetch_records(
     captures. ``scratch`` is a folder for rows that do not fit memory; the caller deletes it. Raises
     ``EnvironmentFault`` when the disk or the lake's own place fails.
     """
+    left = Left(storage, crawl, places, scratch)
+    if holding is not None:
+        holding(left.files)
+    result = fetch_planned(
+        captures,
+        len(places),
+        places.files,
+        transport,
+        storage,
+        crawl=crawl,
+        commit=commit,
+        keep=keep,
+        held=held,
+        left=left.rows.batches(),
+        options=options,
+        plan=plan,
+        progress=progress,
+    )
+    return replace(result, settled=left.settled(result.files, in_table))
+
+
+def fetch_planned(
+    captures: Iterable[pa.RecordBatch],
+    wanted: int,
+    files: Iterable[str | None],
+    transport: Transport | NamedPlaces,
+    storage: RecordStorage,
+    *,
+    crawl: str,
+    commit: str,
+    keep: Callable[[pa.RecordBatch], None],
+    held: Iterable[pa.RecordBatch] = (),
+    left: Iterable[pa.RecordBatch] = (),
+    options: RecordOptions | None = None,
+    plan: str = "",
+    progress: Progress | None = None,
+    halt: Halt | None = None,
+) -> RecordsResult:
+    """As :func:`fetch_records`, which looks itself for what killed runs left: here ``left`` are those rows of them that
+    are wanted (``HELD_SCHEMA``, in the order of ``captures``).
+
+    ``captures`` have ``wanted`` distinct places in ``files``. ``halt`` is asked before each range whether anything more
+    is to be asked of the source. ``settled`` of the result are the new files alone.
+    """
     options = options or RecordOptions()
-    in_parts = len(places) > options.group
-    files = sum(1 for _ in places.files) if in_parts else 0
-    run = FetchRun(transport, crawl, options, progress, len(places), files)
+    in_parts = wanted > options.group
+    run = FetchRun(transport, crawl, options, progress, wanted, sum(1 for _ in files) if in_parts else 0, halt)
     info = {
         "software": options.software,
         "format": "WARC File Format 1.0",
         "description": f"Records of {crawl}, extracted from Common Crawl",
         "isPartOf": crawl,
         "plan": plan,
-        "source": transport.source,
+        "source": transport.source if isinstance(transport, NamedPlaces) else BETWEEN_PLACES.join(transport.sources),
     }
     writer = SegmentWriter(storage, crawl, commit, lambda kind, name: segment_head(kind, name, info), options.rotation)
     started = time.monotonic()
-    requests, read = transport.stats.requests, transport.stats.bytes
-    left = _Left(storage, crawl, places, scratch)
-    if holding is not None:
-        holding(left.files)
+    before = replace(transport.stats, served=transport.stats.served.copy())
     reused = adopted = 0
     outcomes: Counter[str] = Counter()
     stored: set[str | None] = set()
-    held_rows, left_rows = _Alongside(held), _Alongside(left.rows.batches())
+    held_rows, left_rows = Alongside(held), Alongside(left)
     try:
         for group, is_last in _and_whether_last(in_groups(captures, options.group)):
             run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
-            taken = run.take(held_rows.upto(*end), left_rows.upto(*end))
+            taken = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
             reused, adopted = reused + taken[0], adopted + taken[1]
             run.fetch(writer)
             # a source that gives nothing does not have to be remembered capture by capture
@@ -129,20 +183,33 @@ def fetch_records(
                 keep(batch)
     finally:
         writer.close()
-    mine = left.files | set(writer.files)
+    if halt is not None:
+        # also what was refused last is told
+        halt(run.patience.is_refused)
     return RecordsResult(
         reused=reused,
         adopted=adopted,
-        requests=transport.stats.requests - requests,
-        bytes=transport.stats.bytes - read,
+        requests=transport.stats.requests - before.requests,
+        bytes=transport.stats.bytes - before.bytes,
         seconds=time.monotonic() - started,
         files=tuple(writer.files),
         stored=frozenset(name for name in stored if name is not None),
-        settled=tuple(sorted(mine - left.needed_by_others(in_table))),
+        settled=tuple(writer.files),
         fetched=run.fetched,
         answered=run.answered,
+        asked=run.asked,
         outcomes=outcomes,
+        notes=_of_places(transport, before.served),
     )
+
+
+def _of_places(transport: Transport | NamedPlaces, before: Counter[str]) -> tuple[str, ...]:
+    """What there is to say of several places: which served in another's place, and whether they differ."""
+    stats = transport.stats
+    served = stats.served - before
+    mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
+    notes = [f"{count:,} answers came from the mirror {place}" for place, count in mirrors.items()]
+    return (*notes, *stats.differing.values())
 
 
 def settle(storage: RecordStorage, result: RecordsResult) -> None:
@@ -153,8 +220,12 @@ def settle(storage: RecordStorage, result: RecordsResult) -> None:
     forget_journals(storage, result.settled)
 
 
-class _Left:
-    """What killed runs left: ``files``, ``rows`` of wanted captures in the order of their places, and strange ones."""
+class Left:
+    """What killed runs left in a crawl: ``files``, and ``rows`` of wanted captures in the order of their places
+    (``HELD_SCHEMA``); rows of other captures are remembered until it is known whether those need them.
+
+    Making one lists the crawl's stored files and reads every journal among them, which then are this run's to settle.
+    """
 
     def __init__(self, storage: RecordStorage, crawl: str, places: Places, scratch: Path) -> None:
         self.files: set[str] = set()
@@ -170,7 +241,14 @@ class _Left:
             self._strange.add(strange)
             self._strange_places.add(strange)
 
-    def needed_by_others(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:
+    def settled(
+        self, new: Iterable[str], in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None
+    ) -> tuple[str, ...]:
+        """The files all of whose records are in the rows of this run, which wrote ``new``, or in the table: their
+        journals may go once the rows are committed."""
+        return tuple(sorted({*self.files, *new} - self._needed_by_others(in_table)))
+
+    def _needed_by_others(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:
         """The files with rows of captures that are neither wanted here nor in the table: their run was killed."""
         if not self._strange.rows:
             return set()
@@ -186,14 +264,14 @@ class _Left:
         return needed
 
 
-class _Alongside:
+class Alongside:
     """Rows in the order of their places, given up to one place at a time."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
         self._ahead: pa.RecordBatch | None = None
 
-    def upto(self, file: str | None, offset: int | None) -> Iterator[Row]:
+    def upto(self, file: str | None, offset: int | None) -> Iterator[pa.RecordBatch]:
         """The rows whose place is not behind this one."""
         while True:
             batch = self._ahead if self._ahead is not None else next(self._batches, None)
@@ -203,9 +281,15 @@ class _Alongside:
             here = pc.and_(pc.equal(files, file or ""), pc.less_equal(offsets, -1 if offset is None else offset))
             count = pc.sum(pc.or_(pc.less(files, file or ""), here)).as_py() or 0
             self._ahead = batch.slice(count) if count < batch.num_rows else None
-            yield from batch.slice(0, count).to_pylist()
+            if count:
+                yield batch.slice(0, count)
             if self._ahead is not None:
                 return
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        yield from batch.to_pylist()
 
 
 def _and_whether_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:

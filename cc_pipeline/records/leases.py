@@ -25,6 +25,7 @@ from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 LEASES = "leases"
+_STOPPED = ".stopped"
 #: Seconds for which a lease holds unless it is renewed.
 LIFE = 3_600.0
 #: Seconds by which the clocks of two machines may differ.
@@ -142,10 +143,24 @@ def living(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time
     return [holding for holding, living in _read(storage, crawl, clock) if living]
 
 
+def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
+    """The key of the note that has all workers of a fetch stop asking its source."""
+    return f"{storage.folder(crawl)}/{LEASES}/{commit}{_STOPPED}"
+
+
+def _commit_of(key: str) -> str:
+    return key.rpartition("/")[2].removesuffix(_STOPPED)
+
+
 def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
-    """Keys of leases, and of halves of them, whose process is gone or which ran out."""
-    halves = [one.key for one in _listed(storage, crawl) if is_half_of_gone(one.key)]
-    return [holding.key for holding, living in _read(storage, crawl, clock) if not living] + halves
+    """Keys of leases, of halves of them and of notes to stop, whose process is gone or which ran out."""
+    listed = _listed(storage, crawl)
+    halves = [one.key for one in listed if is_half_of_gone(one.key)]
+    found = list(_read(storage, crawl, clock))
+    alive = {holding.commit for holding, living in found if living}
+    stopped = {_commit_of(one.key): one.key for one in listed if one.key.endswith(_STOPPED)}
+    over = [stopped[commit] for commit in sorted(stopped.keys() - alive)]
+    return [holding.key for holding, living in found if not living] + halves + over
 
 
 def forget(storage: RecordStorage, keys: Sequence[str]) -> None:

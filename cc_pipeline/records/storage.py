@@ -15,6 +15,8 @@ from cc_pipeline.stores.local import LocalStore, sync_folder
 from cc_pipeline.transport.client import Transport
 
 JOURNAL_SUFFIX = ".rows.jsonl"
+#: The folder of a crawl in which a job writes what its workers are to do.
+PLANS = "plans"
 _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
 

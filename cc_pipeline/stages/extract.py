@@ -1,7 +1,8 @@
 """From targets to pages, many partitions (crawl, target) at a time, each of them with an end of its own.
 
 Partitions go through the stages in groups, which share look-ups and commits. A group is small enough that little is
-lost when a run ends, and large enough that a partition costs hardly more than in one call for all.
+lost when a run ends, and large enough that a partition costs hardly more than in one call for all; the engine says how
+large that is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from itertools import groupby, islice
 from typing import Final
 
 from cc_pipeline.errors import Incomplete
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.stages.engine import LOCAL, Engine
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.isolation import apart
 from cc_pipeline.stages.locate import locate_captures
@@ -22,10 +25,6 @@ from cc_pipeline.stages.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
 TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
-#: Partitions that are located together.
-_TOGETHER: Final = 50
-#: Captures of partitions that are fetched and parsed together: minutes of a real source, while commits cost a second.
-_CAPTURES_TOGETHER: Final = 5_000
 
 _Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
@@ -59,8 +58,11 @@ class _Source:
             raise self.stop
 
 
-def extract(workspace: Workspace, wanted: Iterable[tuple[str, str]], tables: Collection[str]) -> Iterator[Made]:
+def extract(
+    workspace: Workspace, wanted: Iterable[tuple[str, str]], tables: Collection[str], engine: Engine = LOCAL
+) -> Iterator[Made]:
     """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), and gives each partition once, when it is done.
+    ``engine`` fetches records and parses pages.
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     Of a partition whose source did not give everything, what came is parsed all the same; it counts as failed.
@@ -73,13 +75,14 @@ def extract(workspace: Workspace, wanted: Iterable[tuple[str, str]], tables: Col
         crawls.setdefault(crawl, {})[slug] = None
     for crawl, slugs in crawls.items():
         ordered = iter(sorted(slugs))
-        while group := list(islice(ordered, _TOGETHER)):
-            yield from _group(workspace, crawl, group, tables, source)
+        while group := list(islice(ordered, engine.partitions)):
+            yield from _group(workspace, crawl, group, tables, source, engine)
 
 
 def _group(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], source: _Source
+    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], source: _Source, engine: Engine
 ) -> Iterator[Made]:
+    fetch, parse = partial(fetch_captures, engine=engine), partial(parse_records, engine=engine)
     states = {slug: _State() for slug in slugs}
 
     def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
@@ -102,16 +105,16 @@ def _group(
         if "captures" in tables:
             run(locate_captures, slugs, ["captures"])
             yield from ended([slug for slug, state in states.items() if state.error is not None])
-        for some in _by_captures(workspace, crawl, states):
+        for some in _by_captures(workspace, crawl, states, engine.captures):
             source.go_on()
             if "records" in tables:
-                run(fetch_captures, some, ["records"])
+                run(fetch, some, ["records"])
             if pages := [table for table in TABLES if table in tables and table in PAGE_TABLES]:
                 ready = [slug for slug in some if states[slug].error is None]
                 short = [slug for slug in some if isinstance(states[slug].error, Incomplete)]
-                run(parse_records, ready, pages)
+                run(parse, ready, pages)
                 # they count as failed, whatever becomes of their pages
-                run(parse_records, _fetched(workspace, crawl, short), ())
+                run(parse, _fetched(workspace, crawl, short), ())
             yield from ended(some)
     except Exception as error:
         # captures that were located stay, and are told of; those of whom nothing was made have not been tried
@@ -121,13 +124,13 @@ def _group(
         raise
 
 
-def _by_captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) -> Iterator[list[str]]:
-    """The slugs in their order, so many at a time as have few captures together."""
+def _by_captures(workspace: Workspace, crawl: str, states: Mapping[str, _State], together: int) -> Iterator[list[str]]:
+    """The slugs in their order, so many at a time as have ``together`` captures."""
     counts = _captures(workspace, crawl, states)
     group, size = 0, 0
     numbers: dict[str, int] = {}
     for slug in states:
-        if size and size + counts.get(slug, 0) > _CAPTURES_TOGETHER:
+        if size and size + counts.get(slug, 0) > together:
             group, size = group + 1, 0
         size += counts.get(slug, 0)
         numbers[slug] = group
@@ -136,7 +139,7 @@ def _by_captures(workspace: Workspace, crawl: str, states: Mapping[str, _State])
 
 
 def _captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) -> dict[str, int]:
-    """How many captures each target has, as far as that is known without counting."""
+    """How many captures each target has; those of targets that were never fetched are counted."""
     reports = {slug: state.reports.get("captures") for slug, state in states.items()}
     known = {
         slug: int(report.per_target[slug]["rows:captures"]) for slug, report in reports.items() if report is not None
@@ -149,6 +152,11 @@ def _captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) ->
         for row in rows.to_pylist():
             slug = whole[row["target"]]
             known[slug] = known.get(slug, 0) + row["planned"]
+        new = [part for part, slug in whole.items() if slug not in known]
+        if new:
+            counts = count_rows(workspace.lake, "captures", {"crawl": crawl, "target": new}, ["target"])
+            for (part,), count in counts.items():
+                known[whole[part]] = known.get(whole[part], 0) + count
     return known
 
 

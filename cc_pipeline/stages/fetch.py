@@ -5,30 +5,28 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
-from cc_pipeline.keys import CAPTURE_ORDER, RECORD_KEY_NAMES
+from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.fetch import RecordsResult, fetch_records, settle
+from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.options import RecordOptions
-from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.engine import LOCAL, Engine, Fetched, ToFetch
 from cc_pipeline.stages.gate import refuse_dear
+from cc_pipeline.stages.indexing.own_lists import first_own_key
 from cc_pipeline.stages.keeping.held import (
     Place,
     forget_failed_pages,
@@ -58,10 +56,16 @@ _STANDING = ["target", "url", "outcome", "reason", "detail", "settled", "rounds"
 
 @over_parts(FETCH, "fetches")
 def fetch_captures(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    *,
+    replay: bool = False,
+    distrusted: Collection[Place] = (),
+    engine: Engine = LOCAL,
 ) -> StageReport:
-    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. Stored records are not fetched again,
-    unless their bytes are gone.
+    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome, by ``engine``. Stored records are not
+    fetched again, unless their bytes are gone.
 
     ``replay`` fetches quarantined and settled records again too, and ``distrusted`` are captures whose stored bytes are
     not used. Raises ``NotGiven`` when the source gives nothing, or less than the settings allow, after what came was
@@ -73,24 +77,23 @@ def fetch_captures(
     if not replay:
         refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, slugs))
     unfinished = left_behind(workspace.storage, crawl)
-    result: RecordsResult | None = None
-    found: dict[Slice, Shortfall] = {}
+    fetched: Fetched | None = None
     refusal: NotGiven | None = None
     # where a fetch was killed between its commit and its end, its journals are settled even if nothing is stale
     if stale or unfinished:
         to_make = {slice_: wanted[slice_] for slice_ in stale}
-        result, found = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted)
+        fetched = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted, engine)
         forget(workspace.storage, unfinished)
-        judged = of_targets([*found.values(), *_beside(workspace, crawl, wanted, found)])
+        judged = of_targets([*fetched.found.values(), *_beside(workspace, crawl, wanted, fetched.found)])
         refusal = refused(judged, workspace.settings.max_unsettled, workspace.settings.source)
     figures, whole = _figures(workspace, crawl, wanted.keys())
     report = FETCH.report(
         figures,
         stale,
         started,
-        bytes=result.bytes if result else 0,
-        requests=result.requests if result else 0,
-        notes=(*_notes(result, found), *lost_note(healed)),
+        bytes=fetched.result.bytes if fetched else 0,
+        requests=fetched.result.requests if fetched else 0,
+        notes=(*_notes(fetched), *lost_note(healed)),
     )
     report = replace(report, per_target={**whole, **report.per_target})
     if refusal is not None:
@@ -116,7 +119,8 @@ def _fetch(
     healed: Sequence[Slice],
     replay: bool,
     distrusted: Collection[Place],
-) -> tuple[RecordsResult, dict[Slice, Shortfall]]:
+    engine: Engine,
+) -> Fetched:
     commit = uuid.uuid4().hex
     # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
     pa.default_memory_pool().release_unused()
@@ -128,37 +132,33 @@ def _fetch(
     ):
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, places, scratch, distrusted)
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, scratch)
-        result = fetch_records(
-            captures.batches(),
-            places,
-            workspace.transport,
-            workspace.storage,
-            crawl=crawl,
-            commit=commit,
-            scratch=scratch,
-            keep=rows.add,
-            held=held.rows.batches(),
-            options=RecordOptions(
-                fail_on_digest=workspace.settings.digest_policy == "fail",
-                retry_settled=replay,
-                witnesses=_witnesses(crawl),
+        fetched = engine.fetch(
+            workspace,
+            ToFetch(
+                crawl,
+                [*wanted],
+                captures,
+                places,
+                held,
+                RecordOptions(
+                    fail_on_digest=workspace.settings.digest_policy == "fail",
+                    retry_settled=replay,
+                    witnesses=_witnesses(workspace, crawl),
+                ),
+                commit,
+                input_digest({"plans": list(wanted.values())}),
+                scratch,
+                holding=lambda adopted: held_here.hold(held.files | adopted),
+                in_table=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
             ),
-            plan=input_digest({"plans": list(wanted.values())}),
-            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-            holding=lambda adopted: held_here.hold(held.files | adopted),
-            in_table=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
         )
-        _balanced(captures.rows, rows.rows, result.outcomes, crawl)
-        # counted among their rounds only now that it is known whether the source gave anything
-        records = partial(_with_this_round, rows) if result.answered else rows.batches
-        found = shortfalls(records(), [*wanted])
+        _balanced(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
         held_here.confirm()
         if wanted:
-            _commit(workspace, crawl, wanted, healed, distrusted, result, records, found)
+            _commit(workspace, crawl, wanted, healed, distrusted, fetched)
         else:
-            settle(workspace.storage, result)
-    return result, found
+            settle(workspace.storage, fetched.result)
+    return fetched
 
 
 def to_fetch(
@@ -190,12 +190,10 @@ def _commit(
     wanted: Mapping[Slice, str],
     healed: Sequence[Slice],
     distrusted: Collection[Place],
-    result: RecordsResult,
-    records: Callable[[], Iterator[pa.RecordBatch]],
-    found: Mapping[Slice, Shortfall],
+    fetched: Fetched,
 ) -> None:
     """Keeps what came, and how each slice stands. Where the source gave nothing at all, ``records`` stays as it was."""
-    lake = workspace.lake
+    lake, result, found = workspace.lake, fetched.result, fetched.found
     before = {
         Slice(row["crawl"], row["target"]): row["silent_runs"]
         for row in lake.read("fetches", {"crawl": crawl, "target": [s.target for s in wanted]}).to_pylist()
@@ -207,14 +205,17 @@ def _commit(
     if result.answered or result.reused or result.adopted:
         note_superseded(workspace, [*wanted], result.stored, time.time())
         forget_failed_pages(workspace, healed, distrusted)
-        FETCH.commit(lake, made_from, {"records": records})
+        fetched.commit(lake, made_from)
         settle(workspace.storage, result)
 
 
-def _witnesses(crawl: str) -> tuple[str, ...]:
+def _witnesses(workspace: Workspace, crawl: str) -> tuple[str, ...]:
     """Keys that a source with this crawl has."""
     if crawl in ARC_CRAWLS:
         return (URL_INDEX_2012, segments_key(CRAWL_2012))
+    named = first_own_key(workspace.settings, crawl)
+    if named is not None:
+        return (named,)
     listed = published_key(crawl)
     return () if listed is None else tuple(dict.fromkeys((listed, path_list_key(crawl, "warc"))))
 
@@ -238,10 +239,6 @@ def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch:
         captures.add(batch)
         found.add(batch)
     return captures, found.places()
-
-
-def _with_this_round(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
-    return map(with_this_round, rows.batches())
 
 
 def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
@@ -273,9 +270,10 @@ def _balanced(captures: int, records: int, outcomes: Mapping[str, int], crawl: s
         raise AssertionError(f"{crawl}: unknown outcomes {sorted(outcomes)}")
 
 
-def _notes(result: RecordsResult | None, found: Mapping[Slice, Shortfall]) -> tuple[str, ...]:
-    if result is None:
+def _notes(fetched: Fetched | None) -> tuple[str, ...]:
+    if fetched is None:
         return ()
+    result, found = fetched.result, fetched.found
     notes = []
     if result.reused:
         notes.append(f"{result.reused:,} captures were held already and not fetched again")
@@ -286,7 +284,7 @@ def _notes(result: RecordsResult | None, found: Mapping[Slice, Shortfall]) -> tu
         notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
     if settled:
         notes.append(f"{settled:,} captures are missing or damaged in the source itself; see the view ledger")
-    return tuple(notes)
+    return (*notes, *result.notes)
 
 
 def _figures(

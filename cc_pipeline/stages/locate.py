@@ -33,11 +33,11 @@ from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 
-def index_sources(workspace: Workspace) -> IndexSources:
-    """The indexes of a workspace."""
+def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
+    """The indexes of ``crawl`` in a workspace."""
     settings = workspace.settings
     return IndexSources(
-        workspace.transport,
+        workspace.index_place(crawl),
         catalog=settings.catalog_path,
         url_indexes=settings.home / "url-index",
         footers=settings.footers_path,
@@ -56,7 +56,7 @@ def captures_of(
 ) -> LookupResult:
     """The captures of ``targets`` in ``crawl`` and the settings' subsets, complete or an error."""
     settings = workspace.settings
-    sources = index_sources(workspace)
+    sources = index_sources(workspace, crawl)
     return look_up(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
 
 

@@ -7,37 +7,26 @@ was killed between two commits the digests differ, and publishing leaves the sli
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
-import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
-from typing import cast
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.documents.batch.pool import parse_batches
-from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.records.lost import are_gone
-from cc_pipeline.records.pages import Row, page_of
-from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.stages.engine import LOCAL, Engine, ToParse
 from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.keeping.held import gone, slices_that_lost
 from cc_pipeline.stages.locate import located_otherwise
+from cc_pipeline.stages.paging import options_of
 from cc_pipeline.stages.sets.pages_before import PagesBefore
 from cc_pipeline.stages.sets.set_parts import over_parts
 from cc_pipeline.stages.slice import (
@@ -48,20 +37,15 @@ from cc_pipeline.stages.slice import (
     Slice,
     StageReport,
     slices_of,
-    spilled_batches,
     targets_by_crawl,
 )
 from cc_pipeline.stages.workspace import Workspace
 
-#: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
-_BATCH_ROWS = 64
-_BATCH_BYTES = 16 << 20
-_PARSERS = "cc_pipeline.documents.batch.worker"
-
 
 @over_parts(PARSE)
-def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Parses the records of ``slugs`` in ``crawl`` into the four page tables; unchanged inputs stay.
+def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, engine: Engine = LOCAL) -> StageReport:
+    """Parses the records of ``slugs`` in ``crawl`` into the four page tables, where ``engine`` does; unchanged inputs
+    stay.
 
     A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake
     cannot be read or written, and, once the other slices are committed, for slices whose stored bytes are gone: their
@@ -73,7 +57,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     if sound := {slice_: wanted[slice_] for slice_ in stale if slice_ not in lost}:
         settings = workspace.settings
         choose(settings.home, {name: getattr(settings, name) for name in CHOICES})
-        _parse(workspace, crawl, sound)
+        _parse(workspace, crawl, sound, engine)
     if lost:
         raise gone(crawl, lost)
     return PARSE.report(page_figures(workspace, wanted.keys()), stale, started)
@@ -108,70 +92,15 @@ def is_behind(workspace: Workspace, slices: Collection[Slice]) -> set[Slice]:
 
 def parse_options(workspace: Workspace) -> ParseOptions:
     """How this workspace's settings want pages parsed."""
-    settings = workspace.settings
-    return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
+    return options_of(workspace.settings)
 
 
-def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str]) -> None:
+def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], engine: Engine) -> None:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
         before = PagesBefore(workspace, made_from, parse_options(workspace))
-        for batch in stream_rows(workspace.lake, "records", where):
-            rows.add(before.take(batch))
-        _spill(workspace, rows, before, workspace.storage, folder)
-        spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in PAGE_TABLES}
-        PARSE.commit(workspace.lake, made_from, spilled, before.beside())
-
-
-def _spill(workspace: Workspace, rows: OrderedRows, before: PagesBefore, storage: RecordStorage, folder: Path) -> None:
-    """Parsed batches go to one Arrow file a table, so that memory stays flat however many pages there are."""
-    schemas = {table: workspace.lake.specs[table].schema for table in PAGE_TABLES}
-    done, total = 0, rows.rows
-    with disk_trouble(folder), ExitStack() as open_files:
-        writers = {
-            table: open_files.enter_context(pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema))
-            for table, schema in schemas.items()
-        }
-        tasks = _tasks(rows, storage)
-        for batches in parse_batches(tasks, parse_options(workspace), _workers(workspace, total), page_of):
-            for table, batch in batches.items():
-                if batch.num_rows:
-                    writers[table].write_batch(batch)
-            done += batches["page_metadata"].num_rows
-            progress.report("parse", done, total)
-        for table, writer in writers.items():
-            for batch in before.rows(table):
-                writer.write_batch(batch)
-
-
-def _tasks(rows: OrderedRows, storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
-    task: list[tuple[Row, bytes | None]] = []
-    size = 0
-    parts = (
-        part for batch in rows.batches() for part in pa.Table.from_batches([batch]).to_batches(max_chunksize=1_000)
-    )
-    each = (row for part in parts for row in part.to_pylist())
-    for row, found in read_members(each, storage, lambda row: row["outcome"] == "fetched"):
-        if isinstance(found, DataFault) and are_gone(found):
-            # since the stage looked, a moment ago
-            raise gone(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from found
-        member = found if isinstance(found, bytes) else None
-        task.append((row, member))
-        size += len(member or b"")
-        if len(task) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield task
-            task, size = [], 0
-    if task:
-        yield task
-
-
-def _workers(workspace: Workspace, records: int) -> int:
-    """Processes to parse in: never this one, since a hostile page may loop or end its process."""
-    # the server that workers are forked from imports the parsers once, so that not every worker has to
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["cc_pipeline.records.pages", _PARSERS])
-    wanted = workspace.settings.workers or len(os.sched_getaffinity(0))
-    return max(1, min(wanted, -(-records // _BATCH_ROWS)))
+        records = (before.take(batch) for batch in stream_rows(workspace.lake, "records", where))
+        engine.parse(workspace, ToParse(crawl, made_from, records, before, folder))
 
 
 def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:

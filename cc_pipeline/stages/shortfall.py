@@ -113,43 +113,74 @@ class _Lacking:
     asked: int = 0
     example: str = ""
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, more: _Lacking) -> None:
         if not self.count:
-            self.example = f"{row['url_first']}: {row['detail_first']}"
-        self.count += row["count_all"]
-        self.given_up += row["given_up_sum"]
-        self.least = row["asked_min"] if self.least is None else min(self.least, row["asked_min"])
-        self.asked += row["asked_sum"]
+            self.example = more.example
+        self.count += more.count
+        self.given_up += more.given_up
+        self.least = more.least if self.least is None else min(self.least, more.least or 0)
+        self.asked += more.asked
+
+
+class Tally:
+    """What rows of the records table of one crawl say of how slices stand: some numbers for each target and reason.
+
+    Rows are taken batch by batch, also in several processes whose tallies are then added up.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._lacking: dict[str, dict[str | None, _Lacking]] = {}
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Takes more rows."""
+        rows = pa.Table.from_batches([records])
+        for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
+            self._counts[row["target"], row["outcome"]] += row["count_all"]
+        for row in _by_reason(unsettled_rows(rows)):
+            url, detail = row["url_first"], row["detail_first"]
+            least, asked = row["asked_min"], row["asked_sum"]
+            more = _Lacking(row["count_all"], row["given_up_sum"], least, asked, f"{url}: {detail}")
+            self._of(row["target"], row["reason"]).add(more)
+
+    def include(self, other: Tally) -> None:
+        """Adds the rows that another tally has seen."""
+        self._counts.update(other._counts)
+        for target, reasons in other._lacking.items():
+            for reason, more in reasons.items():
+                self._of(target, reason).add(more)
+
+    def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+        """The shortfall of each of ``slices``."""
+        found = {}
+        for slice_ in slices:
+            mine = self._lacking.get(slice_.target, {})
+            # the commonest first; of those as common as each other the first by name
+            ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
+            by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
+            found[slice_] = Shortfall(
+                slice_,
+                planned=sum(by_outcome.values()),
+                **by_outcome,
+                unsettled=sum(one.count for one in mine.values()),
+                given_up=sum(one.given_up for one in mine.values()),
+                reason=ordered[0][0] if ordered else None,
+                example=ordered[0][1].example if ordered else None,
+                rounds=min((one.least or 0 for one in mine.values()), default=0),
+                asked=sum(one.asked for one in mine.values()),
+            )
+        return found
+
+    def _of(self, target: str, reason: str | None) -> _Lacking:
+        return self._lacking.setdefault(target, {}).setdefault(reason, _Lacking())
 
 
 def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
     """The shortfall of each of ``slices`` of one crawl, from their rows of the records table."""
-    counts: Counter[tuple[str, str]] = Counter()
-    lacking: dict[str, dict[str | None, _Lacking]] = {}
+    tally = Tally()
     for batch in records:
-        rows = pa.Table.from_batches([batch])
-        for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
-            counts[row["target"], row["outcome"]] += row["count_all"]
-        for row in _by_reason(unsettled_rows(rows)):
-            lacking.setdefault(row["target"], {}).setdefault(row["reason"], _Lacking()).add(row)
-    found = {}
-    for slice_ in slices:
-        mine = lacking.get(slice_.target, {})
-        # the commonest first; of those as common as each other the first by name
-        ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
-        by_outcome = {name: counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
-        found[slice_] = Shortfall(
-            slice_,
-            planned=sum(by_outcome.values()),
-            **by_outcome,
-            unsettled=sum(one.count for one in mine.values()),
-            given_up=sum(one.given_up for one in mine.values()),
-            reason=ordered[0][0] if ordered else None,
-            example=ordered[0][1].example if ordered else None,
-            rounds=min((one.least or 0 for one in mine.values()), default=0),
-            asked=sum(one.asked for one in mine.values()),
-        )
-    return found
+        tally.add(batch)
+    return tally.shortfalls(slices)
 
 
 def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:

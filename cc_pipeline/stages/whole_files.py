@@ -28,7 +28,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport, spilled_batches
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
-from cc_pipeline.wholefiles.files import SourceFile
+from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, sequencefile_pages
 from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
 
@@ -104,10 +104,17 @@ def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFi
 
 
 def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
-    """The files behind partition keys (default: all). Raises ``UserInputError`` for a key that is not registered."""
+    """The files behind partition keys (default: all). Archive files, of which an index is built, are not among them.
+
+    Raises ``UserInputError`` for a key that is not registered.
+    """
     where = None if slugs is None else {"slug": list(slugs)}
     rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
-    found = {row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"]) for row in rows}
+    found = {
+        row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"])
+        for row in rows
+        if row["source_kind"] != ARCHIVE
+    }
     unknown = [slug for slug in slugs or () if slug not in found]
     if unknown:
         raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")

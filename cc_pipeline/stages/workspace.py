@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cc_pipeline.addresses import Access, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
+from cc_pipeline.commoncrawl.crawls import LOCAL, index_is_built
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.lake.claim import claim_lake, note_layout
@@ -23,10 +24,11 @@ from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stores.answer import Timeouts
-from cc_pipeline.transport.budget import paused_for
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.states import paused_for
 
 #: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
 _LIST_RETRY = RetryPolicy(
@@ -78,9 +80,10 @@ class Workspace:
 
     @cached_property
     def transport(self) -> Transport:
-        """The one transport to the source, within the machine's request budget. Its ``stats`` only grow: a stage
-        takes the difference."""
-        return open_transport(self.settings, self.settings.source, self.settings.source_access)
+        """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
+        grow: a stage takes the difference."""
+        settings = self.settings
+        return open_transport(settings, settings.source, settings.source_access, mirrors=settings.further_places)
 
     @cached_property
     def place(self) -> Transport:
@@ -89,6 +92,23 @@ class Workspace:
         return Transport(
             settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region, concurrency=_OWN_PLACE
         )
+
+    def index_place(self, crawl: str) -> Transport:
+        """The transport to the columnar index of ``crawl``: the source, or the lake's own place for one built here."""
+        return self.place if index_is_built(crawl) else self.transport
+
+    def archives(self, crawl: str) -> Transport | NamedPlaces:
+        """What reads records of ``crawl`` by file and place: the source, or wherever the files lie that a person named
+        for a collection."""
+        return self._named if crawl.startswith(LOCAL) else self.transport
+
+    def address_of(self, filename: str) -> str:
+        """The address of an archive file of any crawl, for people."""
+        return self._named.url(filename)
+
+    @cached_property
+    def _named(self) -> NamedPlaces:
+        return NamedPlaces(self.transport, lambda root: open_transport(self.settings, root, NO_ACCESS))
 
     @cached_property
     def storage(self) -> RecordStorage:
@@ -121,8 +141,8 @@ class Workspace:
     def close(self) -> None:
         """Ends what connections there are. A workspace that is used again opens them again."""
         with ExitStack() as closing:
-            for name in ("transport", "place", "_list_transport"):
-                opened: Transport | None = self.__dict__.get(name)
+            for name in ("transport", "place", "_list_transport", "_named"):
+                opened: Transport | NamedPlaces | None = self.__dict__.get(name)
                 if opened is not None:
                     closing.callback(opened.close)
 
@@ -171,11 +191,19 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
 
 
 def open_transport(
-    settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None, timeouts: Timeouts | None = None
+    settings: Settings,
+    root: str,
+    access: Access,
+    retry: RetryPolicy | None = None,
+    timeouts: Timeouts | None = None,
+    *,
+    mirrors: Sequence[tuple[str, Access]] = (),
 ) -> Transport:
-    """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
+    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,
+        mirrors=mirrors,
+        redirects=settings.redirects,
         user_agent=settings.user_agent,
         concurrency=settings.concurrency,
         rate=settings.rate,

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 import pyarrow as pa
 
@@ -20,15 +20,19 @@ from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.wholefiles.download import is_local, read_head, size_and_tag
 
-FileKind = Literal["sequencefile", "wat", "wet"]
+FileKind = Literal["sequencefile", "wat", "wet", "warc"]
+#: The kind of WARC and ARC files, which are not read into tables whole: an index of them is built.
+ARCHIVE: Final = "warc"
 
 #: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
+#: ``content_tag`` is there for archive files only: their size and ETag when they were added.
 SOURCE_FILES_SCHEMA = pa.schema(
     [
         pa.field("slug", pa.string(), nullable=False),
         pa.field("source_kind", pa.string(), nullable=False),
         pa.field("source_file", pa.string(), nullable=False),
         pa.field("crawl", pa.string(), nullable=False),
+        pa.field("content_tag", pa.string()),
     ]
 )
 
@@ -47,7 +51,7 @@ SOURCE_FAULTS_SCHEMA = pa.schema(
 #: Header metadata under which exported SequenceFiles name their crawl.
 CRAWL_ENTRY = "cc_pipeline.crawl"
 _CRAWL_OF_2012 = "CC-MAIN-2012"
-_IN_KEY = re.compile(r"(?:\A|/)crawl-data/([^/]+)/segments/")
+_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
 _PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
 _SPEAKING = 80

@@ -5,6 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.resources import WORKSPACE, workspace_of_settings
 from cc_pipeline.stages.workspace import Workspace
 
@@ -76,3 +77,26 @@ def test_a_source_with_credentials_is_refused_where_dagster_would_store_it(sourc
     said = str(failed.value.__cause__ or failed.value)
     assert "CC_PIPELINE_SOURCE_PASSWORD" in said
     assert "s3cret" not in said
+
+
+def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    @dg.asset
+    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
+        seen.append(workspace.settings.engine)
+
+    def run(tags: dict[str, str], **config: str) -> None:
+        own = {"source": str(tmp_path / "bucket"), "home": str(tmp_path / "home"), **config}
+        resource = workspace_of_settings.configured(own)
+        dg.materialize([any_asset], resources={WORKSPACE: resource}, tags=tags)
+
+    run({})
+    run({ENGINE_TAG: "spark"})
+    run({ENGINE_TAG: "spark"}, engine="local")
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "spark")
+    run({})
+    run({ENGINE_TAG: "local"})
+    assert seen == ["local", "spark", "local", "spark", "local"]

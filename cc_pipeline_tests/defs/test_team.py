@@ -64,7 +64,7 @@ def team(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
             [BIN / "cc-pipeline", *init], check=True, capture_output=True, env=environment(bucket[0], folder)
         )
         code_port, ui_port = free_port(), free_port()
-        told = _fill_in(
+        told = fill_in(
             folder / ".env",
             postgres.environment
             | {
@@ -88,16 +88,16 @@ def team(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
             # not the folder itself: a .env there would win over the environment of each process
             place = folder.parent
             code = running.enter_context(serving(command(services["code"]["command"]), place, env, code_port))
-            _until_healthy(command(services["code"]["healthcheck"]["test"][1:]), env, place)
+            until_healthy(command(services["code"]["healthcheck"]["test"][1:]), env, place)
             ui = running.enter_context(serving(command(services["webserver"]["command"]), place, env, ui_port))
             daemon = running.enter_context(serving(command(services["daemon"]["command"]), place, env, ui_port + 1))
             assert "warehouse" in ui.wait_until_loaded()
-            _until_healthy(command(services["daemon"]["healthcheck"]["test"][1:]), env, place)
+            until_healthy(command(services["daemon"]["healthcheck"]["test"][1:]), env, place)
             assert code is not daemon
             yield Team(folder, env, ui, postgres, s3)
 
 
-def _fill_in(path: Path, values: dict[str, str]) -> dict[str, str]:
+def fill_in(path: Path, values: dict[str, str]) -> dict[str, str]:
     """Writes values into the lines of ``.env`` that are there for them, and gives all of its variables."""
     lines = path.read_text("utf-8").splitlines()
     told = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
@@ -107,7 +107,7 @@ def _fill_in(path: Path, values: dict[str, str]) -> dict[str, str]:
     return told
 
 
-def _until_healthy(check: list[str], env: dict[str, str], folder: Path) -> None:
+def until_healthy(check: list[str], env: dict[str, str], folder: Path) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         done = subprocess.run(check, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -180,7 +180,7 @@ def test_a_team_gets_the_same_tables_as_one_person(bucket: Bucket, team: Team, t
     assert published_rows(team.folder) == published_rows(tmp_path / "alone")
     assert query(team.folder, "SELECT count(*) > 0 FROM page_text") == [(True,)]
     # state is in PostgreSQL and output in the bucket; nothing of either lies in the folder
-    with psycopg2.connect(**_login(team.postgres)) as connection, connection.cursor() as cursor:
+    with psycopg2.connect(**login(team.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS'")
         [(count,)] = cursor.fetchall()
     assert count >= 4
@@ -197,7 +197,7 @@ def _extract_alone(workspace: Workspace) -> None:
     publish(workspace)
 
 
-def _login(postgres: Postgres) -> dict[str, Any]:
+def login(postgres: Postgres) -> dict[str, Any]:
     return {
         "host": postgres.host, "port": postgres.port, "user": postgres.user, "password": postgres.password,
         "dbname": postgres.database,
@@ -231,7 +231,7 @@ def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
 
     lost = run("python", "-c", LOST).split()[-1]
     run("cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
-    with psycopg2.connect(**_login(team.postgres)) as connection, connection.cursor() as cursor:
+    with psycopg2.connect(**login(team.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM run_tags WHERE key = 'cc_pipeline/process'")
         [(count,)] = cursor.fetchall()
         cursor.execute("SELECT status FROM runs WHERE run_id = %s", [lost])

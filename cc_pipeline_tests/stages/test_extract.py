@@ -12,6 +12,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import extract as module
+from cc_pipeline.stages.engine import LOCAL, Engine, LocalEngine
 from cc_pipeline.stages.extract import TABLES, Made, extract
 from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.parse import parse_records
@@ -24,9 +25,11 @@ from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of
 Bucket = tuple[Path, MiniCrawlTruth]
 
 
-def made(workspace: Workspace, slugs: Sequence[str], *crawls: str, tables: Sequence[str] = TABLES) -> dict[str, Made]:
+def made(
+    workspace: Workspace, slugs: Sequence[str], *crawls: str, tables: Sequence[str] = TABLES, engine: Engine = LOCAL
+) -> dict[str, Made]:
     wanted = [(crawl, slug) for crawl in crawls or (NEW,) for slug in slugs]
-    found = list(extract(workspace, wanted, tables))
+    found = list(extract(workspace, wanted, tables, engine))
     assert len({(one.crawl, one.slug) for one in found}) == len(found) == len(wanted), "each partition once"
     return {f"{one.crawl}|{one.slug}" if len(crawls) > 1 else one.slug: one for one in found}
 
@@ -107,10 +110,10 @@ def test_a_bug_meets_one_partition(workspace: Workspace, monkeypatch: pytest.Mon
     domains = sorted(bucket[1].domains())
     bad = domains[2]
 
-    def broken(opened: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    def broken(opened: Workspace, crawl: str, slugs: Sequence[str], **given: Engine) -> StageReport:
         if bad in slugs:
             raise RuntimeError("a bug")
-        return parse_records(opened, crawl, slugs)
+        return parse_records(opened, crawl, slugs, **given)
 
     monkeypatch.setattr(module, "parse_records", broken)
     found = made(workspace, domains)
@@ -122,19 +125,18 @@ def test_a_place_that_takes_nothing_ends_it_and_what_was_done_is_told(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket
 ) -> None:
     domains = sorted(bucket[1].domains())[:5]
-    monkeypatch.setattr(module, "_TOGETHER", 2)
     tried: list[str] = []
 
-    def broken(opened: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    def broken(opened: Workspace, crawl: str, slugs: Sequence[str], **given: Engine) -> StageReport:
         tried.extend(slugs)
         if domains[2] in slugs:
             raise PlaceFault("the lake cannot be written", "")
-        return parse_records(opened, crawl, slugs)
+        return parse_records(opened, crawl, slugs, **given)
 
     monkeypatch.setattr(module, "parse_records", broken)
     found: dict[str, Made] = {}
     with pytest.raises(PlaceFault):
-        for one in extract(workspace, [(NEW, slug) for slug in domains], TABLES):
+        for one in extract(workspace, [(NEW, slug) for slug in domains], TABLES, LocalEngine(partitions=2)):
             found[one.slug] = one
     assert tried == domains[:4]
     assert [slug for slug, one in found.items() if one.error is None] == domains[:2]
@@ -164,12 +166,9 @@ def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
     assert "has not been fetched" in str(lacking.error)
 
 
-def test_few_captures_are_done_together_and_many_apart(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket
-) -> None:
+def test_few_captures_are_done_together_and_many_apart(workspace: Workspace, bucket: Bucket) -> None:
     domains = sorted(bucket[1].domains())
-    monkeypatch.setattr(module, "_CAPTURES_TOGETHER", 1)
-    found = made(workspace, domains)
+    found = made(workspace, domains, engine=LocalEngine(captures=1))
     sizes = {slug: len(one.reports["records"].per_target) for slug, one in found.items()}
     many = [slug for slug in domains if len(bucket[1].of(NEW, subset="warc", domain=slug)) > 1]
     assert many
@@ -187,7 +186,7 @@ def test_a_source_that_goes_away_is_found_out_once_and_not_for_each_partition(
         workspace.register_targets([parse_target(slug) for slug in slugs])
     calls: list[Sequence[str]] = []
 
-    def counted(opened: Workspace, crawl: str, some: Sequence[str]) -> StageReport:
+    def counted(opened: Workspace, crawl: str, some: Sequence[str], **given: Engine) -> StageReport:
         calls.append(some)
         return locate_captures(opened, crawl, some)
 

@@ -201,7 +201,7 @@ def _deliver(
         part_mb * 1_000_000,
         tuple(name for name in indexes if name),
         max((row["unread_files"] for row in lookups_of(workspace, slices).values()), default=0),
-        workspace.transport.store.url,
+        workspace.address_of,
     )
     return deliver(
         order,

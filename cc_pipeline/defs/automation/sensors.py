@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.jobs import harvest_crawl
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, PARTITION_TAG, room_for_crawls, too_many
 from cc_pipeline.errors import CcPipelineError
@@ -186,7 +187,9 @@ def path_lists(
     harvested = context.instance.get_materialized_partitions(dg.AssetKey("row_groups"))
     changed: dict[str, str] = {}
     try:
-        for crawl in sorted(harvested, reverse=True)[:_NEWEST]:
+        # an index that is built here grows only for a person's yes
+        published = [crawl for crawl in harvested if not index_is_built(crawl)]
+        for crawl in sorted(published, reverse=True)[:_NEWEST]:
             listed = list_as_it_is(workspace, crawl)
             if listed is not None and asked.get(crawl) != listed:
                 changed[crawl] = listed

@@ -15,6 +15,7 @@ from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.built.names import holds_arc
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
@@ -51,7 +52,7 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
     constants = {
         "crawl": file.crawl,
         "subset": file.subset,
-        "archive_format": "warc",
+        "archive_format": "arc" if holds_arc(file.path) else "warc",
         "located_by": located_by,
         "index_file": file.path,
         "index_position": place.number,

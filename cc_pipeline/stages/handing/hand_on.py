@@ -63,7 +63,7 @@ def hand_on_wacz(
         scratch,
         title=f"{names} in {', '.join(crawls)}"[:500],
         description=f"Records of Common Crawl, {', '.join(crawls)}, selected by {names}"[:2000],
-        address=workspace.transport.store.url,
+        address=workspace.address_of,
     )
     if not ledger.planned:
         raise EnvironmentFault(

@@ -130,7 +130,7 @@ def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | N
     stored = _stored(workspace, crawl, target, period)
     if stored is not None:
         return stored, Asked(crawl, 1, "it is in this home")
-    sources = replace(index_sources(workspace), columns=COLUMNS)
+    sources = replace(index_sources(workspace, crawl), columns=COLUMNS)
     settings = workspace.settings
     try:
         found = look_up(crawl, settings.subsets, [target], sources, via=settings.via)
@@ -172,7 +172,7 @@ def moment_of(row: Row) -> datetime | None:
 
 def _fetched(workspace: Workspace, row: Row) -> Nearest | str:
     """The record of a capture from the source, or why its bytes are not the record."""
-    transport = workspace.transport
+    transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
     promise = Promise(
         row["crawl"], row["archive_format"], key, offset, length, row["url"], row["url_surtkey"], row["content_digest"]
@@ -180,13 +180,13 @@ def _fetched(workspace: Workspace, row: Row) -> Nearest | str:
     why = ""
     for _ in range(_TRIES):
         try:
-            data = transport.read(key, offset, length).data
+            got = transport.read(key, offset, length)
         except DataFault as fault:
             return str(fault)
-        verdict = examine(data, promise, fail_on_digest=workspace.settings.digest_policy == "fail")
+        verdict = examine(got.data, promise, fail_on_digest=workspace.settings.digest_policy == "fail")
         if verdict.reason is None and verdict.record is not None:
             check = verdict.digest_check or "unchecked"
-            return Nearest(row, verdict.record, verdict.member, check, False, transport.store.url(key))
+            return Nearest(row, verdict.record, verdict.member, check, False, transport.url(key, got.source))
         why = ": ".join(part for part in (verdict.reason, verdict.detail) if part)
     return why
 
@@ -208,6 +208,6 @@ def _stored(workspace: Workspace, crawl: str, target: Target, period: Span | Non
             read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
             record = read(member, row["warc_filename"], row["warc_record_offset"])
             check = digest_check(record, row["content_digest"])
-            address = workspace.transport.store.url(row["warc_filename"])
+            address = workspace.address_of(row["warc_filename"])
             return Nearest(row, record, member, check, True, address)
     return None

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key, published_key
+from cc_pipeline.commoncrawl.crawls import index_is_built
+from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.decode import place
@@ -24,16 +26,18 @@ from cc_pipeline.index.parquet.keeping import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.stages.indexing.archives import archive_files, built_index, has_archives
 from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
-from cc_pipeline.stages.indexing.probing import probe, unknown
+from cc_pipeline.stages.indexing.own_lists import own_list
+from cc_pipeline.stages.indexing.probing import evidence, probe, unknown
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
-_MOST_INDEX_FILES: Final = 100_000
+MOST_INDEX_FILES: Final = 100_000
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through a B-tree"
 
@@ -41,15 +45,16 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 def is_published(workspace: Workspace, crawl: str) -> bool:
     """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
 
-    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Raises
-    ``EnvironmentFault`` when the source does not say.
+    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Of a
+    collection that a person named it counts that there are files. Raises ``EnvironmentFault`` when the source does not
+    say.
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
     if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
-    if published_key(crawl) is None:
-        return False
+    if evidence(workspace.settings, crawl) is None:
+        return has_archives(workspace, crawl)
     # one that is announced may appear at any time, so only its presence is remembered
     found = probe(workspace, crawl, believe=("there",))
     if found.state == "unknown":
@@ -69,7 +74,8 @@ def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
 
-    Raises ``EnvironmentFault`` when the path list cannot be read.
+    Of a crawl whose index is built here these are all that it is to have, built or not. Raises ``EnvironmentFault``
+    when the path list cannot be read.
     """
     started = time.monotonic()
     if find_crawl(workspace, crawl).era == "arc":
@@ -127,7 +133,17 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
 
 
 def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
+    """The files of a crawl's columnar index, and the requests and bytes that the list took."""
+    if index_is_built(crawl):
+        stats = workspace.transport.stats
+        requests, read = stats.requests, stats.bytes
+        shards = archive_files(workspace, crawl)
+        files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
+        return files, stats.requests - requests, stats.bytes - read
     key = path_list_key(crawl, "cc-index-table")
+    own = own_list(workspace.settings, crawl)
+    if own is not None:
+        return [IndexFile.from_path(path) for path in parse_path_list(own, key, most=MOST_INDEX_FILES)], 0, 0
     try:
         data = workspace.transport.read_all(key).data
     except RangeFault as fault:
@@ -135,7 +151,7 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    listed = parse_path_list(data, key, most=_MOST_INDEX_FILES)
+    listed = parse_path_list(data, key, most=MOST_INDEX_FILES)
     return [IndexFile.from_path(path) for path in listed], 1, len(data)
 
 
@@ -147,11 +163,15 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     paths = _paths(workspace, crawl)
     if not paths:
         return StageReport("footers", rows=0, notes=(_why_empty(workspace, crawl),))
-    stats = workspace.transport.stats
+    transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
+    stats = transport.stats
     requests, read = stats.requests, stats.bytes
-    report = harvest_crawl(crawl, paths, workspace.transport, FooterStore(workspace.settings.footers_path))
-    notes = tuple(f"{path} failed: {reason}" for path, reason in report.failed[:20])
-    if workspace.settings.page_indexes:
+    absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
+    there = [path for path in paths if path not in absent]
+    report = harvest_crawl(crawl, there, transport, store)
+    _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
+    notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
+    if workspace.settings.page_indexes or index_is_built(crawl):
         notes += _keep_page_indexes(workspace, crawl, paths)
     return StageReport(
         "footers",
@@ -164,12 +184,28 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
+def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
+    """The index files of ``crawl`` that are still to be built, and why they are not there."""
+    return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
+
+
+def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
+    """Keeps why files have no footer; those of which that is known already are not written again."""
+    known = store.read(crawl).entries
+    new = {path: reason for path, reason in absent.items() if path not in known or known[path].reason != reason}
+    if new:
+        with store.write(crawl) as writer:
+            for path, reason in new.items():
+                writer.put_failure(path, reason)
+
+
 def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -> tuple[str, ...]:
     """Keeps page indexes of the wanted subsets' files; what it did in words. Look-ups can do without: no fault ends
     the harvest."""
     settings = workspace.settings
     wanted = [path for path in paths if place(path)[1] in settings.subsets]
-    report = keep_page_indexes(crawl, wanted, workspace.transport, FooterStore(settings.footers_path))
+    transport = workspace.index_place(crawl)
+    report = keep_page_indexes(crawl, wanted, transport, FooterStore(settings.footers_path))
     notes = []
     if report.kept:
         notes.append(
@@ -211,7 +247,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     report = repair_row_groups(
         crawl,
         paths,
-        workspace.transport,
+        workspace.index_place(crawl),
         FooterStore(workspace.settings.footers_path),
         on_progress=lambda done, total: progress.report("repair", done, total, crawl),
     )

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError
@@ -51,10 +51,10 @@ def left_out(workspace: Workspace, targets: Sequence[Target], found: Mapping[str
 
     ``found`` has for each crawl the captures of the wanted subsets by slug. At most 100 (crawl, target) pairs are
     counted, with one look-up a crawl. A look-up that fails, or that would read much, is a sentence too, never an error.
-    Crawls of the ARC years have no subsets.
+    Crawls of the ARC years, and those whose index is built here, have no subsets.
     """
     others = tuple(subset for subset in SUBSETS if subset not in workspace.settings.subsets)
-    crawls = [crawl for crawl in found if crawl not in ARC_CRAWLS]
+    crawls = [crawl for crawl in found if crawl not in ARC_CRAWLS and not index_is_built(crawl)]
     if not crawls or not others:
         return []
     counted = targets[: max(1, _MOST_PAIRS // len(crawls))]
@@ -70,7 +70,7 @@ def _of_crawl(
     workspace: Workspace, crawl: str, targets: Sequence[Target], others: Sequence[str], found: Mapping[str, int]
 ) -> list[str]:
     # the holes of what was not asked for are no reason to say nothing of it
-    sources = replace(index_sources(workspace), columns=_COLUMNS, max_gaps=1.0)
+    sources = replace(index_sources(workspace, crawl), columns=_COLUMNS, max_gaps=1.0)
     try:
         answer = look_up(crawl, others, targets, sources, most_bytes=_MOST_BYTES)
     except CcPipelineError as error:

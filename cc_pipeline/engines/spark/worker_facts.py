@@ -1,0 +1,85 @@
+"""What workers run with, asked before anything is done: the same version of this package as the driver, or nothing.
+
+The driver commits digests that name the parser's version; rows of another one would lie under them unnoticed.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import cc_pipeline
+from cc_pipeline import __version__
+from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+#: The compiled parts that fetching and parsing use; without one its Python twin does the same, slower.
+COMPILED: Final = (
+    "cc_pipeline.documents.html._whitespace",
+    "cc_pipeline.documents.html._bounds",
+    "cc_pipeline.documents.signals._signals",
+    "cc_pipeline.documents.legacy2012._simhash",
+)
+
+
+def here() -> dict[str, Any]:
+    """What this process runs with: versions, where the package lies, which parts are compiled."""
+    return {
+        "version": __version__,
+        "parser": PARSER_VERSION,
+        "python": platform.python_version(),
+        "folder": str(Path(cc_pipeline.__file__).parent),
+        "compiled": [name for name in COMPILED if find_spec(name) is not None],
+    }
+
+
+def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
+    """Asks ``workers`` tasks what they run with, and gives it in words.
+
+    Raises ``EnvironmentFault`` where a worker has no cc_pipeline, or another version of it or of its parser. The first
+    tasks of a context have its executors started, so this costs what the job would pay anyway.
+    """
+
+    # nested, so that it travels whole: a worker that lacks the package can say so
+    def look(rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+        del rows
+        try:
+            from cc_pipeline.engines.spark.worker_facts import here as there  # noqa: PLC0415
+        except ImportError as error:
+            yield {"lacks": str(error), "executable": sys.executable}
+        else:
+            yield there()
+
+    answers = context.parallelize(range(workers), workers).mapPartitions(look).collect()
+    return in_words(answers, here())
+
+
+def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of workers that can work with a driver that has ``own``; raises as :func:`ask_workers` does."""
+    advice = (
+        "Install the wheel (make wheel) in what the workers run with, and name its Python for them in PYSPARK_PYTHON; "
+        "docs/spark.md says how."
+    )
+    for one in answers:
+        if "lacks" in one:
+            raise EnvironmentFault(f"a Spark worker ({one['executable']}) cannot run this: {one['lacks']}", advice)
+        if (one["version"], one["parser"]) != (own["version"], own["parser"]):
+            raise EnvironmentFault(
+                f"a Spark worker has cc_pipeline {one['version']} with parser {one['parser']}, the driver "
+                f"{own['version']} with parser {own['parser']}",
+                advice,
+            )
+    twins = sorted({name.rpartition(".")[2] for one in answers for name in COMPILED if name not in one["compiled"]})
+    return {
+        "cc_pipeline of the workers": own["version"],
+        "Python of the workers": ", ".join(sorted({one["python"] for one in answers})),
+        "compiled parts": "all" if not twins else f"Python twins in place of {', '.join(twins)}",
+        "package of the workers": ", ".join(sorted({one["folder"] for one in answers})),
+    }

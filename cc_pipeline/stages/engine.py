@@ -1,0 +1,162 @@
+"""Where records are fetched and pages parsed: in this machine's own processes, or by others that are asked to.
+
+A stage finds out what is to be done, asks its engine for it, and answers for the commit: the digests, the ledger, how
+each slice stands. So tables are the same whatever engine made them, and a home may go from one to the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from cc_pipeline import progress
+from cc_pipeline.keys import CAPTURE_ORDER
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.records.fetch import RecordsResult, fetch_records
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.outcomes import with_this_round
+from cc_pipeline.records.places import Places
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.keeping.held import Held
+from cc_pipeline.stages.paging import BATCH_ROWS, options_of, spill_pages
+from cc_pipeline.stages.sets.pages_before import PagesBefore
+from cc_pipeline.stages.shortfall import Shortfall, shortfalls
+from cc_pipeline.stages.slice import FETCH, PARSE, Slice
+from cc_pipeline.stages.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ToFetch:
+    """What one fetch is to bring: the ``captures`` of ``slices`` of a crawl, in the order of their places, which are
+    ``places``.
+
+    ``held`` rows need not be fetched again. ``commit`` is unused and names new files, ``plan`` (a digest) goes into
+    them. ``holding`` is to be told the files taken over from killed runs before anything is fetched; ``in_table`` gives
+    the places of all records that the table has of the crawl. ``scratch`` lives until the commit.
+    """
+
+    crawl: str
+    slices: Sequence[Slice]
+    captures: OrderedRows
+    places: Places
+    held: Held
+    options: RecordOptions
+    commit: str
+    plan: str
+    scratch: Path
+    holding: Callable[[set[str]], None]
+    in_table: Callable[[], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a fetch brought: ``rows`` of the records table, and how each slice stands with them.
+
+    ``commit`` replaces the slices of the given digests by these rows, in one commit.
+    """
+
+    result: RecordsResult
+    rows: int
+    found: Mapping[Slice, Shortfall]
+    commit: Callable[[Lake, Mapping[Slice, str]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToParse:
+    """Records of slices of one crawl to be parsed, in no order; ``made_from`` has the digest of each slice. Pages that
+    are kept are ``before``'s, once all ``records`` were drawn. ``folder`` lives until the call ends."""
+
+    crawl: str
+    made_from: Mapping[Slice, str]
+    records: Iterable[pa.RecordBatch]
+    before: PagesBefore
+    folder: Path
+
+
+class Engine(Protocol):
+    """Fetches records and parses pages. ``partitions`` and ``captures`` are how many of each it is best given together;
+    one partition may have more captures."""
+
+    @property
+    def partitions(self) -> int: ...
+
+    @property
+    def captures(self) -> int: ...
+
+    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+        """Fetches, verifies and stores; commits nothing. Raises ``EnvironmentFault``; what was stored until then is
+        adopted by the next fetch."""
+        ...
+
+    def parse(self, workspace: Workspace, asked: ToParse) -> None:
+        """Parses, and commits the pages. Raises ``EnvironmentFault``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """The processes of this machine."""
+
+    #: A group shares look-ups and commits, and little is lost when a run ends.
+    partitions: int = 50
+    #: Minutes of a real source, while commits cost a second.
+    captures: int = 5_000
+
+    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.scratch)
+        result = fetch_records(
+            asked.captures.batches(),
+            asked.places,
+            workspace.archives(asked.crawl),
+            workspace.storage,
+            crawl=asked.crawl,
+            commit=asked.commit,
+            scratch=asked.scratch,
+            keep=rows.add,
+            held=asked.held.rows.batches(),
+            options=asked.options,
+            plan=asked.plan,
+            progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
+            holding=asked.holding,
+            in_table=asked.in_table,
+        )
+
+        def records() -> Iterable[pa.RecordBatch]:
+            # counted among their rounds only now that it is known whether the source gave anything
+            return map(with_this_round, rows.batches()) if result.answered else rows.batches()
+
+        found = shortfalls(records(), asked.slices)
+        return Fetched(
+            result, rows.rows, found, lambda lake, made_from: FETCH.commit(lake, made_from, {"records": records})
+        )
+
+    def parse(self, workspace: Workspace, asked: ToParse) -> None:
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.folder)
+        for batch in asked.records:
+            rows.add(batch)
+        settings = workspace.settings
+        pages = spill_pages(
+            rows.batches(),
+            workspace.storage,
+            options_of(settings),
+            # never this process, since a hostile page may loop or end its process
+            max(1, min(settings.workers or len(os.sched_getaffinity(0)), -(-rows.rows // BATCH_ROWS))),
+            asked.folder,
+            partial(_told, rows.rows),
+            asked.before.rows,
+        )
+        PARSE.commit(workspace.lake, asked.made_from, pages, asked.before.beside())
+
+
+def _told(total: int, done: int) -> None:
+    progress.report("parse", done, total)
+
+
+LOCAL: Engine = LocalEngine()

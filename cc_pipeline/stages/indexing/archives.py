@@ -1,0 +1,161 @@
+"""The archive files of a crawl whose index is built here: a month's path list, or files that a person named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.addresses import holds_access, scheme_of, shown
+from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
+from cc_pipeline.commoncrawl.paths import current_key, parse_path_list, path_list_key
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.index.built.names import Shard, folder_of, shard_of
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
+
+#: A month has some 350 files; each becomes an object, a row, and a footer to read.
+_MOST_FILES: Final = 100_000
+#: The collection of files for which a person named none.
+DEFAULT_COLLECTION: Final = f"{LOCAL}files"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    """An index that is built here as it stands: ``listed`` are the files that it is to have, one for each archive file
+    of ``crawl`` and in their order; ``there`` are keys of those that are in the lake's own place."""
+
+    crawl: str
+    listed: tuple[Shard, ...]
+    there: frozenset[str]
+
+    @property
+    def missing(self) -> list[Shard]:
+        """What is still to be built."""
+        return [shard for shard in self.listed if shard.key not in self.there]
+
+
+def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
+    """The index files that ``crawl`` is to have, one for each of its archive files.
+
+    For a month of CC-NEWS this reads its path list, with one request. Raises ``EnvironmentFault`` where that cannot be
+    read, ``DataFault`` where it is none, and ``UserInputError`` for a collection to which no file was added.
+    """
+    if news_month(crawl) is not None:
+        key = path_list_key(crawl, "warc")
+        try:
+            data = workspace.transport.read_all(key).data
+        except RangeFault as fault:
+            raise EnvironmentFault(
+                f"{crawl} has no path list at {key} ({fault.kind.value})",
+                "The month may not have begun, or the source is not the one you mean; check it: cc-pipeline doctor.",
+            ) from fault
+        paths = dict.fromkeys(parse_path_list(data, key, most=_MOST_FILES))
+        return [shard_of(crawl, path) for path in paths]
+    rows = _named(workspace, crawl)
+    if not rows:
+        raise UserInputError(
+            f"no file was added to {crawl}; add some: cc-pipeline add-source FILE --kind warc --crawl {crawl}"
+        )
+    return [shard_of(crawl, str(row["source_file"]), row["content_tag"] or "") for row in rows]
+
+
+def has_archives(workspace: Workspace, crawl: str) -> bool:
+    """Whether a person added a file to the collection ``crawl``."""
+    return bool(_named(workspace, crawl))
+
+
+def built_index(workspace: Workspace, crawl: str) -> BuiltIndex:
+    """How the index of ``crawl`` stands. Raises as :func:`archive_files` does, and ``EnvironmentFault`` when the lake's
+    own place cannot be listed."""
+    listed = archive_files(workspace, crawl)
+    there = frozenset(one.key for one in workspace.place.listing(folder_of(crawl)))
+    return BuiltIndex(crawl, tuple(listed), there)
+
+
+def collection_id(named: str | None) -> str:
+    """The crawl id of a collection that a person named: ``press`` and ``LOCAL-press`` are the same.
+
+    Raises ``UserInputError`` for what cannot be one, and for the id of a crawl of Common Crawl's.
+    """
+    if named is None:
+        return DEFAULT_COLLECTION
+    text = named.strip()
+    if text[: len(LOCAL)].upper() != LOCAL:
+        if text[:3].lower() == "cc-":
+            raise UserInputError(
+                f"{named!r} is a crawl of Common Crawl's, whose files are its own; name a collection, such as press"
+            )
+        text = LOCAL + text
+    return validate_crawl_id(text)
+
+
+def register_archives(workspace: Workspace, named: Iterable[str], crawl: str) -> list[SourceFile]:
+    """Adds archive files to the collection ``crawl`` and gives them: paths of this machine, addresses, keys of the
+    source. One that has changed since it was added is indexed again.
+
+    Raises ``UserInputError`` for a file that is not there, and for an address with credentials in it.
+    """
+    files: dict[str, tuple[SourceFile, str]] = {}
+    for text in named:
+        location = _location(text)
+        tag = _content_tag(workspace, crawl, location)
+        if tag is None:
+            raise UserInputError(f"{shown(text)!r} is neither a file here nor one of {workspace.settings.source}")
+        file = SourceFile(ARCHIVE, location, crawl)
+        files[file.slug] = (file, tag)
+    rows = [
+        {"slug": slug, "source_kind": file.kind, "source_file": file.location, "crawl": crawl, "content_tag": tag}
+        for slug, (file, tag) in files.items()
+    ]
+    known = {row["slug"]: row["content_tag"] for row in _named(workspace, crawl)}
+    new = [row for row in rows if known.get(str(row["slug"])) != row["content_tag"]]
+    if new:
+        table = pa.Table.from_pylist(new, schema=workspace.lake.specs["source_files"].schema)
+        digest = input_digest({"archives": new})
+        workspace.lake.commit("source_files", table, [{"slug": row["slug"]} for row in new], {"archives": digest})
+    return [file for file, _ in files.values()]
+
+
+def _named(workspace: Workspace, crawl: str) -> Sequence[dict[str, str | None]]:
+    rows = workspace.lake.read("source_files", {"crawl": crawl}).to_pylist()
+    return sorted((row for row in rows if row["source_kind"] == ARCHIVE), key=lambda row: row["source_file"])
+
+
+def _location(text: str) -> str:
+    """Where a named file lies: an address (of this machine too), or a key of the source."""
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path.absolute().as_uri()
+    if path.is_absolute():
+        raise UserInputError(f"{text} is not a file on this machine")
+    try:
+        # an address of Common Crawl's own bucket is a key, which any source of its data has
+        return current_key(text)
+    except DataFault as fault:
+        if scheme_of(text) not in ("http", "https", "s3"):
+            raise UserInputError(
+                f"{shown(text)!r} is neither a file here nor a key of the source: {fault.reason}"
+            ) from None
+    if holds_access(text):
+        raise UserInputError(
+            f"{shown(text)!r} has credentials or a query in it, which would be stored with every capture; download the "
+            "file, or name it without them"
+        )
+    return text
+
+
+def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
+    """What tells contents of a file apart: its size and ETag; ``None`` where there is no such file."""
+    try:
+        info = workspace.archives(crawl).head(location)
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"{shown(location)} cannot be read ({fault.kind.value}: {fault.detail})", "Check it, then run it again."
+        ) from fault
+    return None if info is None else f"{info.size} {info.etag or ''}".strip()

@@ -1,0 +1,77 @@
+"""An object of a source as a stream: read from begin to end in ranges, a few of them ahead, with flat memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.ranges import RangeBytes
+
+#: Large enough to be few requests of a file of 1 GB, small enough to be asked for again.
+PIECE: Final = 8 << 20
+#: Pieces under way while one is read.
+_AHEAD: Final = 2
+
+
+class RangeSource(Protocol):
+    """The part of ``Transport`` that is needed here; it is called from several threads."""
+
+    def read(self, key: str, offset: int, length: int, etag: str | None = None) -> RangeBytes: ...
+
+
+class ReadAhead:
+    """``key`` of ``source``, which has ``size`` bytes, from its begin; a context manager.
+
+    ``etag`` is what it must still be with every range. ``read`` raises ``EnvironmentFault`` for a range that does not
+    come, whatever its kind, so that no reader takes it for damage in the bytes; ``fault`` is then what it was.
+    """
+
+    def __init__(self, source: RangeSource, key: str, size: int, etag: str | None = None, piece: int = PIECE) -> None:
+        self.bytes = 0
+        self.fault: RangeFault | None = None
+        self._source = source
+        self._key = key
+        self._size = size
+        self._etag = etag
+        self._piece = piece
+        self._asked = 0
+        self._waiting: deque[Future[RangeBytes]] = deque()
+        self._here = memoryview(b"")
+        self._pool = ThreadPoolExecutor(_AHEAD, thread_name_prefix="read-ahead")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+        # what is under way ends by itself: a range takes seconds
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` of the bytes that follow; none at the end."""
+        if not self._here:
+            while self._asked < self._size and len(self._waiting) <= _AHEAD:
+                length = min(self._piece, self._size - self._asked)
+                self._waiting.append(self._pool.submit(self._source.read, self._key, self._asked, length, self._etag))
+                self._asked += length
+            if not self._waiting:
+                return b""
+            data = self._came(self._waiting.popleft())
+            self.bytes += len(data)
+            self._here = memoryview(data)
+        given = bytes(self._here[:size])
+        self._here = self._here[len(given) :]
+        return given
+
+    def _came(self, asked: Future[RangeBytes]) -> bytes:
+        try:
+            return asked.result().data
+        except RangeFault as fault:
+            self.fault = fault
+            raise EnvironmentFault(
+                f"{self._key} cannot be read at byte {fault.offset}: {fault.kind.value} ({fault.detail})",
+                "Check the source and the network, then run it again.",
+            ) from fault

@@ -1,0 +1,277 @@
+"""A Dagster run whose records and pages are made by a job: recorded while it runs, and whatever its end.
+
+The driver is a stand-in with the local engine; the mailbox is on a real S3 server. The real thing is in engines/spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import botocore.session
+import dagster as dg
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs import spark, spark_launch
+from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.spark import JOB_TAG
+from cc_pipeline.defs.spark_launch import EmrServerless, job_file
+from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.extract import TABLES
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests import standindriver
+from cc_pipeline_tests.closing import closed_later
+from cc_pipeline_tests.swiftserver import S3Server
+from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.world import NEW, harvest, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+TWO = ("example.com", "example.org")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "CC_PIPELINE_", "SPARK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\nexec {sys.executable} {standindriver.__file__} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setenv("STAND_IN_MARK", str(tmp_path / "mark"))
+
+
+@pytest.fixture
+def workspace(bucket: Bucket, server: S3Server, tmp_path: Path) -> Workspace:
+    """A harvested home with the engine spark, on a lake of its own."""
+    place = {"lake": f"s3://lake/{tmp_path.name}", "lake_endpoint": server.endpoint, "s3_region": REGION}
+    made = workspace_of(
+        bucket[0], tmp_path / "home", **place, engine="spark", spark_master="local[2]", spark_workers=2, publish="copy"
+    )
+    harvest(made)
+    return made
+
+
+def left_in_mailboxes(workspace: Workspace) -> list[str]:
+    client = s3_client(workspace.settings.lake_endpoint, REGION)
+    _, _, prefix = workspace.settings.lake.removeprefix("s3://").partition("/")
+    found = client.list_objects_v2(Bucket="lake", Prefix=f"{prefix}/{FOLDER}/")
+    return [one["Key"] for one in found.get("Contents", ())]
+
+
+def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:
+    records = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey(asset)), limit=100).records
+    found = [record.asset_materialization for record in records]
+    return {str(one.partition): one for one in found if one is not None}
+
+
+def said_in(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    return "\n".join(entry.user_message for entry in instance.all_logs(run.run_id))
+
+
+def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace: Workspace, tmp_path: Path) -> None:
+    targets = [parse_target(text) for text in TWO]
+    with Launcher(workspace) as launcher:
+        assert len(list(launcher.extract([NEW], targets))) == 1
+        for table in TABLES:
+            found = recorded(launcher.instance, table)
+            assert sorted(found) == [f"{NEW}|{text}" for text in TWO]
+            for one in found.values():
+                assert "dagster/row_count" in one.metadata
+                assert one.tags is not None
+                assert one.tags["dagster/data_version"]
+        assert all(one.metadata["dagster/row_count"].value for one in recorded(launcher.instance, "records").values())
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
+        assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
+        assert "stand-in-1" in said_in(launcher.instance, run)
+        arguments = (tmp_path / "arguments").read_text()
+        assert "spark.speculation=false" in arguments
+        assert "spark.cores.max=2" in arguments
+        assert left_in_mailboxes(workspace) == []
+        # and the local engine finds nothing to do
+        near = closed_later(Workspace(replace(workspace.settings, engine="local")))
+        with Launcher(near) as again:
+            assert list(again.extract([NEW], targets)) == []
+
+
+@pytest.mark.parametrize(("how", "error"), [("raises", "PlaceFault"), ("dies", "EnvironmentFault")])
+def test_what_was_made_before_a_bad_end_is_recorded(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, how: str, error: str
+) -> None:
+    monkeypatch.setenv("STAND_IN", how)
+    targets = [parse_target(text) for text in TWO]
+    with Launcher(workspace) as launcher:
+        with pytest.raises(RunFailed) as failed:
+            list(launcher.extract([NEW], targets))
+        assert failed.value.error_class == error
+        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+        # it was located, which stays
+        assert sorted(recorded(launcher.instance, "captures")) == [f"{NEW}|{text}" for text in TWO]
+    assert left_in_mailboxes(workspace) == []
+
+
+def test_the_end_of_a_run_ends_its_job(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STAND_IN", "hangs")
+    mark = tmp_path / "mark"
+
+    def interrupt() -> None:
+        if mark.exists():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark.interruption, "check", interrupt)
+    with Launcher(workspace) as launcher, pytest.raises(BaseException) as ended:
+        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
+    assert not isinstance(ended.value, AssertionError)
+    driver = int(mark.read_text())
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and Path(f"/proc/{driver}").exists():
+        time.sleep(0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(driver, 0)
+    assert left_in_mailboxes(workspace) == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "job on Spark"]
+
+
+class FakeEmr:
+    """EMR Serverless at the other end of a botocore client: it runs what a job run asks for here, with the stand-in."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        self._folder = folder
+        self._endpoint = endpoint
+        self._process: subprocess.Popen[bytes] | None = None
+        self.asked: dict[str, Any] = {}
+        self.cancelled = False
+        self.client = botocore.session.Session().create_client("emr-serverless", region_name=REGION)
+        self.client.meta.events.register_first("before-call.emr-serverless", self._answer)
+
+    def _answer(self, model: Any, params: dict[str, Any], **_: object) -> tuple[Any, dict[str, Any]]:
+        answer = getattr(self, f"_{model.name}")(json.loads(params["body"] or b"{}"))
+        return SimpleNamespace(status_code=200), answer
+
+    def _StartJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.asked = asked
+        submit = asked["jobDriver"]["sparkSubmit"]
+        conf = dict(pair.split("=", 1) for pair in submit["sparkSubmitParameters"].split() if pair != "--conf")
+        own = "spark.emr-serverless.driverEnv."
+        environment = {name.removeprefix(own): value for name, value in conf.items() if name.startswith(own)}
+        bucket, _, key = submit["entryPoint"].removeprefix("s3://").partition("/")
+        program = self._folder / "engines" / "spark" / "job.py"
+        program.parent.mkdir(parents=True)
+        body = s3_client(self._endpoint, REGION).get_object(Bucket=bucket, Key=key)["Body"].read()
+        assert body == job_file().read_bytes()
+        program.write_bytes(body)
+        command = [sys.executable, standindriver.__file__, str(program), *submit["entryPointArguments"]]
+        self._process = subprocess.Popen(command, env=os.environ | environment)
+        return {"applicationId": "00abc", "jobRunId": "00job", "arn": "arn:aws:x"}
+
+    def _GetJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert self._process is not None
+        status = self._process.poll()
+        state = "CANCELLED" if self.cancelled else {None: "RUNNING", 0: "SUCCESS"}.get(status, "FAILED")
+        return {"jobRun": {"applicationId": "00abc", "jobRunId": "00job", "state": state, "stateDetails": ""}}
+
+    def _CancelJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert self._process is not None
+        self.cancelled = True
+        self._process.kill()
+        self._process.wait()
+        return {"applicationId": "00abc", "jobRunId": "00job"}
+
+    def _GetDashboardForJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"url": "https://dashboard.example"}
+
+    def _GetApplication(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"application": {"type": "Spark"}}
+
+
+@pytest.fixture
+def emr(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workspace, FakeEmr]:
+    settings = workspace.settings
+    assert settings.lake_endpoint
+    fake = FakeEmr(tmp_path / "emr", settings.lake_endpoint)
+    monkeypatch.setattr(spark_launch, "_POLL", 0.2)
+    monkeypatch.setattr(spark, "launcher_for", lambda settings, mail, log: EmrServerless(settings, mail, fake.client))
+    # the source is a folder, which only the stand-in sees
+    monkeypatch.setattr(spark, "refuse_unready", lambda settings: None)
+    more = {"emr_role": "arn:aws:iam::123456789012:role/jobs", "emr_environment": "s3://lake/env.tar.gz"}
+    on = replace(settings, spark_master="emr-serverless:00abc", **more)
+    return closed_later(Workspace(on)), fake
+
+
+def test_a_job_run_of_emr_serverless_is_asked_for_and_streams(emr: tuple[Workspace, FakeEmr]) -> None:
+    workspace, fake = emr
+    with Launcher(workspace) as launcher:
+        assert len(list(launcher.extract([NEW], [parse_target(TWO[0])]))) == 1
+        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
+        assert run.tags[JOB_TAG] == "emr-serverless:00abc/jobs/00job"
+    asked, submit = fake.asked, fake.asked["jobDriver"]["sparkSubmit"]
+    assert asked["executionRoleArn"] == "arn:aws:iam::123456789012:role/jobs"
+    assert submit["entryPointArguments"] == ["--endpoint", workspace.settings.lake_endpoint, "--region", REGION]
+    conf = submit["sparkSubmitParameters"].split(" --conf ")
+    for wanted in (
+        "spark.archives=s3://lake/env.tar.gz#environment",
+        "spark.executorEnv.PYSPARK_PYTHON=./environment/bin/python",
+        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON=./environment/bin/python",
+        "spark.dynamicAllocation.maxExecutors=2",
+        "spark.speculation=false",
+    ):
+        assert wanted in [text.removeprefix("--conf ") for text in conf]
+    assert fake.client.meta.service_model.operation_model("StartJobRun").input_shape.members.keys() >= asked.keys()
+    assert left_in_mailboxes(workspace) == []
+
+
+def test_the_end_of_a_run_cancels_its_job_run(
+    emr: tuple[Workspace, FakeEmr], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workspace, fake = emr
+    monkeypatch.setenv("STAND_IN", "hangs")
+
+    def interrupt() -> None:
+        if (tmp_path / "mark").exists():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark.interruption, "check", interrupt)
+    with Launcher(workspace) as launcher, pytest.raises(KeyboardInterrupt):
+        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
+    assert fake.cancelled
+    assert left_in_mailboxes(workspace) == []
+
+
+def test_a_job_run_that_failed_is_told_with_advice(
+    emr: tuple[Workspace, FakeEmr], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, _ = emr
+    monkeypatch.setenv("STAND_IN", "dies")
+    with Launcher(workspace) as launcher, pytest.raises(RunFailed, match="job run 00job") as failed:
+        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
+    assert failed.value.error_class == "EnvironmentFault"
+    assert "role" in failed.value.reason
