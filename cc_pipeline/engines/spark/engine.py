@@ -34,6 +34,9 @@ from cc_pipeline.stages.workspace import Workspace, lake_options
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
+_NOTES: Final = 20
+
 
 @dataclass(frozen=True)
 class SparkEngine:
@@ -137,6 +140,7 @@ def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[
         answered=answered,
         asked=was_asked,
         outcomes=outcomes,
+        notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
     )
     return Fetched(
         result,

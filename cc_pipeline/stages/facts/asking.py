@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,12 +59,13 @@ class Answer:
 class Question(Protocol):
     """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
 
-    ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
+    ``columns`` are read beside the dataset's own; a file that lacks one is a gap. ``named`` says all that the answer
+    depends on beside the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
     keep: Keep | None
-    columns: tuple[str, ...]
+    columns: Mapping[str, pa.DataType]
     named: object
 
     def rows(self, table: pa.Table) -> pa.Table: ...
@@ -187,7 +188,7 @@ class Columns:
 def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[KeyedLookup, list[Gap]]:
     unread: list[Gap] = []
     known: list[Shard] = []
-    for each in stored_shards(shards.footers, shards.paths, dataset.key):
+    for each in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
         if isinstance(each, Gap):
             unread.append(each)
         else:
@@ -196,16 +197,14 @@ def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[Keyed
     return KeyedLookup(known, question.ranges, schema, question.keep), unread
 
 
-def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Sequence[str] = ()) -> pa.Schema:
-    """The columns of a dataset with their types: as declared, else the widest that its files have. ``more`` columns are
-    read beside these."""
+def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``more``."""
     types = column_types(shard.file for shard in shards)
     if dataset.columns is None:
         named = {name: kind for name, kind in types.items() if name != dataset.key}
     else:
         named = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
-    named |= {name: types.get(name, pa.string()) for name in more if name not in named}
-    return pa.schema([pa.field(name, kind) for name, kind in named.items()])
+    return pa.schema([pa.field(name, kind) for name, kind in (named | dict(more)).items()])
 
 
 def _absent(dataset: Dataset, crawl: str, shards: Shards) -> str:
