@@ -101,6 +101,15 @@ def test_names_and_files(tmp_path: Path) -> None:
             read_dataset(str(tmp_path / name))
 
 
+def test_some_columns_of_it() -> None:
+    known = parse_dataset(WHOLE, "tranco.yaml")
+    assert known.only(["tranco_no", "other"]).columns == {"no": None}
+    assert known.only(["tranco_no"]).fold == {}
+    every = parse_dataset(WHOLE.replace("  rank: int64\n  no:", "").replace("columns:\n", "columns: all\n"), "x.yaml")
+    assert every.columns is None
+    assert every.only(["tranco_rank", "other"]).columns == {"rank": None}
+
+
 def test_versions_follow_what_decides_about_rows() -> None:
     known = parse_dataset(WHOLE, "tranco.yaml")
     assert parse_dataset(WHOLE.replace("Tranco's list", "Another title"), "other.yaml").version == known.version
