@@ -26,6 +26,7 @@ from cc_pipeline.index.footers.decode import (
     footer_length,
 )
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
+from cc_pipeline.transport.etags import is_another
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -171,7 +172,7 @@ class _Run:
                 yield ByteRange(job.path, None, self.guess.length, tag=job)
             else:
                 start = _start(job.tail)
-                yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job)
+                yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job, total=job.tail.total)
 
     def _take(self, outcome: RangeBytes | RangeFault) -> None:
         job = outcome.tag
@@ -310,7 +311,7 @@ def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
             run.bytes += len(outcome.data)
-            if outcome.total != entry.file_size or (outcome.etag or entry.etag) != entry.etag:
+            if outcome.total != entry.file_size or is_another(outcome.etag, entry.etag):
                 changed.add(outcome.key)
         elif outcome.kind in _STOPPING:
             raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
