@@ -146,6 +146,7 @@ class _Run:
     on_footer: Callable[[FooterRows, FooterEntry], None] | None
     columns: Sequence[str]
     lookup_columns: Sequence[str]
+    doubt: Callable[[str], bool]
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     sick_files: Counter[str] = field(default_factory=Counter)
@@ -219,6 +220,9 @@ class _Run:
         self._bad(_Job(job.path, max(job.tries, self.policy.tries - 2) if final else job.tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
+        if tail is not None and self.doubt(job.path):
+            self.waiting.append(_Job(job.path, job.tries))
+            return
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
             # From the start: what was fetched may be what is wrong.
@@ -260,10 +264,12 @@ def harvest_crawl(
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
+    doubt: Callable[[str], bool] = lambda path: False,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault`` when
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``doubt`` is told of a file whose
+    end is no footer, and says whether ``transport`` will ask another place for it. Raises ``EnvironmentFault`` when
     the source or the disk fails. Footers stored until then stay, and the next call goes on from there.
     """
     policy = policy or HarvestPolicy()
@@ -272,7 +278,7 @@ def harvest_crawl(
     notes = () if paths else (f"{crawl} has no columnar index",)
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns)
+        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, doubt)
         changed = _changed(run, [path for path in paths if path in writer]) if policy.refresh else set()
         for path in paths:
             entry = writer.entries.get(path)
@@ -326,4 +332,6 @@ def _start(tail: RangeBytes) -> int:
 
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:
-    return RangeBytes(tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts)
+    return RangeBytes(
+        tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts, source=tail.source
+    )

@@ -171,6 +171,15 @@ class PageIndexes:
                 self._held -= len(self._pieces.pop((piece, etag)))
         return True
 
+    def forget(self, path: str) -> None:
+        """Forgets what was read of a file: it turned out not to be what it should."""
+        with self._lock:
+            for piece, etag in [known for known in self._pieces if known[0].key == path]:
+                self._held -= len(self._pieces.pop((piece, etag)))
+                stored = self._path(piece, etag)
+                if stored is not None:
+                    stored.unlink(missing_ok=True)
+
     def _of_harvest(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
         found: dict[Piece, bytes] = {}
         if self._kept is not None:
