@@ -1,14 +1,15 @@
 """The web graph's ranks as a dataset of the home: gzip text in the order of rank becomes Parquet in the order of keys.
 
 One release has a few gigabytes, so it is read only when somebody asks for it, and after its price was shown. It is
-read once, piece by piece; DuckDB sorts it within a bound of memory, spilling to the home's scratch. The folder appears
-whole, or not at all.
+read once, piece by piece, and sorted range by range in the home's scratch, with flat memory. The folder appears whole,
+or not at all.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, Release, parse_release
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, PlaceFault, UserInputError, disk_trouble
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.rank_text import HOSTS, KEY, POSITIONS, SCHEMA, SCORES, Tally, inflated_stream, rank_rows
@@ -37,9 +39,11 @@ FOLDS: Final = {**dict.fromkeys(POSITIONS, "min"), **dict.fromkeys((*SCORES, HOS
 #: Bytes of a request, and how many are under way.
 _STEP: Final = 8 << 20
 _AHEAD: Final = 3
-#: What DuckDB may hold in memory while it sorts.
-_MEMORY: Final = "256MB"
-_BATCH_ROWS: Final = 1 << 16
+#: Rows of a range of keys that is sorted by itself, how many ranges there are at most, and bytes of rows that all of
+#: them hold in memory.
+_RANGE_ROWS: Final = 2_000_000
+_MOST_RANGES: Final = 256
+_HELD: Final = 64 << 20
 #: Rows of a file, of its row groups, and bytes of its pages: what a look-up of one host reads.
 _FILE_ROWS: Final = 8_000_000
 _GROUP_ROWS: Final = 1 << 16
@@ -47,10 +51,10 @@ _PAGE_BYTES: Final = 32 << 10
 #: Bytes of the gzip that a row takes: the release of spring 2026 has 262 million hosts in some 2.8 GB.
 _BYTES_A_ROW: Final = 10.7
 #: What a row takes as Parquet, and in scratch until it is sorted; and rows a second on one core where the source keeps
-#: up. Measured on five million generated hosts, whose numbers are harder to pack than published ones.
+#: up. Measured on up to twelve million generated hosts, whose numbers are harder to pack than published ones.
 _PARQUET_BYTES: Final = 26
-_SCRATCH_BYTES: Final = 90
-_ROWS_A_SECOND: Final = 400_000
+_SCRATCH_BYTES: Final = 65
+_ROWS_A_SECOND: Final = 300_000
 #: Of all lines, those that may say no rank of a host.
 _MOST_SKIPPED: Final = 0.01
 _NOTE: Final = "ranks.json"
@@ -132,7 +136,7 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
         tally = Tally()
         text = inflated_stream(_pieces(workspace, price), price.key)
         rows = rank_rows(text, price.key, tally, www_kept=release.www_kept)
-        files, count = _write(made, folded_runs(_sorted(rows, scratch)), release, level)
+        files, count = _write(made, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
         if tally.skipped > _MOST_SKIPPED * (tally.rows + tally.skipped) or not tally.rows:
             raise DataFault(
                 DataKind.MALFORMED,
@@ -267,31 +271,32 @@ def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
                 one.cancel()
 
 
-def _sorted(rows: Iterator[pa.RecordBatch], scratch: Path) -> Iterator[pa.RecordBatch]:
-    """``rows`` in the order of their keys, with flat memory."""
-    import duckdb  # noqa: PLC0415  # takes a while, and few commands sort
+def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Iterator[pa.RecordBatch]:
+    """``rows``, about ``expected`` of them, in the order of their keys, with flat memory.
 
-    failed: list[BaseException] = []
-
-    def noted() -> Iterator[pa.RecordBatch]:
-        # what is raised here comes out of DuckDB as an error of its own
-        try:
-            yield from rows
-        except BaseException as error:
-            failed.append(error)
-            raise
-
-    config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": 2, "temp_directory": str(scratch / "sorting")}
-    try:
-        with duckdb.connect(config=config) as connection:
-            connection.register("_rows", pa.RecordBatchReader.from_batches(SCHEMA, noted()))
-            yield from connection.sql(f"SELECT * FROM _rows ORDER BY {KEY}").to_arrow_reader(_BATCH_ROWS)
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        if failed:
-            raise failed[0] from error
-        raise EnvironmentFault(
-            f"rows in {scratch} could not be sorted: {error}", "Check the disk's free space, then run it again."
-        ) from error
+    They are put apart by ranges of keys, as the first of them tell, so that each range is sorted by itself.
+    """
+    ranges: list[OrderedRows] = []
+    bounds: list[str] = []
+    for batch in rows:
+        order = pc.sort_indices(batch.column(KEY))
+        keys = batch.column(KEY).take(order)
+        if not ranges:
+            count = max(1, min(-(-expected // _RANGE_ROWS), _MOST_RANGES))
+            bounds = sorted({keys[len(keys) * place // count].as_py() for place in range(1, count)})
+            for number in range(len(bounds) + 1):
+                folder = scratch / f"range-{number:03}"
+                folder.mkdir()
+                ranges.append(OrderedRows(SCHEMA, [KEY], folder, _HELD // count))
+        ends = [bisect_left(range(len(keys)), bound, key=lambda at: keys[at].as_py()) for bound in bounds]
+        whole = pa.Table.from_batches([batch])
+        for own, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
+            if end > start:
+                # a copy: a slice would keep the whole batch in memory until its range has enough
+                own.add(whole.take(order.slice(start, end - start)))
+    for number, own in enumerate(ranges):
+        yield from own.batches()
+        shutil.rmtree(scratch / f"range-{number:03}")
 
 
 def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -22,6 +22,7 @@ from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, graph_key, parse_re
 from cc_pipeline.errors import DataFault, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.minicrawl.graph import GraphSpec, nodes, write_graph
 from cc_pipeline.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
+from cc_pipeline.stages.facts import rank_text
 from cc_pipeline.stages.facts import ranks as ranks_of
 from cc_pipeline.stages.facts.answers import host_facts
 from cc_pipeline.stages.facts.datasets import ready_made
@@ -110,6 +111,19 @@ def test_rows_are_those_of_duckdb_over_the_text(bucket: Path, home: Workspace, r
         assert (ranks.nodes > ranks.rows + 20) is release.www_kept
     assert find_ranks(home.settings, release, level) == ranks == convert(home, release, level)
     assert all_ranks(home.settings) == [ranks]
+
+
+def test_many_ranges_that_are_sorted_on_disk_are_the_same_rows(
+    bucket: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks_of, "_RANGE_ROWS", 200)
+    monkeypatch.setattr(ranks_of, "_HELD", 0)
+    monkeypatch.setattr(rank_text, "_BLOCK", 4_000)
+    monkeypatch.setattr(rank_text, "_PIECE", 1_000)
+    monkeypatch.setattr(rank_text, "_LONGEST_LINE", 2_000)
+    ranks = convert(home, NEW)
+    expected = brute(bucket / NEW.ranks_key("host"), "host", www_kept=True)
+    assert stored(home, ranks).drop_columns("graph_release").to_pylist() == expected
 
 
 def test_facts_of_hosts_have_them_beside_the_host_index(bucket: Path, home: Workspace) -> None:
