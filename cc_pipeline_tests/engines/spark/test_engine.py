@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.engines.spark import cutting, engine, work
 from cc_pipeline.engines.spark.engine import SparkEngine
-from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.places import Places
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
@@ -111,6 +113,27 @@ def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
         assert all(report.written == 0 for one in again_made.values() for report in one.reports.values())
         assert all(one.reports["records"].requests == 0 for one in again_made.values())
         same(theirs, mine, slugs)
+
+
+def test_partitions_of_many_captures_are_done_in_groups(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    few = replace(spark(), captures=20)
+    found = made(mine, slugs, few, PAGES)
+    commits = {id(one.reports["records"]) for one in found.values()}
+    assert 1 < len(commits) < len(slugs)
+    assert mine.lake.version("records") >= len(commits)
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+
+
+def test_files_of_this_machine_are_not_asked_of_workers(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    monkeypatch.setattr(Places, "files", ["file:///home/me/my.warc.gz", None])
+    with pytest.raises(UserInputError, match=r"my\.warc\.gz"):
+        fetch_captures(mine, NEW, slugs, engine=spark())
 
 
 def test_one_task_has_all_captures_of_a_place_whoever_asks_for_them(
