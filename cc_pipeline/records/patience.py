@@ -54,6 +54,7 @@ class FileState:
 
     ``etags`` are by place: those of different hosts say nothing about each other. ``worse`` are places whose bytes were
     bad where another place had good ones, ``alike``: several places had the same bytes where they were doubted.
+    ``usable``: it has records that are good but for their payload's digest.
     """
 
     extra: int
@@ -66,6 +67,7 @@ class FileState:
     etags: dict[str, Counter[str]] = field(default_factory=dict)
     worse: set[str] = field(default_factory=set)
     alike: bool = False
+    usable: bool = False
 
     @property
     def doubtful(self) -> bool:

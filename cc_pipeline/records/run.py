@@ -322,6 +322,7 @@ class FetchRun:
         marks, same, changed = compared(before, arrival, mark, self._places)
         if before is None:
             self.patience.bad(key)
+        state.usable = state.usable or usable
         state.same_again += same
         state.other_again += changed
         state.alike = state.alike or (len(marks) > 1 and len(set(marks.values())) == 1)

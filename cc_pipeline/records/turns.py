@@ -76,11 +76,14 @@ class Turns:
     def elsewhere(self) -> Iterator[Ask]:
         """A bad record of each file that gave nothing good, as long as places differ in what they have of it."""
         asked: set[str] = set()
-        again, self.pending.again = self.pending.again, []
+        bad = self.pending.bad
+        # one that several places were asked for tells soonest
+        again = sorted(self.pending.again, key=lambda row: -len(bad[row].marks) if row in bad else 0)
+        self.pending.again = []
         for row in again:
             key = self.name(row)[0]
             state = self.patience.files[key]
-            if state.good or state.damaged or key in asked or row not in self.pending.bad or self.is_over():
+            if state.good or state.damaged or key in asked or row not in bad or self.is_over():
                 self.pending.again.append(row)
             else:
                 asked.add(key)
@@ -92,7 +95,7 @@ class Turns:
         waiting, self.pending.deferred = self.pending.deferred, []
         for planned in waiting:
             state = patience.files[planned.key]
-            if (state.good or state.damaged) and not self.is_over():
+            if (state.good or state.damaged or state.usable) and not self.is_over():
                 yield Ask(planned, MOST_TRIES if state.good else 1)
             else:
                 self.pending.deferred.append(planned)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
+from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.keyed.kept_answers import KeptAnswers
-from cc_pipeline.index.keyed.lookup import Keep, KeyedLookup, KeyedPrice
+from cc_pipeline.index.keyed.lookup import Keep, KeyedLookup, KeyedPrice, KeyedRows
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
 from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind
+
+#: Faults of reading a file whose footer is of another time.
+_OTHERWISE_NOW: Final = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,13 @@ class Answer:
 class Question(Protocol):
     """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
 
-    ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
+    ``columns`` are read beside the dataset's own; a file that lacks one is a gap. ``named`` says all that the answer
+    depends on beside the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
     keep: Keep | None
-    columns: tuple[str, ...]
+    columns: Mapping[str, pa.DataType]
     named: object
 
     def rows(self, table: pa.Table) -> pa.Table: ...
@@ -80,18 +87,35 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
         table, gaps = kept.find(name) if keep else None, shards.gaps
         known = table is not None
         if table is None:
-            lookup, unread = _lookup(dataset, shards, question)
-            _refuse_dear(workspace, dataset, lookup.price(), crawl)
-            indexes = PageIndexes(workspace.settings.cache_path / "page-indexes")
-            found = lookup.read(reader, indexes, workspace.settings.max_bytes)
+            found = _read(workspace, crawl, dataset, shards, question, reader)
+            changed = [gap.path for gap in found.gaps if gap.kind in _OTHERWISE_NOW]
+            if changed:
+                # footers of files that were replaced since: those of now are asked for, once
+                shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
+                name = json.dumps([dataset.version, shards.version, question.named])
+                found = _read(workspace, crawl, dataset, shards, question, reader)
             table = question.rows(found.table)
-            gaps = (*gaps, *unread, *found.gaps)
-            if keep and not unread and not found.gaps:
+            gaps = (*gaps, *found.gaps)
+            if keep and not found.gaps:
                 kept.keep(name, table)
         after = (reader.stats.requests, reader.stats.bytes)
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
     spent = (after[0] - before[0], after[1] - before[1])
     return Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
+
+
+def _read(
+    workspace: Workspace, crawl: str, dataset: Dataset, shards: Shards, question: Question, reader: Transport
+) -> KeyedRows:
+    lookup, unread = _lookup(dataset, shards, question)
+    told = lookup.price()
+    _refuse_dear(workspace, dataset, told, crawl)
+    if told.to_read:
+        said = f"{dataset.name}: about {told.likely_bytes / 1e6:,.1f} MB, {told.requests:,} requests at most"
+        progress.report("look-up", 0, told.to_read, said)
+    indexes = PageIndexes(workspace.settings.cache_path / "page-indexes")
+    found = lookup.read(reader, indexes, workspace.settings.max_bytes)
+    return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
 
 
 def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:
@@ -187,7 +211,7 @@ class Columns:
 def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[KeyedLookup, list[Gap]]:
     unread: list[Gap] = []
     known: list[Shard] = []
-    for each in stored_shards(shards.footers, shards.paths, dataset.key):
+    for each in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
         if isinstance(each, Gap):
             unread.append(each)
         else:
@@ -196,16 +220,14 @@ def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[Keyed
     return KeyedLookup(known, question.ranges, schema, question.keep), unread
 
 
-def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Sequence[str] = ()) -> pa.Schema:
-    """The columns of a dataset with their types: as declared, else the widest that its files have. ``more`` columns are
-    read beside these."""
+def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``more``."""
     types = column_types(shard.file for shard in shards)
     if dataset.columns is None:
         named = {name: kind for name, kind in types.items() if name != dataset.key}
     else:
         named = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
-    named |= {name: types.get(name, pa.string()) for name in more if name not in named}
-    return pa.schema([pa.field(name, kind) for name, kind in named.items()])
+    return pa.schema([pa.field(name, kind) for name, kind in (named | dict(more)).items()])
 
 
 def _absent(dataset: Dataset, crawl: str, shards: Shards) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 import numpy as np
@@ -30,7 +30,7 @@ class OfHosts:
         self.keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = (
             None if self._form == "surt_host" else self._meant
         )
-        self.columns: tuple[str, ...] = ()
+        self.columns: Mapping[str, pa.DataType] = {}
         self.named: object = ["hosts", [[each.start.hex(), (each.end or b"").hex()] for each in hosts.surt]]
 
     def rows(self, table: pa.Table) -> pa.Table:
