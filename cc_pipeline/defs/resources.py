@@ -6,6 +6,7 @@ import dagster as dg
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings, split_places
 from cc_pipeline.stages.workspace import Workspace, open_workspace
@@ -33,7 +34,7 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
     Empty fields, and all other settings, are read from ``CC_PIPELINE_*`` variables; an empty engine from the run's tag
     ``cc_pipeline/engine`` first, which a backfill can have too. The command line opens its own
     workspace instead and lends it to its runs (``launch.Launcher``). Raises ``UserInputError`` for settings that
-    cannot be used, and for a source with credentials in it.
+    cannot be used, for a source with credentials in it, and where more hosts share the instance than the settings say.
     """
     given = context.resource_config
     if any(holds_access(place) for place in split_places(given["source"])):
@@ -48,6 +49,7 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
         home=given["home"] or None,
         engine=given["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None),
     )
+    refuse_alone(context.instance, settings.hosts)
     with open_workspace(settings) as workspace:
         yield workspace
 

@@ -183,6 +183,9 @@ def fetch_planned(
                 keep(batch)
     finally:
         writer.close()
+    if halt is not None:
+        # also what was refused last is told
+        halt(run.patience.is_refused)
     return RecordsResult(
         reused=reused,
         adopted=adopted,

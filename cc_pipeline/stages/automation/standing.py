@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from cc_pipeline.addresses import Access, host_of, scheme_of
-from cc_pipeline.commoncrawl.paths import published_key
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.settings import Settings
+from cc_pipeline.stages.indexing.probing import evidence
 from cc_pipeline.stages.workspace import Workspace, open_transport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import HostState, budget_state
@@ -52,7 +52,7 @@ def trouble_at(settings: Settings, place: str, access: Access, crawl: str) -> st
         return None if Path(place).is_dir() else f"the folder {place} is not there"
     try:
         with open_transport(settings, place, access, _ONCE) as transport:
-            key = published_key(crawl)
+            key = evidence(settings, crawl)
             if key is not None:
                 transport.exists(key)
     except CcPipelineError as fault:
