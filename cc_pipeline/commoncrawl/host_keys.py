@@ -132,6 +132,16 @@ class HostRanges:
         """Whether the host with this SURT key is meant."""
         return self._surt.holds(key.encode("utf-8", "surrogateescape"))
 
+    def endings(self) -> frozenset[str] | None:
+        """The last labels that these hosts have; ``None`` where they cannot be told, as of IP addresses."""
+        found = set()
+        for span in self._spans:
+            last, comma, _ = span.key.partition(",")
+            if is_ip(host_of_surt(span.key)) or (span.start and not comma):
+                return None
+            found.add(last)
+        return frozenset(found)
+
     def may_hold(self, keys: pa.Array, form: HostForm) -> npt.NDArray[np.bool_]:
         """Which of a column's ``keys`` (bytes) may be of these hosts: a quick look, so that few are looked at closely.
 

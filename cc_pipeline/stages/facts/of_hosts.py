@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.host_keys import HostForm, HostRanges, WwwRule, host_key
-from cc_pipeline.index.keyed.lookup import KEY_TEXT
+from cc_pipeline.index.keyed.lookup import KEY_TEXT, Endings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.folding import folded
 
@@ -31,6 +31,8 @@ class OfHosts:
             None if self._form == "surt_host" else self._meant
         )
         self.columns: Mapping[str, pa.DataType] = {}
+        endings = hosts.endings() if dataset.ending else None
+        self.endings = None if endings is None else Endings(dataset.ending, endings)
         self.named: object = ["hosts", [[each.start.hex(), (each.end or b"").hex()] for each in hosts.surt]]
 
     def rows(self, table: pa.Table) -> pa.Table:
