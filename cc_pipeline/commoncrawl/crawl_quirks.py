@@ -41,7 +41,7 @@ FIRST_WITH: Final = {
     "sorted_parts": "2022-27",
 }
 
-_WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})")
+_WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _NEWS_YEARS: Final = range(2016, 2101)
 LOCAL: Final = "LOCAL-"
 
 _ID = re.compile(r"[A-Z0-9][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
-_WEEKLY = re.compile(r".*-(\d{4})-(\d{2})")
+_WEEKLY = re.compile(r".*?-(\d{4})-(\d{2})(?:-.*)?")
 _MAX_ID = 64
 #: There were some 120 crawls in 18 years.
 MAX_CRAWLS: Final = 10_000
@@ -147,7 +147,8 @@ def validate_crawl_id(text: str) -> str:
     if re.fullmatch(r"\d{4}(?:-\d{2,4})?", name):
         name = f"CC-MAIN-{name}"
     elif name[:3].lower() == "cc-":
-        name = name.upper()
+        # the family is in capitals; a supplemental crawl may have a word of its own behind its week
+        name = "-".join((*(part.upper() for part in name.split("-")[:2]), *name.split("-")[2:]))
     elif name[: len(LOCAL)].upper() == LOCAL:
         name = LOCAL + name[len(LOCAL) :]
     if name.startswith("CC-NEWS") and news_month(name) is None:

@@ -187,16 +187,16 @@ _STEP: Final = 1 << 14
 _MAX_MEMBERS: Final = 1 << 14
 
 _INDEX_FILE = re.compile(
-    r"cc-index/table/(?P<table>[^/]+/[^/]+)/crawl=(?P<crawl>[^/=]+)/subset=(?P<subset>[^/=]+)/"
+    r"(?:cc-index|projects/[^/]+/[^/]+/index)/table/(?P<table>[^/]+/[^/]+)/crawl=(?P<crawl>[^/=]+)/subset=(?P<subset>[^/=]+)/"
     r"part-(?P<part>\d+)[^/]*\.parquet"
 )
 _WARC_FILE = re.compile(
-    r"crawl-data/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
+    r"(?:crawl-data|projects/[^/]+)/(?P<crawl>[^/]+)/segments/(?P<segment>[^/]+)/"
     r"(?P<subset>warc|crawldiagnostics|robotstxt|wat|wet|text)/(?P<name>[^/]+)"
 )
 _NEWS_FILE = re.compile(r"crawl-data/CC-NEWS/(?P<year>\d{4})/(?P<month>\d\d)/CC-NEWS-(?P<segment>\d{14}-\d+)\.warc\.gz")
 _WARC_NAME = re.compile(
-    r"[A-Z-]+?-(?P<start>\d{14})(?:-(?P<end>\d{14}))?-(?P<number>\d+)(?:-[^/]+)?\.warc\.(?:\w+\.)?gz"
+    r"[A-Za-z0-9-]+?-(?P<start>\d{14})(?:-(?P<end>\d{14}))?-(?P<number>\d+)(?:-[^/]+)?\.warc\.(?:\w+\.)?gz"
 )
 
 

@@ -36,6 +36,7 @@ from cc_pipeline.defs.partitions import (
 )
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.processes import this_process
@@ -101,6 +102,7 @@ class Launcher:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
+        refuse_alone(self._instance, workspace.settings.hosts)
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._definitions = definitions_in(Path(__file__).parent)

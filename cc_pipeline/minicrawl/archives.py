@@ -32,7 +32,9 @@ from cc_pipeline.minicrawl.visits import SEGMENT_SPAN, Visit, plan_visits, segme
 
 
 def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
-    """The folder name of a segment: milliseconds, and for WARC crawls a dot and a number."""
+    """The folder of a segment: milliseconds, with a dot and a number in WARC crawls; a time in supplemental ones."""
+    if crawl.is_supplemental:
+        return f"{segment_start(crawl, segment):%Y%m%d%H%M%S}"
     milliseconds = int(segment_start(crawl, segment).timestamp()) * 1000
     drawn = seeded.number(spec.seed, "segment", crawl.id, segment)
     if crawl.format == "arc":
@@ -43,8 +45,9 @@ def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
 def warc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, subset: str, file: int) -> str:
     """The key of a WARC file."""
     begin = segment_start(crawl, segment)
-    name = f"CC-MAIN-{begin:%Y%m%d%H%M%S}-{begin + SEGMENT_SPAN:%Y%m%d%H%M%S}-{file:05d}.warc.gz"
-    return f"crawl-data/{crawl.id}/segments/{segment_id(spec, crawl, segment)}/{subset}/{name}"
+    prefix = crawl.id if crawl.is_supplemental else "CC-MAIN"
+    name = f"{prefix}-{begin:%Y%m%d%H%M%S}-{begin + SEGMENT_SPAN:%Y%m%d%H%M%S}-{file:05d}.warc.gz"
+    return f"{crawl.folder}/segments/{segment_id(spec, crawl, segment)}/{subset}/{name}"
 
 
 def arc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, file: int) -> str:
@@ -154,7 +157,7 @@ def _warc_capture(
         warc_filename=key,
         warc_record_offset=place[0],
         warc_record_length=place[1],
-        warc_segment=key.split("/")[3],
+        warc_segment=key.partition("/segments/")[2].split("/")[0],
         warc_record_id=record_id,
         payload_digest=digest,
         payload_length=len(exchange.body),

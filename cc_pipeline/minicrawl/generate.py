@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
     Raises ``UserInputError`` where ``root`` holds something that this function did not make from the same ``spec``.
     """
     saved, mark = truth_path(root), root.with_name(root.name + ".spec")
-    digest = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(spec.described(), sort_keys=True).encode()).hexdigest()
     if root.exists() and any(root.iterdir()):
         if not (saved.is_file() and mark.is_file() and mark.read_text() == digest):
             raise UserInputError(
@@ -110,6 +109,9 @@ def _crawl(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, progress: Progress
     captures.sort(key=lambda c: (c.subset, c.url_surtkey.encode(), c.fetch_time, c.warc_filename, c.warc_record_offset))
     if crawl.format == "arc":
         _arc_indexes(root, spec, crawl, captures)
+    elif crawl.is_supplemental:
+        # nothing lists it but its table
+        write_columnar(root, spec, crawl, captures)
     else:
         _path_lists(root, spec, crawl, captures)
     return captures
@@ -120,7 +122,7 @@ def _path_lists(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Seq
     lists = {
         "segment": [f"crawl-data/{crawl.id}/segments/{segment_id(spec, crawl, number)}/" for number in segments],
         "cc-index-table": write_columnar(root, spec, crawl, captures),
-        "cc-index": write_zipnum(root, crawl, captures),
+        "cc-index": write_zipnum(root, spec, crawl, captures),
     }
     for subset in SUBSETS:
         lists[_PATH_LISTS[subset]] = [
@@ -166,6 +168,7 @@ def _collinfo(spec: MiniCrawlSpec) -> bytes:
             "to": f"{segment_start(crawl, crawl.segments) + timedelta(days=1):%Y-%m-%dT%H:%M:%S}",
         }
         for crawl in spec.crawls
+        if not crawl.is_supplemental
     ]
     return json.dumps(entries, indent=1).encode() + b"\n"
 

@@ -19,6 +19,7 @@ from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.seeded import MemberFile
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.minicrawl.visits import serving_address
 
 REQUIRED: frozenset[str] = frozenset(
     {
@@ -41,21 +42,24 @@ PLAIN_COLUMNS: frozenset[str] = frozenset(
 )
 _STORED_TYPES: dict[str, pa.DataType] = {
     "fetch_time": pa.timestamp("ms", tz="UTC"),
-    "warc_record_offset": pa.int32(),
-    "warc_record_length": pa.int32(),
 }
+_PLACES: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
 
 
 def published_schema(crawl: CrawlSpec) -> pa.Schema:
     """The stored columns of a crawl's index files, with types and nullability as published."""
+    stored = {} if crawl.long_places else _PLACES
+    stored = stored | _STORED_TYPES
     fields = [
-        pa.field(field.name, _STORED_TYPES.get(field.name, field.type), nullable=field.name not in REQUIRED)
+        pa.field(field.name, stored.get(field.name, field.type), nullable=field.name not in REQUIRED)
         for field in INDEX_COLUMNS
         if field.name not in FIRST_WITH or has(crawl.id, field.name)
     ]
     if crawl.record_ids:
         after = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
         fields.insert(after, pa.field("warc_record_id", pa.binary()))
+    if crawl.addresses:
+        fields.append(pa.field("warc_ip_address", pa.string()))
     fields += [pa.field(name, pa.string()) for name in crawl.extra_columns]
     return pa.schema(fields)
 
@@ -77,10 +81,11 @@ def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: 
         run = seeded.identifier(spec.seed, "parquet", crawl.id, subset)
         streams = _parts(spec, crawl, rows, subset)
         for part, part_rows in enumerate(streams):
-            key = f"cc-index/table/cc-main/warc/crawl={crawl.id}/subset={subset}/part-{part:05d}-{run}.c000.gz.parquet"
+            suffix = {"gzip": "gz", "zstd": "zstd"}[crawl.compression]
+            key = f"{crawl.table}/subset={subset}/part-{part:05d}-{run}.c000.{suffix}.parquet"
             path = root / key
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write_part(path, crawl, schema, part_rows)
+            _write_part(path, spec, crawl, schema, part_rows)
             keys.append(key)
     return keys
 
@@ -111,8 +116,8 @@ def _alternate(first: list[Capture], second: list[Capture]) -> list[Capture]:
     return mixed + first[shorter:] + second[shorter:]
 
 
-def _write_part(path: Path, crawl: CrawlSpec, schema: pa.Schema, rows: Sequence[Capture]) -> None:
-    described = [_row(capture) for capture in rows]
+def _write_part(path: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, schema: pa.Schema, rows: Sequence[Capture]) -> None:
+    described = [_row(spec, crawl, capture) for capture in rows]
     columns = [pa.array([_value(row, field.name) for row in described], field.type) for field in schema]
     table = pa.table(columns, schema=schema)
     with pq.ParquetWriter(path, schema, **writer_options(crawl, schema)) as writer:
@@ -125,8 +130,9 @@ def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
     modern_times = bool(has(crawl.id, "int64_fetch_time"))
     return {
         "version": "1.0",
-        "compression": "gzip",
-        "compression_level": 6,
+        "data_page_version": crawl.page_version,
+        "compression": crawl.compression,
+        "compression_level": {"gzip": 6, "zstd": 19}[crawl.compression],
         "use_dictionary": [name for name in schema.names if name not in PLAIN_COLUMNS],
         "write_statistics": crawl.id not in WITHOUT_KEY_STATISTICS,
         "write_page_index": bool(has(crawl.id, "page_index")),
@@ -138,8 +144,10 @@ def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def _row(capture: Capture) -> tuple[Capture, dict[str, Any]]:
+def _row(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> tuple[Capture, dict[str, Any]]:
     derived: dict[str, Any] = dict(host_columns(capture.url))
+    if crawl.addresses:
+        derived["warc_ip_address"] = serving_address(spec.seed, capture.url, capture.domain, crawl)
     if capture.warc_record_id is not None:
         derived["warc_record_id"] = uuid.UUID(capture.warc_record_id).bytes
     return capture, derived
@@ -154,7 +162,7 @@ def _value(row: tuple[Capture, dict[str, Any]], column: str) -> Any:
     return extra_value(capture, column)
 
 
-def cdxj_line(crawl: CrawlSpec, capture: Capture) -> str:
+def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
     """One line without its line feed: key, 14-digit time, and the JSON keys that this crawl's index has."""
     fields: list[tuple[str, str | None]] = [
         ("url", capture.url),
@@ -169,15 +177,17 @@ def cdxj_line(crawl: CrawlSpec, capture: Capture) -> str:
         ("languages", capture.content_languages),
         ("truncated", capture.content_truncated),
         ("redirect", capture.fetch_redirect),
+        ("recordid", capture.warc_record_id),
+        ("ipaddress", serving_address(spec.seed, capture.url, capture.domain, crawl) if crawl.addresses else None),
         *((name.replace("_", "-"), extra_value(capture, name)) for name in crawl.extra_columns),
     ]
     document = json.dumps({name: value for name, value in fields if value is not None}, ensure_ascii=False)
     return f"{capture.url_surtkey} {capture.fetch_time:%Y%m%d%H%M%S} {document}"
 
 
-def write_zipnum(root: Path, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
+def write_zipnum(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
     """Writes shards, cluster.idx and metadata.yaml; gives their keys in the order of cc-index.paths.gz."""
-    lines = sorted(cdxj_line(crawl, capture).encode() for capture in captures)
+    lines = sorted(cdxj_line(spec, crawl, capture).encode() for capture in captures)
     folder = f"cc-index/collections/{crawl.id}"
     cluster: list[str] = []
     keys: list[str] = []

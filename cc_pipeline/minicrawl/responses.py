@@ -12,7 +12,7 @@ from cc_pipeline.minicrawl.bodies import MIME_TYPES, HtmlPage, feed, html_page
 from cc_pipeline.minicrawl.languages import INDEX_CHARSETS, LANGUAGES, Language
 from cc_pipeline.minicrawl.records import Exchange, Headers
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.minicrawl.visits import Visit, page_counts, page_url, server_address, site
+from cc_pipeline.minicrawl.visits import Visit, page_counts, page_url, serving_address, site
 
 _REASONS = {
     200: "OK",
@@ -137,8 +137,6 @@ class Servers:
         if self.crawl.format == "arc" and answer.body:
             encoding = wire.choice(("gzip", None))
         packed = len(answer.body) if encoding is None else 40 + len(answer.body) * 3 // 10
-        origin = visit.url[: visit.url.index("/", 8)]
-        own_address = visit.place.domain if visit.place.domain[0].isdigit() and "-" not in visit.place.domain else None
         reason = _REASONS[answer.status]
         status_line = (
             f"HTTP/1.1 {answer.status} {reason}" if wire.random() < 0.95 else f"HTTP/1.0 {answer.status} {reason}"
@@ -154,7 +152,7 @@ class Servers:
             encoding=encoding,
             chunked=wire.random() < 0.4 and bool(answer.body),
             wire_length=packed * 3 if answer.truncated == "length" else packed,
-            server_ip=own_address or server_address(self.spec.seed, origin, newer=self.crawl.since("CC-MAIN-2020-05")),
+            server_ip=serving_address(self.spec.seed, visit.url, visit.place.domain, self.crawl),
             mime=answer.content_type.partition(";")[0] if answer.content_type else None,
             mime_detected=answer.detected,
             charset=answer.charset,

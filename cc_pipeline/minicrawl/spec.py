@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from cc_pipeline.errors import UserInputError
@@ -16,7 +16,7 @@ _STARTS: dict[str, datetime] = {
     "CC-MAIN-2009-2010": datetime(2009, 9, 17, 0, 0, 0, tzinfo=UTC),
     "CC-MAIN-2008-2009": datetime(2008, 5, 9, 0, 0, 0, tzinfo=UTC),
 }
-_WEEKLY = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
+_WEEKLY = re.compile(r"CC-(?:MAIN-(\d{4})-(\d{2})|SUPPLEMENTAL-(\d{4})-(\d{2})(?:-[A-Za-z0-9]+)*)")
 
 
 def _start(crawl: str) -> datetime:
@@ -25,8 +25,9 @@ def _start(crawl: str) -> datetime:
     weekly = _WEEKLY.fullmatch(crawl)
     if weekly is None:
         raise UserInputError(f"{crawl!r} is neither a weekly crawl id (CC-MAIN-2024-22) nor CC-MAIN-2012")
+    year, number = (int(group) for group in weekly.groups() if group is not None)
     try:
-        week = datetime.fromisocalendar(int(weekly[1]), int(weekly[2]), 1)
+        week = datetime.fromisocalendar(year, number, 1)
     except ValueError as error:
         raise UserInputError(f"{crawl!r} names a week that does not exist ({error})") from error
     return week.replace(tzinfo=UTC) - timedelta(days=10)
@@ -40,8 +41,11 @@ class CrawlSpec:
     subset ``warc`` (the other subsets have one each), ``row_group_rows`` the rows in each row group, ``page_rows``
     the most rows in a Parquet page. ``zipnum_lines`` are lines in one gzip member. ``extra_columns`` names text
     columns that no reader knows yet; they also become keys of the CDXJ lines. ``record_ids`` adds the column
-    ``warc_record_id`` of 2026. ``protocols`` repeats ``WARC-Protocol`` in response records. A crawl without data
-    is listed in collinfo.json and has nothing else.
+    ``warc_record_id`` of 2026. What is announced or was seen once: ``compression`` of the index files (``gzip`` or
+    ``zstd``), ``page_version`` of their data pages (``1.0``, ``2.0``), ``long_places`` (offsets and lengths in 64 bits)
+    and ``addresses`` (the column ``warc_ip_address``). A supplemental crawl (``CC-SUPPLEMENTAL-2026-22-focus``) lies
+    below ``projects/`` and its ``project``, with a table of its own and without path lists. ``protocols`` repeats
+    ``WARC-Protocol`` in response records. A crawl without data is listed in collinfo.json and has nothing else.
     """
 
     id: str
@@ -57,6 +61,11 @@ class CrawlSpec:
     record_ids: bool = False
     extra_columns: tuple[str, ...] = ()
     has_data: bool = True
+    compression: str = "gzip"
+    page_version: str = "1.0"
+    long_places: bool = False
+    addresses: bool = False
+    project: str = "cc-example"
 
     @property
     def start(self) -> datetime:
@@ -66,11 +75,34 @@ class CrawlSpec:
     @property
     def format(self) -> str:
         """``arc`` for the crawls before 2013, else ``warc``."""
-        return "warc" if _WEEKLY.fullmatch(self.id) and self.id >= "CC-MAIN-2013" else "arc"
+        return "warc" if _WEEKLY.fullmatch(self.id) and self.id.partition("-20")[2] >= "13" else "arc"
+
+    @property
+    def is_supplemental(self) -> bool:
+        """Whether it lies below ``projects/``."""
+        return self.id.startswith("CC-SUPPLEMENTAL-")
+
+    @property
+    def folder(self) -> str:
+        """The key below which its segments lie."""
+        return f"projects/{self.project}/{self.id}" if self.is_supplemental else f"crawl-data/{self.id}"
+
+    @property
+    def table(self) -> str:
+        """The key below which the subsets of its columnar index lie."""
+        if self.is_supplemental:
+            return f"{self.folder}/index/table/cc-supplemental/warc/crawl={self.id}"
+        return f"cc-index/table/cc-main/warc/crawl={self.id}"
 
     def since(self, crawl: str) -> bool:
         """Whether this crawl is the given weekly one or a later one; ARC crawls are before all of them."""
-        return self.format == "warc" and self.id >= crawl
+        return self.format == "warc" and self.id.partition("-20")[2] >= crawl.partition("-20")[2]
+
+    def described(self) -> dict[str, object]:
+        """Its fields, without those added later where they say nothing new: a bucket of before stays the same one."""
+        later = ("compression", "page_version", "long_places", "addresses", "project")
+        plain = {one.name: one.default for one in fields(self) if one.name in later}
+        return {name: value for name, value in asdict(self).items() if name not in plain or value != plain[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +133,14 @@ class MiniCrawlSpec:
             if crawl.format == "arc" and crawl.has_data and crawl.id != "CC-MAIN-2012":
                 raise UserInputError(f"{crawl.id} can only be listed without data: its layout is not generated")
             counts = (crawl.segments, crawl.files_per_segment, crawl.parts, crawl.row_group_rows, crawl.page_rows)
+            if crawl.compression not in ("gzip", "zstd") or crawl.page_version not in ("1.0", "2.0"):
+                raise UserInputError(f"{crawl.id}: index files are gzip or zstd, with pages of version 1.0 or 2.0")
             if min(*counts, crawl.zipnum_shards, crawl.zipnum_lines) < 1 or not 0 < crawl.coverage <= 1:
                 raise UserInputError(f"{crawl.id}: counts must be at least 1 and coverage in (0, 1]")
+
+    def described(self) -> dict[str, object]:
+        """Its fields as plain values, crawl by crawl."""
+        return asdict(self) | {"crawls": [crawl.described() for crawl in self.crawls]}
 
     def crawl(self, crawl_id: str) -> CrawlSpec:
         """The crawl with this id; raises ``UserInputError`` when there is none."""

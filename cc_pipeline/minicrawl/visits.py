@@ -137,6 +137,12 @@ def _path(index: int, style: int, drawn: int) -> str:
     return styles[style]
 
 
+def serving_address(seed: int, url: str, domain: str, crawl: CrawlSpec) -> str:
+    """The address that served ``url`` of the site ``domain``: its own, where the site is named by one."""
+    own = domain[0].isdigit() and "-" not in domain
+    return domain if own else server_address(seed, url[: url.index("/", 8)], newer=crawl.since("CC-MAIN-2020-05"))
+
+
 def server_address(seed: int, origin: str, *, newer: bool) -> str:
     """The documentation-network address that serves an origin; some have IPv6 ones in ``newer`` crawls."""
     drawn = seeded.number(seed, "ip", origin.lower())

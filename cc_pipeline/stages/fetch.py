@@ -26,6 +26,7 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.stages.engine import LOCAL, Engine, Fetched, ToFetch
 from cc_pipeline.stages.gate import refuse_dear
+from cc_pipeline.stages.indexing.own_lists import first_own_key
 from cc_pipeline.stages.keeping.held import (
     Place,
     forget_failed_pages,
@@ -142,7 +143,7 @@ def _fetch(
                 RecordOptions(
                     fail_on_digest=workspace.settings.digest_policy == "fail",
                     retry_settled=replay,
-                    witnesses=_witnesses(crawl),
+                    witnesses=_witnesses(workspace, crawl),
                 ),
                 commit,
                 input_digest({"plans": list(wanted.values())}),
@@ -208,10 +209,13 @@ def _commit(
         settle(workspace.storage, result)
 
 
-def _witnesses(crawl: str) -> tuple[str, ...]:
+def _witnesses(workspace: Workspace, crawl: str) -> tuple[str, ...]:
     """Keys that a source with this crawl has."""
     if crawl in ARC_CRAWLS:
         return (URL_INDEX_2012, segments_key(CRAWL_2012))
+    named = first_own_key(workspace.settings, crawl)
+    if named is not None:
+        return (named,)
     listed = published_key(crawl)
     return () if listed is None else tuple(dict.fromkeys((listed, path_list_key(crawl, "warc"))))
 
@@ -280,7 +284,7 @@ def _notes(fetched: Fetched | None) -> tuple[str, ...]:
         notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
     if settled:
         notes.append(f"{settled:,} captures are missing or damaged in the source itself; see the view ledger")
-    return tuple(notes)
+    return (*notes, *result.notes)
 
 
 def _figures(

@@ -70,7 +70,7 @@ _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
-    FaultKind.REDIRECTED: "Set the source to the address it redirects to",
+    FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
@@ -150,16 +150,23 @@ _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z",
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
 _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
+#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
+_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
 #: Seconds of a ``Retry-After`` that are believed.
 LONGEST_WAIT: Final = 3600.0
 
 
 def judge_range(
-    span: Span, status: int, headers: Mapping[str, str], body: bytes, etag: str | None = None
+    span: Span,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    etag: str | None = None,
+    length: int | None = None,
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 
-    ``etag`` is what the object is expected to be; an answer of another one is ``changed_object``.
+    ``etag`` and ``length`` are what the object is expected to be; an answer of another one is ``changed_object``.
     """
     if status != 206:
         if status == 200:
@@ -174,6 +181,8 @@ def judge_range(
     first, last, total = int(match[1]), int(match[2]), int(match[3])
     if not first <= last < total:
         return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
+    if length is not None and total != length:
+        return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset
     stop = total if span.offset is None else start + span.length
     if first != start or last + 1 != stop:
@@ -248,12 +257,15 @@ def error_document(body: bytes) -> Finding | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3).
+    """Seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3). Without one, when a
+    ``RateLimit`` header says that nothing is left until then.
 
     A date is compared with the ``Date`` of the same answer, so that a wrong clock on either side is no matter, else
     with our clock. ``None`` for a header that is neither.
     """
     stated = headers.get("retry-after", "").strip()
+    if not stated and (used_up := _USED_UP.search(headers.get("ratelimit", "")[:200])):
+        stated = used_up[1]
     if stated.isdecimal():
         return min(float(stated), LONGEST_WAIT) if len(stated) <= 9 else None
     until = _http_date(stated)

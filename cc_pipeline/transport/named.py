@@ -58,10 +58,15 @@ class NamedPlaces:
         """What gives addresses, as a transport's store does."""
         return self
 
-    def url(self, name: str) -> str:
-        """The address of a file."""
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """As ``Transport.sources``, of the source."""
+        return self._source.sources
+
+    def url(self, name: str, source: str | None = None) -> str:
+        """The address of a file; at that place of the source, where it lies there."""
         root, _ = place_of(name)
-        return name if root else self._source.store.url(name)
+        return name if root else self._source.url(name, source)
 
     def head(self, name: str) -> ObjectInfo | None:
         """As ``Transport.head``."""

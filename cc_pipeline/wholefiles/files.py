@@ -51,7 +51,7 @@ SOURCE_FAULTS_SCHEMA = pa.schema(
 #: Header metadata under which exported SequenceFiles name their crawl.
 CRAWL_ENTRY = "cc_pipeline.crawl"
 _CRAWL_OF_2012 = "CC-MAIN-2012"
-_IN_KEY = re.compile(r"(?:\A|/)crawl-data/([^/]+)/segments/")
+_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
 _PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
 _SPEAKING = 80

@@ -20,7 +20,9 @@ from cc_pipeline.wholefiles.files import SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, page_input, text_row
 
 _WAT_PARSER = "commoncrawl-wat"
-_DERIVED = re.compile(r"(crawl-data/[^/]+/segments/[^/]+)/(?:wat|wet)/([^/]+)\.warc\.(?:wat|wet)\.gz\Z")
+_DERIVED = re.compile(
+    r"((?:crawl-data|projects/[^/]+)/[^/]+/segments/[^/]+)/(?:wat|wet)/([^/]+)\.warc\.(?:wat|wet)\.gz\Z"
+)
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _NOT_ATTRIBUTES = frozenset({"path", "url", "text"})
 _LIMITS = Limits()

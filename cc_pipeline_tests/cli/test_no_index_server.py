@@ -85,3 +85,20 @@ def test_only_what_was_known_at_release(cli: Cli, source: str, tmp_path: Path, m
     said = cli("check", "example.com", "-c", "CC-MAIN-2025-05", "--home", home)
     assert said.status == 1
     assert "is not a crawl of" in said.err
+
+
+@pytest.mark.usefixtures("source")
+def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
+    cli: Cli, world: World, tmp_path: Path
+) -> None:
+    lists = tmp_path / "files.txt"
+    keys = sorted(str(path.relative_to(world.bucket)) for path in world.bucket.rglob(f"crawl={NEW}/**/*.parquet"))
+    lists.write_text("\n".join(keys))
+    home = tmp_path / "home"
+    said = cli("harvest", "-c", NEW, "--index-files", lists, "--home", home)
+    assert said.status == 0, said.err
+    assert f"{len(keys)} index files of {NEW} are kept" in said.err
+    said = cli("check", "example.com", "-c", NEW, "--home", home)
+    assert said.status == 0, said.err
+    said = cli("harvest", "--all", "--index-files", lists, "--home", home)
+    assert (said.status, "one crawl" in said.err) == (1, True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import progress_bars, warn, write_rows
+from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
@@ -27,6 +28,14 @@ def harvest(
         typer.Option("--crawl", "-c", show_default=False, help="A crawl id; may be repeated. 'newest' works."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every published crawl of the source.")] = False,
+    index_files: Annotated[
+        Path | None,
+        typer.Option(
+            "--index-files",
+            show_default=False,
+            help="A file with the keys of the crawl's index files, one a line, for a crawl without a path list.",
+        ),
+    ] = None,
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -44,6 +53,8 @@ def harvest(
       cc-pipeline harvest -c newest -c CC-MAIN-2018-05
 
       cc-pipeline harvest --all
+
+      cc-pipeline harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
     """
     from cc_pipeline.stages.lookups import catalog_gaps
     from cc_pipeline.stages.workspace import open_workspace
@@ -52,6 +63,8 @@ def harvest(
     if every == bool(crawl):
         raise UserInputError("name crawls with --crawl, or take all of them with --all")
     claim_home(settings)
+    if index_files is not None:
+        _keep_list(settings, crawl or [], index_files)
     with open_workspace(settings) as workspace:
         chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
         try:
@@ -63,6 +76,20 @@ def harvest(
     show_coverage(settings, chosen)
     for one in gaps:
         warn(f"{one.what} could not be read: {one.named}")
+
+
+def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
+    from cc_pipeline.stages.indexing.harvest import MOST_INDEX_FILES
+    from cc_pipeline.stages.indexing.own_lists import keep_own_list
+
+    if len(crawls) != 1:
+        raise UserInputError("--index-files lists the files of one crawl: name it with --crawl")
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserInputError(f"{file} cannot be read: {error.strerror}") from error
+    count = keep_own_list(settings, crawls[0], data, str(file), MOST_INDEX_FILES)
+    notice(f"{count:,} index files of {crawls[0]} are kept in this home, in the place of a path list of the source")
 
 
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:

@@ -1,13 +1,13 @@
 """What a dataset is: a small YAML file that says where it lies, by what it is keyed, and what is taken of it.
 
-Each field is checked here, and an error names the file and the field. docs/facts.md tells the fields to a person.
+Each field is checked here, and an error names the file and the field. docs/datasets.md tells the fields to a person.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -42,11 +42,12 @@ class Dataset:
     ``paths`` is the key of a path list (``{crawl}`` in it stands for the crawl), or ``files`` are the keys themselves;
     both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
     path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
-    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``columns`` are those that are taken,
-    with their types (``None``: the widest that the files have); ``None`` are all there are. ``prefix`` goes before
-    their names. ``inner`` drops hosts that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only
-    hosts that it has) or ``label`` (one column that says whether it has them). ``fold`` says how rows of one host
-    become one. ``written_in`` is the file that said so.
+    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
+    last label of each host, if there is one. ``columns`` are those that are taken, with their types (``None``: the
+    widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
+    that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
+    column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
+    that said so.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Dataset:
     by_crawl: bool = True
     www: str = "folded"
     time: str = ""
+    ending: str = ""
     columns: Mapping[str, pa.DataType | None] | None = None
     prefix: str = ""
     inner: bool = False
@@ -82,6 +84,14 @@ class Dataset:
         named = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
         said = [self.place, self.by_crawl, self.form, self.www, self.time, named, self.prefix, self.inner, self.action]
         return input_digest({"dataset": said, "fold": sorted(self.fold.items()), "name": self.name})
+
+    def only(self, names: Collection[str]) -> Dataset:
+        """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
+        if self.columns is None:
+            here = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
+            return replace(self, columns=here, fold={name: how for name, how in self.fold.items() if name in here})
+        kept = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
+        return replace(self, columns=kept, fold={name: how for name, how in self.fold.items() if name in kept})
 
     @property
     def label(self) -> str:
@@ -142,7 +152,7 @@ def read_yaml(text: str, name: str) -> object:
 
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
 _WHERE: Final = ("paths", "files", "root", "crawl")
-_KEY: Final = ("column", "form", "www", "time")
+_KEY: Final = ("column", "form", "www", "time", "ending")
 
 
 class _Reader:
@@ -186,6 +196,7 @@ class _Reader:
             by_crawl=crawl == "partition",
             www=www,
             time=time,
+            ending=self.text(key.get("ending", ""), "key.ending"),
             columns=columns,
             prefix=self.pattern(top.get("prefix", ""), "prefix", _PREFIX, "letters, digits and _"),
             inner=self.choice(top.get("join", "outer"), "join", ("outer", "inner")) == "inner",

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key, published_key
+from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
@@ -29,14 +29,15 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.indexing.archives import archive_files, built_index, has_archives
 from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
-from cc_pipeline.stages.indexing.probing import probe, unknown
+from cc_pipeline.stages.indexing.own_lists import own_list
+from cc_pipeline.stages.indexing.probing import evidence, probe, unknown
 from cc_pipeline.stages.lookups import catalog_gaps
 from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
-_MOST_INDEX_FILES: Final = 100_000
+MOST_INDEX_FILES: Final = 100_000
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through a B-tree"
 
@@ -52,7 +53,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
         return True
     if HARVEST.is_made(workspace.lake, Slice(crawl)):
         return True
-    if published_key(crawl) is None:
+    if evidence(workspace.settings, crawl) is None:
         return has_archives(workspace, crawl)
     # one that is announced may appear at any time, so only its presence is remembered
     found = probe(workspace, crawl, believe=("there",))
@@ -140,15 +141,19 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
         files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
         return files, stats.requests - requests, stats.bytes - read
     key = path_list_key(crawl, "cc-index-table")
+    own = own_list(workspace.settings, crawl)
+    if own is not None:
+        return [IndexFile.from_path(path) for path in parse_path_list(own, key, most=MOST_INDEX_FILES)], 0, 0
+    stats = workspace.transport.stats
+    requests, read = stats.requests, stats.bytes
     try:
-        data = workspace.transport.read_all(key).data
+        listed = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    listed = parse_path_list(data, key, most=_MOST_INDEX_FILES)
-    return [IndexFile.from_path(path) for path in listed], 1, len(data)
+    return [IndexFile.from_path(path) for path in listed], stats.requests - requests, stats.bytes - read
 
 
 def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
@@ -164,7 +169,7 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     requests, read = stats.requests, stats.bytes
     absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
     there = [path for path in paths if path not in absent]
-    report = harvest_crawl(crawl, there, transport, store)
+    report = harvest_crawl(crawl, there, transport, store, doubt=transport.doubt)
     _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     if workspace.settings.page_indexes or index_is_built(crawl):

@@ -19,6 +19,7 @@ from cc_pipeline.commoncrawl.paths import published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.indexing.collinfo import ago
+from cc_pipeline.stages.indexing.own_lists import first_own_key
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -49,7 +50,7 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     An answer of before of a kind in ``believe`` is given again while it is young; a folder is always looked at.
     """
     settings = workspace.settings
-    key = _evidence(crawl)
+    key = evidence(settings, crawl)
     if key is None:
         return Probe(crawl, "unknown", datetime.now(UTC), "it has no path list by which it could be found")
     known = _remembered(settings, crawl)
@@ -84,11 +85,11 @@ def found_by_name(settings: Settings) -> list[str]:
     return [found.crawl for file in files if (found := _read(settings, file.stem)) and found.state == "there"]
 
 
-def _evidence(crawl: str) -> str | None:
-    """The key of an object that a crawl has if it is there."""
-    if crawl not in ARC_CRAWLS:
-        return published_key(crawl)
-    return segments_key(crawl) if ARC_CRAWLS[crawl] == "parse-output" else None
+def evidence(settings: Settings, crawl: str) -> str | None:
+    """The key of an object that a crawl has if it is there; ``None`` where none is known."""
+    if crawl in ARC_CRAWLS:
+        return segments_key(crawl) if ARC_CRAWLS[crawl] == "parse-output" else None
+    return first_own_key(settings, crawl) or published_key(crawl)
 
 
 def _folder(settings: Settings) -> Path:

@@ -16,7 +16,8 @@ from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.settings import PREFIX, Settings, in_environment, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
+from cc_pipeline.stages.automation.standing import trouble_at
 from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.crawls import known_crawls
@@ -26,7 +27,8 @@ from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
-from cc_pipeline.transport.budget import HostState, SourceLimits, budget_state
+from cc_pipeline.transport.budget import SourceLimits
+from cc_pipeline.transport.states import HostState, budget_state
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
@@ -52,6 +54,7 @@ def examine(settings: Settings) -> list[Finding]:
             *_machine(settings),
             *_credentials(workspace),
             *_source(workspace),
+            *_places(workspace),
             *_tables(workspace),
             *_stored(workspace),
         ]
@@ -71,7 +74,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
     known = remembered_source(settings.home)
     if known is None:
         yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
-    elif known != settings.source:
+    elif not is_home_of(settings):
         advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
         yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
     else:
@@ -94,7 +97,7 @@ def _choices(settings: Settings) -> Iterator[Finding]:
 
 def _credentials(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     try:
         held, looked_at = files_with_credentials(workspace)
@@ -198,9 +201,30 @@ def _data(workspace: Workspace, crawl: str) -> Finding:
     return Finding("ok", "data", f"{source} answers: {crawl} {what}{when}")
 
 
+def _places(workspace: Workspace) -> Iterator[Finding]:
+    """How each place stands, where there are several; one request each."""
+    settings = workspace.settings
+    if not settings.mirrors:
+        return
+    try:
+        crawls = known_crawls(workspace).crawls
+    except CcPipelineError:
+        return  # said above
+    places = ((settings.source, settings.source_access), *settings.further_places)
+    troubles = {place: trouble_at(settings, place, access, crawls[0].id) for place, access in places if crawls}
+    for number, (place, trouble) in enumerate(troubles.items(), 1):
+        if trouble is None:
+            yield Finding("ok", "mirrors", f"{number}. {place} answers")
+        else:
+            level = "note" if None in troubles.values() else "bad"
+            yield Finding(
+                level, "mirrors", f"{number}. {trouble}", f"Check the place, or leave it out of {PREFIX}SOURCE."
+            )
+
+
 def _tables(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     lake = open_lake(settings)
     for spec in TABLES:
@@ -225,7 +249,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     try:
         lost = lost_records(open_lake(settings), workspace.storage)
@@ -316,6 +340,14 @@ def _finding(state: HostState) -> Finding:
             f"{state.host} refuses: no request is sent until {_moment(state.breaker_open_until)}{refused}",
             "Wait until then and run again: runs go on where they stopped. To try at once: "
             f"cc-pipeline doctor --reset-breaker {state.host}",
+        )
+    if state.out is not None:
+        return Finding(
+            "note",
+            "mirrors",
+            f"{state.host} gives nothing since {_moment(state.out.since)} ({state.out.why}): other places are asked, "
+            f"and this one again after {_moment(state.out.until)}",
+            f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
         return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
