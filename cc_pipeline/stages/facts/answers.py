@@ -24,7 +24,7 @@ from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.read import rows_in_ranges
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
 from cc_pipeline.stages.facts.folding import folded
-from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset
+from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards
 from cc_pipeline.stages.workspace import Workspace
 
 HOST = "surt_host_name"
@@ -93,6 +93,18 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
     return _facts(workspace, crawl, [target], datasets, keep=True)
 
 
+def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
+    """The same where :func:`facts_of_hosts` was asked before and its answer was kept: without a request. Datasets whose
+    answer is not here are left out; ``None`` where none is."""
+    here = []
+    for dataset in datasets:
+        shards = kept_shards(workspace, dataset, crawl)
+        name = None if shards is None else _name_of(dataset, shards, _OfHosts(dataset, HostRanges(target)))
+        if name is not None and KeptAnswers(workspace.settings.cache_path / "facts").find(name) is not None:
+            here.append(dataset)
+    return _facts(workspace, crawl, [target], here, keep=True, at_hand=True) if here else None
+
+
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
     """The same of the hosts of all ``targets`` together, each once, in one look-up that is not kept
     (:func:`rows_of_target` takes those of one)."""
@@ -100,13 +112,20 @@ def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]
 
 
 def _facts(
-    workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], *, keep: bool
+    workspace: Workspace,
+    crawl: str,
+    targets: Sequence[Target],
+    datasets: Sequence[Dataset],
+    *,
+    keep: bool,
+    at_hand: bool = False,
 ) -> Facts:
     started = time.monotonic()
     _check_kinds(datasets, by_url=False)
     hosts = HostRanges(*targets)
     answers = {
-        dataset.name: _ask(workspace, crawl, dataset, _OfHosts(dataset, hosts), keep=keep) for dataset in datasets
+        dataset.name: _ask(workspace, crawl, dataset, _OfHosts(dataset, hosts), keep=keep, at_hand=at_hand)
+        for dataset in datasets
     }
     table = _joined(datasets, answers)
     keys = table[HOST].to_pylist()
@@ -207,12 +226,20 @@ class _OfHosts:
         return folded(others.add_column(0, HOST, keyed), HOST, www, self.dataset.fold)
 
 
-def _ask(workspace: Workspace, crawl: str, dataset: Dataset, question: _OfHosts, *, keep: bool) -> _Answer:
+def _name_of(dataset: Dataset, shards: Shards, question: _OfHosts) -> str:
+    """What an answer is kept under: all that it depends on."""
+    return json.dumps([dataset.version, shards.version, question.named])
+
+
+def _ask(
+    workspace: Workspace, crawl: str, dataset: Dataset, question: _OfHosts, *, keep: bool, at_hand: bool
+) -> _Answer:
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
-        shards = harvest_dataset(workspace, dataset, crawl, reader)
+        here = kept_shards(workspace, dataset, crawl) if at_hand else None
+        shards = here or harvest_dataset(workspace, dataset, crawl, reader)
         kept = KeptAnswers(workspace.settings.cache_path / "facts")
-        name = json.dumps([dataset.version, shards.version, question.named])
+        name = _name_of(dataset, shards, question)
         table, gaps = kept.find(name) if keep else None, shards.gaps
         known = table is not None
         if table is None:
