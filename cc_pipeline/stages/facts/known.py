@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from cc_pipeline.addresses import NO_ACCESS, scheme_of
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
-from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_dataset, ready_made
+from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.stages.workspace import open_transport
 
 #: Bytes of a YAML file, and of a table on the web that is fetched whole to be joined.
@@ -66,33 +67,33 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
     A table that is no Parquet is made one, in the home. Raises ``UserInputError`` naming file and field, and
     ``EnvironmentFault`` where a table cannot be fetched.
     """
-    said = _loaded(file)
-    of_domains = False
-    joined = read_join(said, file)
-    if joined is not None:
-        name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
-        described, of_domains = {"name": _valid(name), **joined.described}, joined.of_domains
-        if joined.unpacked is not None:
-            made = _as_parquet(settings, joined.unpacked, name, described["key"]["column"])
-            described["where"] |= {"root": str(made.parent), "files": [made.name]}
-        text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+    joined = read_join(_loaded(file), file)
+    if joined is None:
+        found = _read(file.read_text("utf-8"), file)
+        if name not in (None, found.name):
+            raise UserInputError(f"{file} names itself {found.name}; change the field name there")
     else:
-        dataset = read_dataset(file)
-        if name not in (None, dataset.name):
-            raise UserInputError(f"{file} names itself {dataset.name}; change field name there")
-        text = file.read_text("utf-8")
-    # read as it will be read from now on, before it counts
-    place = settings.datasets_path / "new.yaml"
-    found = _read(_marked(text, of_domains), place)
+        name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
+        found = _read(_text({"name": _valid(name), **joined.described}, joined.of_domains), file)
     if found.name in ready_made():
         raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
+    if joined is None:
+        text = file.read_text("utf-8")
+    else:
+        described = {"name": found.name, **joined.described}
+        if joined.unpacked is not None:
+            made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
+            described["where"] |= {"root": str(made.parent), "files": [made.name]}
+        text = _text(described, joined.of_domains)
     place = settings.datasets_path / f"{found.name}.yaml"
     with disk_trouble(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         beside = place.with_name(f".{place.name}.{os.getpid()}")
-        beside.write_text(_marked(text, of_domains), "utf-8")
+        beside.write_text(text, "utf-8")
         beside.replace(place)
-    return Known(found.dataset, of_domains, place)
+    kept = _read(text, place)
+    _forget_tables(settings, found.name, but=kept.dataset.files)
+    return kept
 
 
 def remove_dataset(settings: Settings, name: str) -> None:
@@ -102,13 +103,21 @@ def remove_dataset(settings: Settings, name: str) -> None:
         raise UserInputError(f"no dataset {name} was added to this home; see: cc-pipeline datasets list")
     with disk_trouble(file):
         file.unlink()
-        file.with_suffix(".parquet").unlink(missing_ok=True)
+    _forget_tables(settings, name)
+
+
+def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
+    """Deletes tables that were made for a dataset."""
+    for table in settings.datasets_path.glob(f"{name}.????????.parquet"):
+        if table.name not in but:
+            table.unlink(missing_ok=True)
 
 
 _OF_DOMAINS: Final = "# its key is a registered domain: it says the same of all hosts below it\n"
 
 
-def _marked(text: str, of_domains: bool) -> str:
+def _text(described: Mapping[str, Any], of_domains: bool) -> str:
+    text = yaml.safe_dump(dict(described), sort_keys=False, allow_unicode=True)
     return (_OF_DOMAINS if of_domains else "") + text
 
 
@@ -134,22 +143,23 @@ def _loaded(file: Path) -> object:
 
 
 def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
-    """A csv or json table as a Parquet file of the home, sorted by its key."""
-    place = settings.datasets_path / f"{name}.parquet"
+    """A csv or json table as a Parquet file of the home, sorted by its key. Its name changes with what is in it, so that
+    nothing that was kept of another one is taken for it."""
     options = _checked(table)
-    with disk_trouble(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        fetched = place.with_suffix(f".{os.getpid()}.fetched")
-        beside = place.with_suffix(f".{os.getpid()}.part")
+    folder = settings.datasets_path
+    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in ("fetched", "part"))
+    with disk_trouble(beside):
+        folder.mkdir(parents=True, exist_ok=True)
         try:
             if scheme_of(table.where):
                 fetched.write_bytes(_fetched(settings, table.where))
             _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, beside)
-            beside.replace(place)
+            with beside.open("rb") as made:
+                digest = hashlib.file_digest(made, "sha256").hexdigest()[:8]
+            return beside.replace(folder / f"{name}.{digest}.parquet")
         finally:
             fetched.unlink(missing_ok=True)
             beside.unlink(missing_ok=True)
-    return place
 
 
 def _fetched(settings: Settings, address: str) -> bytes:
