@@ -143,7 +143,7 @@ def _loaded(file: Path) -> object:
 
 
 def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
-    """A csv or json table as a Parquet file of the home, sorted by its key. Its name changes with what is in it, so that
+    """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
     nothing that was kept of another one is taken for it."""
     options = _checked(table)
     folder = settings.datasets_path
