@@ -21,7 +21,7 @@ from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import open_workspace
 
 STEPS: dict[str, tuple[str, ...]] = {"fetch": ("records",), "parse": tuple(PAGE_TABLES)}
-_EMPTY_TASKS = 500
+_EMPTY_TASKS = 200
 
 
 def _all_made(made: Iterable[Made]) -> None:
@@ -60,7 +60,8 @@ def spark(asked: dict[str, Any]) -> dict[str, float]:
     started = time.perf_counter()
     conf = SparkConf().setMaster(asked["master"]).setAppName("bench-engine")
     conf = conf.set("spark.executor.instances", str(workers)).set("spark.cores.max", str(workers))
-    context = SparkContext(conf=conf.set("spark.speculation", "false"))
+    conf = conf.set("spark.speculation", "false").set("spark.ui.showConsoleProgress", "false")
+    context = SparkContext(conf=conf)
     found["context"] = time.perf_counter() - started
 
     def empty(tasks: int) -> float:

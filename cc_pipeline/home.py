@@ -38,12 +38,19 @@ _LOOK_AGAIN = 0.1
 class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
-    ``chosen`` are the settings of ``CHOICES`` that its rows were made with, by name; empty until pages were parsed.
+    ``mirrors`` are further places with the same objects, in the order in which they are asked. ``chosen`` are the
+    settings of ``CHOICES`` that its rows were made with, by name; empty until pages were parsed.
     """
 
     source: str
     layout: int
     chosen: Mapping[str, str | bool] = field(default_factory=dict)
+    mirrors: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The source and its mirrors."""
+        return (self.source, *self.mirrors)
 
 
 def read_note(home: Path) -> HomeNote | None:
@@ -51,11 +58,12 @@ def read_note(home: Path) -> HomeNote | None:
     try:
         noted = json.loads((home / NOTE).read_text("utf-8"))
         source, layout = str(noted["source"]), int(noted.get("layout", FIRST_LAYOUT))
+        mirrors = tuple(_absolute(home, str(mirror)) for mirror in noted.get("mirrors") or ())
         found = dict(noted.get("settings") or {})
         chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return HomeNote(source if _is_address(source) else str((home / source).resolve()), layout, chosen)
+    return HomeNote(_absolute(home, source), layout, chosen, mirrors)
 
 
 def write_note(home: Path, note: HomeNote) -> None:
@@ -63,12 +71,10 @@ def write_note(home: Path, note: HomeNote) -> None:
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
-    source = shown(note.source)
-    if not _is_address(source) or source.startswith("/"):
-        inside = os.path.relpath(source, home)
-        source = source if inside.startswith("..") else inside
+    source, *mirrors = (_relative(home, shown(place)) for place in note.places)
+    further = {"mirrors": mirrors} if mirrors else {}
     chosen = {"settings": dict(note.chosen)} if note.chosen else {}
-    _replace(home / NOTE, {"source": source, "layout": note.layout} | chosen)
+    _replace(home / NOTE, {"source": source, "layout": note.layout} | further | chosen)
 
 
 def as_written(value: object) -> str:
@@ -102,6 +108,18 @@ def refuse_newer(home: Path, note: HomeNote) -> None:
             f"{home} has layout {note.layout}; this version of cc_pipeline knows layouts up to {LAYOUT}",
             "Install the version that made the home or a newer one, or use another home. Nothing was changed.",
         )
+
+
+def _absolute(home: Path, place: str) -> str:
+    return place if _is_address(place) else str((home / place).resolve())
+
+
+def _relative(home: Path, place: str) -> str:
+    """A folder inside the home as seen from there, so that both can be moved."""
+    if _is_address(place) and not place.startswith("/"):
+        return place
+    inside = os.path.relpath(place, home)
+    return place if inside.startswith("..") else inside
 
 
 def _is_address(source: str) -> bool:

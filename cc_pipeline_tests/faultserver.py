@@ -39,6 +39,8 @@ HEAD_FAULTS = frozenset(
     {"short", "long", "empty", "whole_object", "xml_200", "wrong_range", "no_range", "changed_etag"}
 )
 FAULT_KINDS: tuple[str, ...] = tuple(sorted({*STATUS_FAULTS, *WIRE_FAULTS, *HEAD_FAULTS, *BODY_FAULTS}))
+#: What one of several servers of the same objects may do: send on to another, say another length of the whole object.
+MIRROR_FAULTS = frozenset({"redirect", "other_total"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Rule:
 
     ``share`` of the distinct (key, range) pairs are hit, always the same ones; each at most ``times`` times
     (``None``: always), or each key at most so often when ``by_key``. ``retry_after`` goes into the header of
-    429 and 503, ``bytes_per_second`` is for ``drip``.
+    429 and 503, ``bytes_per_second`` is for ``drip``, ``to`` the address (``{key}`` in it) of a ``redirect``.
     """
 
     kind: str
@@ -58,9 +60,10 @@ class Rule:
     bytes_per_second: int = 200
     ranges: tuple[str, ...] = ()
     by_key: bool = False
+    to: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in FAULT_KINDS:
+        if self.kind not in FAULT_KINDS and self.kind not in MIRROR_FAULTS:
             raise ValueError(f"{self.kind!r} is not one of {', '.join(FAULT_KINDS)}")
 
 
@@ -76,6 +79,8 @@ class Hit:
     fault: str | None
     body_bytes: int
     agent: str
+    authorization: str = ""
+    query: str = ""
 
 
 @dataclass(slots=True)
@@ -151,7 +156,9 @@ class _Connection(asyncio.Protocol):
         cut: int | None = None
         if rule is not None:
             status, fields, body, cut = _spoil(self._scene.root, rule, key, status, fields, body)
-        hit = Hit(at, method, key, asked, status, rule.kind if rule else None, len(body), headers.get("user-agent", ""))
+        fault, agent = rule.kind if rule else None, headers.get("user-agent", "")
+        lets_in, query = headers.get("authorization", ""), target.partition("?")[2]
+        hit = Hit(at, method, key, asked, status, fault, len(body), agent, lets_in, query)
         self._scene.hits.append(hit)
         if self._scene.log is not None:
             with open(self._scene.log, "a") as log:
@@ -227,6 +234,8 @@ def _spoil(
             kind, "InternalError"
         )
         return STATUS_FAULTS[kind], fields, error_xml(code), None
+    if kind == "redirect":
+        return 302, {"Location": rule.to.replace("{key}", key)}, b"over there", None
     if kind in ("cut", "reset"):
         return status, fields, body, len(body) // 2
     if kind == "short":
@@ -242,6 +251,9 @@ def _spoil(
     if kind == "wrong_range":
         numbers = [int(number) for number in re.findall(r"\d+", fields.get("Content-Range", "0-0/1"))]
         fields["Content-Range"] = f"bytes {numbers[0] + 1}-{numbers[1] + 1}/{numbers[-1] + 1}"
+    elif kind == "other_total":
+        head, _, total = fields.get("Content-Range", "bytes 0-0/1").rpartition("/")
+        fields["Content-Range"] = f"{head}/{int(total) + 1000}"
     elif kind == "no_range":
         fields.pop("Content-Range", None)
     elif kind == "changed_etag":

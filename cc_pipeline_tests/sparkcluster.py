@@ -88,12 +88,17 @@ class SparkCluster:
         """Ends a worker with SIGKILL, with its executors and their Python processes, as if its host had gone."""
         _end(self._started.pop(name))
 
-    def add_worker(self, name: str) -> None:
-        """Starts one more worker and waits until the master has it."""
+    def add_worker(self, *names: str) -> None:
+        """Starts workers and waits until the master has them."""
+        for name in names:
+            self._start_worker(name)
+        for name in names:
+            self._wait(name, "Successfully registered with master")
+
+    def _start_worker(self, name: str) -> None:
         command = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
         command += ["--webui-port", "0", "--work-dir", str(self.folder / name), self.address]
         self._start(name, command, self._worker_environment)
-        self._wait(name, "Successfully registered with master")
 
     def executors(self, name: str) -> list[int]:
         """The ids of the processes that a worker has started: executors (Java) and what these started (Python)."""
@@ -132,8 +137,9 @@ def spark_cluster(
 ) -> Iterator[SparkCluster]:
     """Runs a master and ``workers`` (named ``worker-1`` …) until the block is left.
 
-    ``environment`` goes to the workers and so to what runs in them: credentials, and ``PYSPARK_PYTHON`` (by default the
-    Python of this process). Skips the test where there is no Java 17 or no Spark.
+    ``environment`` goes to the workers and so to what runs in them, such as credentials. Which Python they run the
+    driver says (``PYSPARK_PYTHON``), by default that of this process. Skips the test where there is no Java 17 or no
+    Spark.
     """
     reason = why_no_spark()
     if reason is not None:
@@ -163,8 +169,7 @@ def spark_cluster(
         command = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port]
         cluster._start("master", [*command, "--webui-port", page], own | _MEMORY)
         cluster._wait("master", "I have been elected leader")
-        for number in range(1, workers + 1):
-            cluster.add_worker(f"worker-{number}")
+        cluster.add_worker(*(f"worker-{number}" for number in range(1, workers + 1)))
         yield cluster
     finally:
         cluster.stop()

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, claim_home, load_settings
+from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, claim_home, is_home_of, load_settings
 from cc_pipeline.settings.handing_on import as_texts
 
 
@@ -81,6 +81,7 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
 _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
 _CHOSEN = {
     "via": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "spark",
+    "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
 }  # fmt: skip
 
@@ -102,4 +103,63 @@ def test_settings_travel_as_texts_without_the_home_and_without_secrets(tmp_path:
         # what the other process finds in its own environment does not get through
         own = {f"CC_PIPELINE_{name}": "17" for name in ("RATE", "CONCURRENCY", "WORKERS")}
         read = load_settings(own | {f"CC_PIPELINE_{name}": text for name, text in texts.items()}, home=str(there))
-        assert read == replace(settings, home=there, webhook="", source_access=NO_ACCESS)
+        nobody = (NO_ACCESS,) * len(settings.mirrors)
+        assert read == replace(settings, home=there, webhook="", source_access=NO_ACCESS, mirror_access=nobody)
+
+
+SEVERAL = "https://me:pw@a.example/cc/, s3://commoncrawl, https://b.example?token=1, /data/Smith, John/cc"
+
+
+def test_several_places_each_keep_their_own_credentials(tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine c.example login you password there\n")
+    env = {
+        "CC_PIPELINE_SOURCE": f"{SEVERAL}\n https://c.example https://a.example/cc",
+        "CC_PIPELINE_SOURCE_USER": "first",
+        "CC_PIPELINE_HOME": str(tmp_path / "home"),
+        "NETRC": str(netrc),
+    }
+    settings = load_settings(env)
+    assert settings.source == "https://a.example/cc"
+    assert settings.mirrors == ("s3://commoncrawl", "https://b.example", "/data/Smith, John/cc", "https://c.example")
+    # one of them is Common Crawl's own
+    assert settings.collinfo == DEFAULT_COLLINFO
+    assert settings.source_access == Access("me", "pw")
+    assert dict(settings.further_places) == {
+        "s3://commoncrawl": NO_ACCESS,
+        "https://b.example": Access(query="token=1"),
+        "/data/Smith, John/cc": NO_ACCESS,
+        "https://c.example": Access("you", "there"),
+    }
+    assert "pw" not in f"{settings} {settings.source_text}"
+    # what the environment says is for the source alone
+    env["CC_PIPELINE_SOURCE"] = "https://a.example, https://b.example"
+    settings = load_settings(env)
+    assert settings.source_access == Access("first")
+    assert settings.mirror_access == (NO_ACCESS,)
+    # a folder as it was written before there could be several
+    env["CC_PIPELINE_SOURCE"] = "/data/Smith, John/my crawls"
+    assert load_settings(env).sources == ("/data/Smith, John/my crawls",)
+
+
+def test_a_home_remembers_its_places_and_takes_them_in_any_order(tmp_path: Path) -> None:
+    def settings(source: str = "") -> Settings:
+        return load_settings({"CC_PIPELINE_SOURCE": source, "CC_PIPELINE_HOME": str(tmp_path)})
+
+    claim_home(settings("https://a.example"))
+    noted = (tmp_path / "home.json").read_text()
+    assert "mirrors" not in noted
+    claim_home(settings("https://a.example, https://b.example, " + str(tmp_path / "copy")))
+    assert settings().sources == ("https://a.example", "https://b.example", str(tmp_path / "copy"))
+    # a folder in the home moves with it
+    assert '"copy"' in (tmp_path / "home.json").read_text()
+    # one of them for once
+    claim_home(settings("https://b.example"))
+    assert is_home_of(settings("https://b.example"))
+    assert len(settings().sources) == 3
+    claim_home(settings("https://b.example, https://user:secret@a.example"))
+    assert settings().sources == ("https://b.example", "https://a.example")
+    assert "secret" not in (tmp_path / "home.json").read_text()
+    for other in ("https://c.example", "https://c.example, https://a.example"):
+        with pytest.raises(UserInputError, match="holds tables of"):
+            claim_home(settings(other))

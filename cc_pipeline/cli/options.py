@@ -22,7 +22,11 @@ STANDARD_INPUT = "-"
 _NO_LIMIT = 1 << 62
 Source = Annotated[
     str | None,
-    typer.Option("--source", help="Root of a Common Crawl bucket: a folder, https:// or s3://.", show_default=False),
+    typer.Option(
+        "--source",
+        help="Root of a Common Crawl bucket: a folder, https:// or s3://; several: a comma and a space between them.",
+        show_default=False,
+    ),
 ]
 Home = Annotated[
     str | None, typer.Option("--home", help="Folder of all local state (default: data).", show_default=False)

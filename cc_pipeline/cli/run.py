@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,15 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.home.choices import as_the_home_has_it
 from cc_pipeline.cli.output import console, progress_bars
 from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
-from cc_pipeline.cli.running import all_runs, despite_gaps, others_are_done, resolve_crawls, step
+from cc_pipeline.cli.running import (
+    agreed_builds,
+    all_runs,
+    build_indexes,
+    despite_gaps,
+    others_are_done,
+    resolve_crawls,
+    step,
+)
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError, disk_is_full
@@ -63,6 +71,8 @@ def run(
       cc-pipeline run -c newest -d @sites.txt --engine spark     (records and pages on a cluster)
 
       cc-pipeline run -c newest -d suffix:gov.uk --where "prank10 > 5 and fetch_200 > 100"
+
+      cc-pipeline run -c CC-NEWS-2026-05 -d publisher.com        (says first what its index costs to build)
     """
     from cc_pipeline.engines.spark.readiness import refuse_unready
 
@@ -83,7 +93,7 @@ def run(
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
     asked = [((*crawl,), targets)] if where is None else _chosen(settings, crawl, targets, where)
-    troubles = [_run(settings, crawls, some) for crawls, some in asked]
+    troubles = [_run(settings, crawls, some, yes=yes) for crawls, some in asked]
     if totals:
         say_totals(settings)
     for trouble in filter(None, troubles):
@@ -110,7 +120,7 @@ def _chosen(
     return [(tuple(crawls), left) for left, crawls in found.items()]
 
 
-def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target]) -> EnvironmentFault | None:
+def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
     """Runs the graph and says what was done; gives why partitions failed, if some did."""
     from cc_pipeline.stages.reports.left_out import what_is_not_there
     from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
@@ -127,7 +137,7 @@ def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target]) ->
         after.update(standings(workspace, crawls, slugs))
         notes.extend(what_is_not_there(workspace, crawls, targets))
 
-    _, trouble = materialize(settings, crawl, targets, look_again, beforehand=look)
+    _, trouble = materialize(settings, crawl, targets, look_again, beforehand=look, yes=yes)
     say_what_was_done(settings, done_since(before, after), targets)
     for each in notes:
         note(each)
@@ -206,27 +216,29 @@ def materialize(
     afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
     *,
     beforehand: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
+    yes: bool = False,
 ) -> tuple[list[str], EnvironmentFault | None]:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run.
 
     Gives the crawls' ids, and why partitions failed, if some did (``Incomplete`` where the source did not give all):
     the others, and what came of these, are published all the same. ``afterwards`` is called with the workspace of the
-    runs, still open, and the ids.
+    runs, still open, and the ids. ``yes`` agrees to the price of an index that has to be built first.
     """
     trouble: EnvironmentFault | None = None
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import open_workspace
 
-    with (
-        room_in(settings.home),
-        open_workspace(settings) as workspace,
-        Launcher(workspace) as launcher,
-        progress_bars(),
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(room_in(settings.home))
+        workspace = stack.enter_context(open_workspace(settings))
+        to_build = agreed_builds(workspace, crawls, yes)
+        launcher = stack.enter_context(Launcher(workspace))
+        stack.enter_context(progress_bars())
         # a crawl that no list has gets its row once it was found by its name
         chosen = resolve_crawls(workspace, crawls)
         step("crawls", launcher.list_new_crawls, console)
         beforehand(workspace, chosen)
+        build_indexes(launcher, to_build, console)
         despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:
             step("pages", lambda: all_runs(launcher.extract(chosen, targets)), console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, Us
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import Workspace
 
 #: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
@@ -126,6 +128,50 @@ def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
             return crawls[place:]
         warn(f"{crawl} is announced and not published yet; it is left out")
     return ()
+
+
+def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: int | None = None) -> list[str]:
+    """Those of ``crawls`` whose index has to be built here first, and is: a person agreed to the price.
+
+    Asks where somebody can be asked. Other words than ids of such crawls are passed over. Where the settings allow what
+    an index lacks, nothing is built unasked. Raises ``UserInputError`` with the price where nobody agreed, and
+    ``typer.Abort`` where the answer is no.
+    """
+    from cc_pipeline.commoncrawl.crawl_ranges import is_selection
+    from cc_pipeline.commoncrawl.crawls import index_is_built, validate_crawl_id
+
+    named = dict.fromkeys(validate_crawl_id(text) for text in crawls if text != "newest" and not is_selection(text, ()))
+    return [crawl for crawl in named if index_is_built(crawl) and _agreed(workspace, crawl, yes, most)]
+
+
+def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bool:
+    import typer
+
+    from cc_pipeline.stages.indexing.archives import built_index
+    from cc_pipeline.stages.indexing.build import build_price, needs_yes, refuse_unpriced
+
+    index = built_index(workspace, crawl)
+    if not index.missing or yes:
+        return bool(index.missing)
+    done = len(index.listed) - len(index.missing)
+    if done and len(index.missing) <= workspace.settings.max_index_gaps * len(index.listed):
+        return False
+    price = build_price(workspace, index, most)
+    if needs_yes(workspace, price):
+        if not sys.stdin.isatty():
+            refuse_unpriced(price)
+        typer.confirm(f"{price.what}. Read them?", abort=True)
+    return True
+
+
+def build_indexes(launcher: Launcher, crawls: Iterable[str], screen: Console, most: int | None = None) -> None:
+    """Builds the indexes of crawls whose price was agreed to. What the source does not give of them now is a hole in
+    an index, as others are."""
+    for crawl in crawls:
+        try:
+            step("build", lambda crawl=crawl: launcher.build_index(crawl, most), screen)  # type: ignore[misc]
+        except Incomplete as lacking:
+            warn(f"{lacking.what}. {lacking.advice}")
 
 
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str]) -> None:

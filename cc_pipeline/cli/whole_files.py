@@ -1,4 +1,4 @@
-"""``add-source``: files that are read whole, into the same tables."""
+"""``add-source``: files that are read whole into the same tables, and archive files that become a collection."""
 
 from __future__ import annotations
 
@@ -7,25 +7,35 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.index.harvest import show_coverage
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import step
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.cli.running import agreed_builds, build_indexes, despite_gaps, step
+from cc_pipeline.settings import Settings, claim_home, load_settings
 
 
 def add_source(
-    files: Annotated[list[str], typer.Argument(help="Local files, or keys in the source.", show_default=False)],
-    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat or wet.", show_default=False)],
+    files: Annotated[list[str], typer.Argument(help="Local files, or keys in the source; of kind warc addresses too.")],
+    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).", show_default=False)],
     crawl: Annotated[
         str | None,
-        typer.Option("--crawl", "-c", help="The crawl the files belong to, if they do not say so.", show_default=False),
+        typer.Option(
+            "--crawl",
+            "-c",
+            help="The crawl the files belong to, if they do not say so; of kind warc the collection they are added to.",
+            show_default=False,
+        ),
     ] = None,
     register_only: Annotated[
-        bool, typer.Option("--register-only", help="Only make them partitions; read them later from the UI.")
+        bool, typer.Option("--register-only", help="Only write them down; read or index them later from the UI.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to a price without being asked.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     """Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
+
+    Of WARC and ARC files an index is built instead. They become a collection that every command takes as a crawl, and
+    records are fetched from where the files lie.
 
     [bold]Examples[/]
 
@@ -34,13 +44,20 @@ def add_source(
       cc-pipeline add-source crawl-data/CC-MAIN-2024-22/segments/…/wat/….warc.wat.gz --kind wat
 
       cc-pipeline add-source texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
+
+      cc-pipeline add-source *.warc.gz https://example.org/more.warc.gz --kind warc --crawl press
+
+      cc-pipeline run --crawl LOCAL-press --domain example.com      (the pages of a site in them)
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.whole_files import register
     from cc_pipeline.stages.workspace import open_workspace
-    from cc_pipeline.wholefiles.files import identify
+    from cc_pipeline.wholefiles.files import ARCHIVE, identify
 
     settings = load_settings(source=source, home=home)
+    if kind == ARCHIVE:
+        _add_archives(settings, files, crawl, register_only, yes)
+        return
     with open_workspace(settings) as workspace:
         found = [identify(workspace.transport, named, kind, crawl) for named in files]
         new = register(workspace, found)
@@ -61,6 +78,26 @@ def add_source(
     show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
     if any(row[-1] for row in rows):
         console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"', highlight=False)
+
+
+def _add_archives(settings: Settings, files: list[str], named: str | None, register_only: bool, yes: bool) -> None:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.indexing.archives import collection_id, register_archives
+    from cc_pipeline.stages.workspace import open_workspace
+
+    crawl = collection_id(named)
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        added = register_archives(workspace, files, crawl)
+        show_table("archive files", ["file", "collection"], [(_name(file.location), crawl) for file in added])
+        if register_only:
+            return
+        to_build = agreed_builds(workspace, [crawl], yes)
+        with Launcher(workspace) as launcher, progress_bars():
+            build_indexes(launcher, to_build, console)
+            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), console))
+    show_coverage(settings, [crawl])
+    console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …", highlight=False)
 
 
 def _name(location: str) -> str:

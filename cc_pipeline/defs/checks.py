@@ -309,6 +309,15 @@ _URL_INDEXES = (
         "crawl",
     ),
 )
+_BUILT = (
+    Check(
+        "built_index",
+        "every_file_is_indexed",
+        "Each archive file that a crawl without a published index lists has an index here, and all of it was read.",
+        outputs.built_index_verdict,
+        "crawl",
+    ),
+)
 _PUBLISHED = (
     Check(
         "warehouse",
@@ -329,6 +338,7 @@ index_checks = _definitions("index_checks", _INDEX)
 extraction_checks = _definitions("extraction_checks", _EXTRACTION)
 page_checks = _definitions("page_checks", _PAGES)
 source_checks = _definitions("source_checks", _SOURCES)
+built_index_checks = _definitions("built_index_checks", _BUILT)
 url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
 export_checks = _definitions("export_checks", tuple(map(_of_exports, outputs.EXPORTS)))
 report_checks = _definitions(

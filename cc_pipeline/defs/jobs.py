@@ -27,6 +27,12 @@ repair_statistics = dg.define_asset_job(
     description="Computes key bounds of a crawl's row groups that have none; reads their whole key column.",
 )
 
+build_index = dg.define_asset_job(
+    "build_index",
+    selection=dg.AssetSelection.assets("built_index"),
+    description="Builds the index of a month of CC-NEWS, or of named WARC files; says its price and wants a yes to it.",
+)
+
 build_url_index = dg.define_asset_job(
     "build_url_index",
     selection=dg.AssetSelection.assets("url_index"),

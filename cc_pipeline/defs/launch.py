@@ -36,6 +36,7 @@ from cc_pipeline.defs.partitions import (
 )
 from cc_pipeline.defs.recording import FailedPartition, failed_in, said
 from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.processes import this_process
@@ -101,6 +102,7 @@ class Launcher:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
+        refuse_alone(self._instance, workspace.settings.hosts)
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._definitions = definitions_in(Path(__file__).parent)
@@ -172,6 +174,12 @@ class Launcher:
         """Materializes ``repaired_statistics`` of a harvested crawl."""
         self._add(CRAWL, [crawl])
         return self._run("repair_statistics", crawl, partition_key=crawl)
+
+    def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
+        """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
+        self._add(CRAWL, [crawl])
+        agreed = {"ops": {"built_index": {"config": {"yes": True, "most_files": most or 0}}}}
+        return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
     def build_url_index(self, crawl: str) -> LaunchedRun:
         """Materializes ``url_index`` of a crawl."""
@@ -295,7 +303,12 @@ class Launcher:
         return self._run(job, shown, tags=range_tags(first, last))
 
     def _run(
-        self, job: str, shown: str, partition_key: str | None = None, tags: dict[str, str] | None = None
+        self,
+        job: str,
+        shown: str,
+        partition_key: str | None = None,
+        tags: dict[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> LaunchedRun:
         interruption.check()
         definition = self._definitions.resolve_job_def(job)
@@ -306,7 +319,7 @@ class Launcher:
                     partition_key=partition_key,
                     # the daemon must not launch again what a person runs in a terminal
                     tags={**(tags or {}), PROCESS_TAG: this_process(), "dagster/max_retries": "0"},
-                    run_config=_QUIET,
+                    run_config={**_QUIET, **(config or {})},
                     resources=self._resources,
                     raise_on_error=False,
                 )

@@ -30,6 +30,7 @@ WHOLE_FILES: Final = dg.AssetKey(["commoncrawl", "whole_files"])
 FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
     "crawls": (COLLINFO,),
     "index_manifest": (PATH_LISTS,),
+    "built_index": (PATH_LISTS, ARCHIVES),
     "index_footers": (COLUMNAR_INDEX,),
     "repaired_statistics": (COLUMNAR_INDEX,),
     "url_index": (COLUMNAR_INDEX, ARCHIVES),

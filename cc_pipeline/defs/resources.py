@@ -4,17 +4,22 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from cc_pipeline.addresses import holds_access, shown
+from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import load_settings, split_places
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 
 #: The key under which assets, checks, sensors and schedules ask for it.
 WORKSPACE = "workspace"
 
 _CONFIG = {
-    "source": dg.Field(str, default_value="", description="Root of a Common Crawl bucket: folder, https:// or s3://."),
+    "source": dg.Field(
+        str,
+        default_value="",
+        description="Root of a Common Crawl bucket: folder, https:// or s3://; several with a comma and a space.",
+    ),
     "home": dg.Field(str, default_value="", description="Folder of all local state."),
     "engine": dg.Field(
         str, default_value="", description="Where records are fetched and pages parsed: local or spark."
@@ -29,13 +34,13 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
     Empty fields, and all other settings, are read from ``CC_PIPELINE_*`` variables; an empty engine from the run's tag
     ``cc_pipeline/engine`` first, which a backfill can have too. The command line opens its own
     workspace instead and lends it to its runs (``launch.Launcher``). Raises ``UserInputError`` for settings that
-    cannot be used, and for a source with credentials in it.
+    cannot be used, for a source with credentials in it, and where more hosts share the instance than the settings say.
     """
     given = context.resource_config
-    if holds_access(given["source"]):
+    if any(holds_access(place) for place in split_places(given["source"])):
         # Dagster stores the configuration of each run, so that a secret in it would stay
         raise UserInputError(
-            f"the run's configuration has credentials for {shown(given['source'])}; take them out, and set "
+            "the run's configuration has credentials in its source; take them out, and set "
             "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"
         )
     run = context.run
@@ -44,6 +49,7 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
         home=given["home"] or None,
         engine=given["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None),
     )
+    refuse_alone(context.instance, settings.hosts)
     with open_workspace(settings) as workspace:
         yield workspace
 

@@ -6,23 +6,22 @@ is started (spark_launch), and what it does (engines/spark).
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, Final
+from queue import Empty
+from typing import Final
 
 import dagster as dg
-from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark_launch import Launcher, launcher_for
-from cc_pipeline.engines.spark.mailbox import Mailbox, mailbox_in, s3_client
+from cc_pipeline.defs.spark_messages import Messages
+from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress
 from cc_pipeline.engines.spark.readiness import refuse_unready
 from cc_pipeline.errors import EnvironmentFault
@@ -109,7 +108,7 @@ def _by_job(
 class _Job:
     """A job that runs: a thread waits for its end, and its messages come here."""
 
-    def __init__(self, launcher: Launcher, reader: _Messages, thread: threading.Thread) -> None:
+    def __init__(self, launcher: Launcher, reader: Messages, thread: threading.Thread) -> None:
         self._launcher = launcher
         self._reader = reader
         self._thread = thread
@@ -150,8 +149,8 @@ class _Job:
     def end(self) -> None:
         """Ends the job, if it runs, and waits for its thread."""
         if self._thread.is_alive():
-            self._reader.stop()
             self._launcher.stop()
+            self._reader.finish()
             self._thread.join(_ENDING)
 
 
@@ -171,7 +170,7 @@ def _job(
     client = s3_client(settings.lake_endpoint, settings.s3_region)
     mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
     launcher = launcher_for(settings, mail, folder / "driver.log")
-    reader = _Messages(mail)
+    reader = Messages(mail)
     extras = {
         "settings": as_texts(settings),
         "wanted": [list(key) for key in asked],
@@ -200,50 +199,3 @@ def _job(
             job.end()
             tags = {ENGINE_TAG: "spark", JOB_TAG: launcher.address}
             context.instance.add_run_tags(context.run.run_id, tags)
-
-
-class _Messages(dg.PipesBlobStoreMessageReader):
-    """Messages of a job, from its mailbox. Ours go to ``told`` at once, while the job runs; Dagster would keep them
-    until its end, and each of them for as long as the run lasts."""
-
-    def __init__(self, mail: Mailbox) -> None:
-        super().__init__(interval=0)
-        self.told: SimpleQueue[Payload] = SimpleQueue()
-        self._mail = mail
-        self._stopped = False
-
-    @property
-    def expected_writer_count(self) -> int:
-        """One driver. Dagster's own says so with a warning that it may change."""
-        return 1
-
-    def stop(self) -> None:
-        """Has Dagster wait for no more messages."""
-        self._stopped = True
-
-    @contextmanager
-    def get_params(self) -> Iterator[dict[str, Any]]:
-        yield {"bucket": self._mail.bucket, "key_prefix": f"{self._mail.prefix}/messages"}
-
-    def messages_are_readable(self, params: Mapping[str, Any]) -> bool:
-        return True
-
-    def download_messages_chunk(self, index: int, params: Mapping[str, Any]) -> str | None:
-        if self._stopped:
-            closed = {PIPES_PROTOCOL_VERSION_FIELD: PIPES_PROTOCOL_VERSION, "method": "closed", "params": None}
-            return json.dumps(closed)
-        chunk = self._mail.read(f"{params['key_prefix']}/{index}.json")
-        if chunk is None:
-            return None
-        others = []
-        for line in chunk.decode().splitlines():
-            message = json.loads(line)
-            if message["method"] == "report_custom_message":
-                self.told.put(message["params"]["payload"])
-            else:
-                others.append(line)
-        # nothing at all would be taken for a chunk that is not there yet
-        return "\n".join(others) or "\n"
-
-    def no_messages_debug_text(self) -> str:
-        return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."

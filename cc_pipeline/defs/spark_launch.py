@@ -21,6 +21,7 @@ import botocore.session
 import dagster as dg
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cc_pipeline.defs.spark_messages import Messages
 from cc_pipeline.engines.spark.mailbox import Mailbox
 from cc_pipeline.engines.spark.readiness import EMR, spark_submit
 from cc_pipeline.errors import EnvironmentFault
@@ -28,6 +29,8 @@ from cc_pipeline.settings import Settings
 
 #: Seconds that a driver has to end in order, when it is asked to.
 _ORDERLY: Final = 10.0
+#: Seconds between two questions to AWS how a job is.
+_POLL: Final = 5.0
 #: Characters of a driver's log that an error shows.
 _SHOWN: Final = 2_000
 _AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
@@ -43,7 +46,7 @@ class Launcher(Protocol):
         context: dg.AssetExecutionContext,
         extras: Mapping[str, Any],
         injector: dg.PipesContextInjector,
-        reader: dg.PipesMessageReader,
+        reader: Messages,
     ) -> None:
         """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
         ...
@@ -104,11 +107,12 @@ class SparkSubmit:
         context: dg.AssetExecutionContext,
         extras: Mapping[str, Any],
         injector: dg.PipesContextInjector,
-        reader: dg.PipesMessageReader,
+        reader: Messages,
     ) -> None:
         with dg.open_pipes_session(context, injector, reader, dict(extras)) as session:
             started = self._start(session.get_bootstrap_env_vars())
             status = started.wait() if started is not None else 0
+            reader.finish()
         if status and not self._stopped:
             words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
             raise EnvironmentFault(
@@ -171,14 +175,14 @@ class EmrServerless:
         context: dg.AssetExecutionContext,
         extras: Mapping[str, Any],
         injector: dg.PipesContextInjector,
-        reader: dg.PipesMessageReader,
+        reader: Messages,
     ) -> None:
         # heavy, and for these runs only
         from dagster_aws.pipes import PipesEMRServerlessClient  # noqa: PLC0415
 
         key = f"{self._mail.prefix}/job.py"
         self._mail.client.put_object(Bucket=self._mail.bucket, Key=key, Body=job_file().read_bytes())
-        client = PipesEMRServerlessClient(self._client, injector, reader, poll_interval=5.0)
+        client = PipesEMRServerlessClient(self._client, injector, reader, poll_interval=_POLL)
         asked = start_job_run(self._settings, self._application, f"s3://{self._mail.bucket}/{key}")
         try:
             client.run(context=context, start_job_run_params=asked, extras=dict(extras))

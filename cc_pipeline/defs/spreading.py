@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import dagster as dg
 
 from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
 from cc_pipeline.defs.instance import MACHINE_TAG, answers, server_of
-from cc_pipeline.defs.internals import start_on
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.defs.internals import launcher_of, start_on
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.processes import this_machine
 
 Server = tuple[str, int]
@@ -37,7 +36,7 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
 
     def __init__(self, hosts: Sequence[Server], inst_data: Any = None) -> None:
         super().__init__(inst_data)
-        self._hosts = tuple(hosts)
+        self.hosts = tuple(hosts)
 
     @classmethod
     def config_type(cls) -> Any:
@@ -53,25 +52,41 @@ class SpreadingRunLauncher(dg.DefaultRunLauncher):
         """Starts a run on the host of its turn. Raises ``EnvironmentFault`` where no host that may take it answers."""
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
-        # of hosts that answer none is tried after another one: it may have begun the run and answered too late
-        for host, port in self._in_turn(instance, run):
-            with suppress(OSError):
-                if answers({"host": host, "port": port}):
-                    instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
-                    start_on(instance, run, host, port)
-                    self._run_ids.add(run.run_id)
-                    return
-        tried = ", ".join(f"{host}:{port}" for host, port in self._in_turn(instance, run))
-        raise EnvironmentFault(
-            f"no code server answers for this run: {tried}",
-            "Start the code server of that host (dagster api grpc), or take the host out of run_launcher in "
-            "dagster.yaml; then launch the run again.",
-        )
+        turn = self._in_turn(instance, run)
+        found = next((server for server in turn if _listens(server)), None)
+        if found is None:
+            raise EnvironmentFault(
+                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}",
+                "Start the code server of that host (dagster api grpc), or take the host out of run_launcher in "
+                "dagster.yaml; then launch the run again.",
+            )
+        instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
+        # another host is not tried after this one: it may have begun the run and answered too late
+        start_on(instance, run, *found)
+        self._run_ids.add(run.run_id)
 
     def _in_turn(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
         """The servers that may take a run, the one with the fewest runs first."""
         if not made_by(run):
             # footers, the published file and what is exported lie in one home
-            return self._hosts[:1]
+            return self.hosts[:1]
         busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
-        return sorted(self._hosts, key=lambda server: busy[server])
+        return sorted(self.hosts, key=lambda server: busy[server])
+
+
+def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
+    """Raises ``UserInputError`` where the instance has runs on more hosts than the settings' ``hosts``: this one would
+    spend more than its share of the source's budget."""
+    launcher = launcher_of(instance) if instance is not None else None
+    if isinstance(launcher, SpreadingRunLauncher) and len(launcher.hosts) > hosts:
+        raise UserInputError(
+            f"dagster.yaml gives runs to {len(launcher.hosts)} hosts, which share the source's request budget, and "
+            f"CC_PIPELINE_HOSTS is {hosts}. Set CC_PIPELINE_HOSTS={len(launcher.hosts)} on each of them"
+        )
+
+
+def _listens(server: Server) -> bool:
+    try:
+        return answers({"host": server[0], "port": server[1]})
+    except OSError:
+        return False

@@ -29,7 +29,7 @@ _GROUP_BYTES: Final = "32MB"
 #: Tables of a target's rows, in the order in which people ask for them.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
-    "lookups", "fetches",
+    "lookups", "fetches", "host_facts",
 )  # fmt: skip
 _PLACE = ", ".join(CAPTURE)
 

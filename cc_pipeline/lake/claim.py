@@ -32,10 +32,10 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     assert mine is not None
     noted = _read(lake)
     if noted is None:
-        _write(lake, HomeNote(source, mine.layout), only_if_absent=True)
+        _write(lake, HomeNote(source, mine.layout, mirrors=_others(mine, source)), only_if_absent=True)
         # another home may have been first, also at a server that does not keep conditional puts
         noted = _read(lake) or mine
-    if noted.source != shown(source):
+    if noted.source not in (shown(source), *map(shown, mine.places)) and shown(source) not in noted.places:
         raise UserInputError(
             f"the lake {lake.source} holds tables of {noted.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE to "
             "another place for this source, or work on that lake with a home of its source"
@@ -55,7 +55,7 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
     """Writes down that the lake's tables have the layout of ``home``, which has just migrated them."""
     mine = read_note(home)
     assert mine is not None
-    _write(lake, HomeNote(source, mine.layout))
+    _write(lake, HomeNote(source, mine.layout, mirrors=_others(mine, source)))
 
 
 def _read(lake: Transport) -> HomeNote | None:
@@ -67,8 +67,9 @@ def _read(lake: Transport) -> HomeNote | None:
         raise _refused(lake, "read", fault) from fault
     try:
         noted = json.loads(data)
-        return HomeNote(str(noted["source"]), int(noted["layout"]))
-    except (ValueError, KeyError, TypeError) as error:
+        mirrors = tuple(map(str, noted.get("mirrors") or ()))
+        return HomeNote(str(noted["source"]), int(noted["layout"]), mirrors=mirrors)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentFault(
             f"{lake.source}/{NOTE} does not say whose tables the lake holds",
             "Look at the file: it was not written by cc_pipeline. Delete it if the lake is yours, then run it again.",
@@ -76,12 +77,17 @@ def _read(lake: Transport) -> HomeNote | None:
 
 
 def _write(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) -> None:
-    text = json.dumps({"source": shown(noted.source), "layout": noted.layout}, indent=1) + "\n"
+    further = {"mirrors": list(noted.mirrors)} if noted.mirrors else {}
+    text = json.dumps({"source": shown(noted.source), "layout": noted.layout} | further, indent=1) + "\n"
     try:
         with disk_trouble(Path(lake.source) / NOTE):
             lake.put(NOTE, text.encode(), only_if_absent=only_if_absent)
     except RangeFault as fault:
         raise _refused(lake, "written", fault) from fault
+
+
+def _others(mine: HomeNote, source: str) -> tuple[str, ...]:
+    return tuple(place for place in map(shown, mine.places) if place != shown(source))
 
 
 def _refused(lake: Transport, done: str, fault: RangeFault) -> EnvironmentFault:

@@ -26,6 +26,7 @@ from cc_pipeline.records.run import FetchRun, Halt, Progress
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, forget_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.named import NamedPlaces
 
@@ -55,7 +56,8 @@ class RecordsResult:
     ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all that the
     rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before). ``fetched``
     captures are good ones read in this run; ``answered`` says whether the source gave anything that settles a capture,
-    or was not asked, ``asked`` which of the two. ``outcomes`` counts rows. Call ``settle`` once the rows are committed.
+    or was not asked, ``asked`` which of the two. ``outcomes`` counts rows, ``notes`` are sentences about several
+    places. Call ``settle`` once the rows are committed.
     """
 
     reused: int
@@ -70,6 +72,7 @@ class RecordsResult:
     answered: bool
     asked: bool
     outcomes: Mapping[str, int]
+    notes: tuple[str, ...]
 
 
 def fetch_records(
@@ -155,11 +158,11 @@ def fetch_planned(
         "description": f"Records of {crawl}, extracted from Common Crawl",
         "isPartOf": crawl,
         "plan": plan,
-        "source": transport.source,
+        "source": transport.source if isinstance(transport, NamedPlaces) else BETWEEN_PLACES.join(transport.sources),
     }
     writer = SegmentWriter(storage, crawl, commit, lambda kind, name: segment_head(kind, name, info), options.rotation)
     started = time.monotonic()
-    requests, read = transport.stats.requests, transport.stats.bytes
+    before = replace(transport.stats, served=transport.stats.served.copy())
     reused = adopted = 0
     outcomes: Counter[str] = Counter()
     stored: set[str | None] = set()
@@ -180,11 +183,14 @@ def fetch_planned(
                 keep(batch)
     finally:
         writer.close()
+    if halt is not None:
+        # also what was refused last is told
+        halt(run.patience.is_refused)
     return RecordsResult(
         reused=reused,
         adopted=adopted,
-        requests=transport.stats.requests - requests,
-        bytes=transport.stats.bytes - read,
+        requests=transport.stats.requests - before.requests,
+        bytes=transport.stats.bytes - before.bytes,
         seconds=time.monotonic() - started,
         files=tuple(writer.files),
         stored=frozenset(name for name in stored if name is not None),
@@ -193,7 +199,17 @@ def fetch_planned(
         answered=run.answered,
         asked=run.asked,
         outcomes=outcomes,
+        notes=_of_places(transport, before.served),
     )
+
+
+def _of_places(transport: Transport | NamedPlaces, before: Counter[str]) -> tuple[str, ...]:
+    """What there is to say of several places: which served in another's place, and whether they differ."""
+    stats = transport.stats
+    served = stats.served - before
+    mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
+    notes = [f"{count:,} answers came from the mirror {place}" for place, count in mirrors.items()]
+    return (*notes, *stats.differing.values())
 
 
 def settle(storage: RecordStorage, result: RecordsResult) -> None:

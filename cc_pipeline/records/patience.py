@@ -50,7 +50,12 @@ SETTLING: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABL
 
 @dataclass(slots=True)
 class FileState:
-    """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range."""
+    """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range.
+
+    ``etags`` are by place: those of different hosts say nothing about each other. ``worse`` are places whose bytes were
+    bad where another place had good ones, ``alike``: several places had the same bytes where they were doubted.
+    ``usable``: it has records that are good but for their payload's digest.
+    """
 
     extra: int
     good: bool = False
@@ -59,7 +64,10 @@ class FileState:
     same_again: int = 0
     other_again: int = 0
     not_found: int = 0
-    etags: Counter[str] = field(default_factory=Counter)
+    etags: dict[str, Counter[str]] = field(default_factory=dict)
+    worse: set[str] = field(default_factory=set)
+    alike: bool = False
+    usable: bool = False
 
     @property
     def doubtful(self) -> bool:
@@ -81,7 +89,7 @@ class Patience:
     """The state of every file of a plan, and of the source as a whole.
 
     ``any_good``: the source is known to have something. ``only_says_no``: every range since the last good record was of
-    a file that is not there.
+    a file that is not there. ``is_refused``: the circuit breaker of the source was open for something.
 
     After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, where there are
     fewer), the source fails and not the data. ``files`` is how many there are in all where the plan comes in parts
@@ -98,6 +106,7 @@ class Patience:
         self._silent = 0
         self._silent_files: set[str] = set()
         self.only_says_no = True
+        self.is_refused = False
 
     def go_on(self, ranges: Sequence[PlannedRange]) -> None:
         """Adds the next part of the plan. What is known of the source and of its files stays."""
@@ -128,14 +137,14 @@ class Patience:
         state.extra -= 1
         return True
 
-    def is_same_object(self, key: str, etag: str | None) -> bool:
-        """Whether an answer's ETag is the one that most answers about ``key`` had.
+    def is_same_object(self, key: str, etag: str | None, source: str = "") -> bool:
+        """Whether an answer's ETag is the one that most answers of ``source`` about ``key`` had.
 
         An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time.
         """
         if etag is None:
             return True
-        known = self.files[key].etags
+        known = self.files[key].etags.setdefault(source, Counter())
         known[etag] += 1
         others = max((count for other, count in known.items() if other != etag), default=0)
         return known[etag] > others or (len(known) > _RANDOM and known[etag] == others == 1)
@@ -157,27 +166,24 @@ class Patience:
         state.failed += 1
         state.not_found += fault.kind is FaultKind.NOT_FOUND
         self.last = fault
+        self.is_refused = self.is_refused or fault.kind is FaultKind.BREAKER_OPEN
         # a source that says no still answers, once it has shown that it has anything at all
         if fault.kind is not FaultKind.NOT_FOUND or not self.any_good:
             self._silent += 1
             self._silent_files.add(fault.key)
             self.only_says_no = self.only_says_no and fault.kind is FaultKind.NOT_FOUND
 
-    @property
-    def is_refused(self) -> bool:
-        """Whether the circuit breaker of the source was open when something was asked for last."""
-        return self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN
-
     def refused_elsewhere(self) -> None:
-        """The source's circuit breaker has opened in another process that asks for the same plan."""
-        if not self.is_refused:
+        """The source's circuit breaker has opened, perhaps in another process that asks for the same plan."""
+        self.is_refused, self.only_says_no = True, False
+        if self.last is None or self.last.kind is not FaultKind.BREAKER_OPEN:
             told = "the circuit breaker of another worker is open"
             self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, told, 0)
 
     @property
     def at_its_end(self) -> bool:
         """Whether the source fails, so that nothing more should be asked of it now."""
-        if self.is_refused:
+        if self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN:
             return True
         if self.only_says_no and self.any_good:
             return False

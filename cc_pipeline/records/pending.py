@@ -26,21 +26,45 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Bytes of one capture, and the verdict on them when it is there."""
+    """Bytes of one capture, and the verdict on them when it is there.
+
+    ``source`` is the place that gave them; ``unknown``: a place that would have been asked before gave no answer."""
 
     row: int
     data: bytes
     attempts: int
     verdict: Future[Examined]
+    source: str
+    unknown: bool
 
 
 @dataclass(slots=True)
 class Bad:
-    """What was read of a record that is not as promised: its digest, the verdict, and the bytes while there is room."""
+    """What was read of a record that is not as promised: the verdict, and the bytes while there is room.
 
-    mark: bytes
+    ``marks`` are digests of what each place gave. A ``usable`` record is good but for its payload's digest, and is
+    taken when no other place has a better one.
+    """
+
+    marks: Mapping[str, bytes]
     outcome: Row
     data: bytes | None
+    usable: bool = False
+
+
+def compared(before: Bad | None, arrival: Arrival, mark: bytes, places: int) -> tuple[dict[str, bytes], bool, bool]:
+    """The marks with that of what arrived, whether the bytes are the same wherever they can be had, and whether one
+    place gave different ones.
+
+    The same bytes twice from one place mean that it has them so: it is asked twice only after all others were. Where
+    one of these gave no answer, nobody knows yet. The same from every one of several places says so at once.
+    """
+    marks = {} if before is None else dict(before.marks)
+    last = marks.get(arrival.source)
+    marks[arrival.source] = mark
+    if last is not None:
+        return marks, last == mark and not arrival.unknown, last != mark
+    return marks, len(marks) == places > 1 and len(set(marks.values())) == 1, False
 
 
 @dataclass(slots=True)
@@ -58,13 +82,17 @@ class Pending:
 
     def doubt(self, row: int, bad: Bad, *, keep: bool) -> None:
         """Has a bad record asked for again; ``keep`` its bytes, while there is room."""
-        keeps = keep and bad.data is not None and self._kept + len(bad.data) <= _KEPT_BYTES
+        keeps = keep and bad.data is not None and self.has_room(len(bad.data))
         if keeps:
             self._kept += len(bad.data or b"")
         else:
             bad.data = None
         self.bad[row] = bad
         self.again.append(row)
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many more bytes of bad records can be kept."""
+        return self._kept + size <= _KEPT_BYTES
 
     def forget(self, row: int) -> None:
         """Lets go what is known of a bad record."""

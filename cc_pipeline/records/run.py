@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 
 import pyarrow as pa
 
 from cc_pipeline.keys import RECORD_KEY_NAMES
-from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Promise, examine
+from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
 from cc_pipeline.records.examining import examining
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, outcome_of
-from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
-from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending
+from cc_pipeline.records.patience import Patience
+from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, compared
 from cc_pipeline.records.plan import PlannedRange, plan_ranges, usable
 from cc_pipeline.records.segments import Row, SegmentWriter
+from cc_pipeline.records.turns import Turns
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -57,6 +58,7 @@ class FetchRun:
         self.fetched = 0
         self.patience = Patience((), options.give_up_after, files)
         self._transport = transport
+        self._places = len(transport.sources)
         self._crawl = crawl
         self._progress = progress
         self._halt = halt
@@ -128,98 +130,25 @@ class FetchRun:
             self.asked = True
             self.patience.go_on(ranges)
             with examining(self.options.examiners) as (pool, ahead):
-                self._pass(self._in_order(ranges), writer, pool, ahead)
+                self._pass(self._turns().in_order(ranges), writer, pool, ahead)
 
     def finish(self, writer: SegmentWriter) -> None:
         """Asks again for what did not come, and gives an outcome to everything that has none. Raises as ``fetch``."""
         if not self.carried:
             return
+        turns = self._turns()
         with examining(self.options.examiners) as (pool, ahead):
-            self._pass(self._doubts(), writer, pool, ahead)
-            self._pass(self._the_rest(), writer, pool, ahead)
-            for attempt in range(2, self.options.tries + 1):
-                self._last_try = attempt == self.options.tries
-                self._pass(self._one_by_one(), writer, pool, ahead)
+            self._pass(turns.doubts(), writer, pool, ahead)
+            for _ in range(self._places if self._places > 1 else 0):
+                self._pass(turns.elsewhere(), writer, pool, ahead)
+            self._pass(turns.the_rest(), writer, pool, ahead)
+            # each of several places may have other bytes
+            rounds = self.options.tries + self._places - 1
+            for attempt in range(2, rounds + 1):
+                self._last_try = attempt == rounds
+                self._pass(turns.one_by_one(), writer, pool, ahead)
         self._give_up(writer)
         self._pending, self._last_try = Pending(), False
-
-    def _in_order(self, ranges: Sequence[PlannedRange]) -> Iterator[Ask]:
-        """Every range once, but for those of files in doubt; these wait."""
-        for planned in ranges:
-            if self._is_over() or self.patience.files[planned.key].doubtful:
-                self._pending.deferred.append(planned)
-            else:
-                yield Ask(planned, self.patience.tries(planned.key))
-
-    def _doubts(self) -> Iterator[Ask]:
-        """One range of each file that gave nothing good; and of its bad records, as many as may be read again."""
-        files = self.patience.files
-        asked: set[str] = set()
-        waiting, self._pending.deferred = self._pending.deferred, []
-        for planned in waiting:
-            if files[planned.key].good or planned.key in asked or self._is_over():
-                self._pending.deferred.append(planned)
-            else:
-                asked.add(planned.key)
-                yield Ask(planned, 1)
-        unread, self._pending.unread = self._pending.unread, []
-        for planned, fault in unread:
-            state = files[planned.key]
-            asks = not state.good and not state.gone and planned.key not in asked and not self._is_over()
-            if not asks or not self.patience.spend(planned.key):
-                self._pending.unread.append((planned, fault))
-                continue
-            asked.add(planned.key)
-            if fault.kind in BY_RECORD and len(planned.rows) > 1:
-                self._pending.unread.append((planned, fault))
-                yield Ask(self._alone(planned.rows[0]), 1, alone=True)
-            else:
-                yield Ask(planned, 1)
-        again, self._pending.again = self._pending.again, []
-        for row in again:
-            key = self._name(row)[0]
-            if not files[key].good and not self._is_over() and self.patience.spend(key):
-                yield Ask(self._alone(row), 1, alone=True)
-            else:
-                self._pending.again.append(row)
-
-    def _the_rest(self) -> Iterator[Ask]:
-        """What waited, of files that gave something good by now; what failed of them, as often as is left."""
-        patience = self.patience
-        waiting, self._pending.deferred = self._pending.deferred, []
-        for planned in waiting:
-            state = patience.files[planned.key]
-            if (state.good or state.damaged) and not self._is_over():
-                yield Ask(planned, MOST_TRIES if state.good else 1)
-            else:
-                self._pending.deferred.append(planned)
-        unread, self._pending.unread = self._pending.unread, []
-        for planned, fault in unread:
-            left = MOST_TRIES - fault.attempts
-            if not patience.files[planned.key].good or self._is_over():
-                self._pending.unread.append((planned, fault))
-            elif fault.kind not in PERMANENT_KINDS and left > 0:
-                yield Ask(planned, left)
-            elif fault.kind is FaultKind.NOT_FOUND:
-                yield Ask(planned, 1)
-            else:
-                self._pending.unread.append((planned, fault))
-
-    def _one_by_one(self) -> Iterator[Ask]:
-        """Records that failed in a shared range are requested alone, so that good neighbours do not fail with them."""
-        unread, self._pending.unread = self._pending.unread, []
-        for planned, fault in unread:
-            if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
-                # one of them may have come alone, to find out whether the file answers
-                self._pending.again.extend(row for row in planned.rows if not self.outcomes.is_good(row))
-            else:
-                self._pending.unread.append((planned, fault))
-        rows, self._pending.again = sorted(self._pending.again, key=self._name), []
-        for row in rows:
-            if self.patience.files[self._name(row)[0]].good and not self._is_over():
-                yield Ask(self._alone(row), 1, alone=True)
-            else:
-                self._pending.again.append(row)
 
     def _give_up(self, writer: SegmentWriter) -> None:
         """Gives an outcome to everything that has none."""
@@ -240,8 +169,8 @@ class FetchRun:
         for row in self._pending.again:
             self._set_aside(row, writer, settled=self.patience.files[self._name(row)[0]].damaged)
 
-    def _alone(self, row: int) -> PlannedRange:
-        return PlannedRange(*self._name(row), self._columns["warc_record_length"][row], (row,))
+    def _turns(self) -> Turns:
+        return Turns(self.patience, self._pending, self.outcomes, self._is_over)
 
     def _is_over(self) -> bool:
         """Whether nothing more is asked of the source in this run."""
@@ -266,10 +195,7 @@ class FetchRun:
 
     def _pass(self, asks: Iterator[Ask], writer: SegmentWriter, pool: Executor, ahead: int) -> None:
         arrivals: deque[Arrival] = deque()
-        requests = (
-            ByteRange(ask.planned.key, ask.planned.offset, ask.planned.length, None, ask, ask.granted) for ask in asks
-        )
-        for outcome in self._transport.read_many(requests):
+        for outcome in self._transport.read_many(map(self._request, asks)):
             ask = outcome.tag
             assert isinstance(ask, Ask)
             self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
@@ -289,6 +215,14 @@ class FetchRun:
             self._conclude(arrivals.popleft(), writer)
         self._told()
 
+    def _request(self, ask: Ask) -> ByteRange:
+        planned = ask.planned
+        avoid: frozenset[str] = frozenset()
+        if self._places > 1:
+            seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
+            avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
+        return ByteRange(planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid)
+
     def _told(self) -> None:
         if self._progress is not None:
             self._progress(self._done + len(self.outcomes.of), self._wanted, self._bytes)
@@ -300,7 +234,10 @@ class FetchRun:
             return
         [row] = ask.planned.rows
         past_the_end = fault.kind is FaultKind.RANGE_NOT_SATISFIABLE
-        if past_the_end and row in self._pending.past_the_end:
+        bad = self._pending.bad.get(row)
+        if bad is not None and bad.usable:
+            self._pending.again.append(row)
+        elif past_the_end and row in self._pending.past_the_end:
             self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts + 1, settled=True)
         elif self._last_try or not self.patience.files[fault.key].good:
             self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=False)
@@ -312,7 +249,7 @@ class FetchRun:
     def _is_same_object(self, got: RangeBytes, ask: Ask) -> bool:
         """Whether this is the object that was asked before. If not, its rows wait for another try."""
         self._bytes += len(got.data)
-        if self.patience.is_same_object(got.key, got.etag):
+        if self.patience.is_same_object(got.key, got.etag, got.source):
             return True
         place, told = ask.planned, f"ETag {got.etag} is new"
         self._failed(
@@ -325,26 +262,45 @@ class FetchRun:
         start = columns["warc_record_offset"][row] - planned.offset
         length = columns["warc_record_length"][row]
         data = got.data if len(got.data) == length else got.data[start : start + length]
-        promise = Promise(
+        promise = self._promise(row)
+        # while other places may have the payload that the index names, another one will not do
+        strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[got.key].alike)
+        verdict = pool.submit(examine, data, promise, fail_on_digest=strict)
+        return Arrival(row, data, got.attempts + (row in self._pending.bad), verdict, got.source, got.unknown)
+
+    def _promise(self, row: int) -> Promise:
+        columns = self._columns
+        return Promise(
             crawl=self._crawl,
             archive_format=columns["archive_format"][row],
             key=columns["warc_filename"][row],
             offset=columns["warc_record_offset"][row],
-            length=length,
+            length=columns["warc_record_length"][row],
             url=columns["url"][row],
             surtkey=columns["url_surtkey"][row],
             digest=columns["content_digest"][row],
         )
-        verdict = pool.submit(examine, data, promise, fail_on_digest=self.options.fail_on_digest)
-        return Arrival(row, data, got.attempts + (row in self._pending.bad), verdict)
+
+    def _named(self, row: int) -> Row:
+        key, offset = self._name(row)
+        return {"warc_filename": key, "warc_record_offset": offset}
 
     def _conclude(self, arrival: Arrival, writer: SegmentWriter) -> None:
-        row, data, verdict = arrival.row, arrival.data, arrival.verdict.result()
-        key, offset = self._name(row)
-        outcome = outcome_of(verdict, arrival.attempts) | {"warc_filename": key, "warc_record_offset": offset}
+        row, verdict = arrival.row, arrival.verdict.result()
+        key = self._name(row)[0]
+        outcome = outcome_of(verdict, arrival.attempts) | self._named(row)
         if verdict.reason is not None:
-            self._doubt(row, data, outcome, writer)
+            usable = verdict.reason == "digest_mismatch" and not self.options.fail_on_digest
+            self._doubt(arrival, outcome, writer, usable=usable)
             return
+        bad = self._pending.bad.get(row)
+        if bad is not None:
+            self.patience.files[key].worse.update(bad.marks.keys() - {arrival.source})
+        self._keep(row, verdict, outcome, arrival.source, writer)
+
+    def _keep(self, row: int, verdict: Examined, outcome: Row, source: str, writer: SegmentWriter) -> None:
+        """Stores a good record."""
+        key, offset = self._name(row)
         self.patience.good(key)
         self.fetched += 1
         self._gave = True
@@ -352,30 +308,32 @@ class FetchRun:
         if self._columns["archive_format"][row] == "arc":
             writer.add("arc", verdict.member, outcome)
         else:
-            source = self._transport.store.url(key)
-            writer.add("warc", wrap_member(verdict.member, verdict.content, source, offset), outcome)
+            address = self._transport.url(key, source)
+            writer.add("warc", wrap_member(verdict.member, verdict.content, address, offset), outcome)
         self.outcomes.of[key, offset] = outcome
 
-    def _doubt(self, row: int, data: bytes, outcome: Row, writer: SegmentWriter) -> None:
+    def _doubt(self, arrival: Arrival, outcome: Row, writer: SegmentWriter, *, usable: bool) -> None:
         """The same bad bytes twice mean that the source has them; different ones were damaged on the way."""
+        row, data = arrival.row, arrival.data
         key = self._name(row)[0]
         state = self.patience.files[key]
-        mark = hashlib.blake2b(data, digest_size=16).digest()
         before = self._pending.bad.get(row)
+        mark = hashlib.blake2b(data, digest_size=16).digest()
+        marks, same, changed = compared(before, arrival, mark, self._places)
         if before is None:
             self.patience.bad(key)
-        elif before.mark == mark:
-            state.same_again += 1
-        else:
-            state.other_again += 1
-        same = before is not None and before.mark == mark
+        state.usable = state.usable or usable
+        state.same_again += same
+        state.other_again += changed
+        state.alike = state.alike or (len(marks) > 1 and len(set(marks.values())) == 1)
         self._pending.forget(row)
+        bad = Bad(marks, outcome, data, usable)
         # what a file full of damage has need not be read twice, once that was shown for some of it
-        if same or self._last_try or state.damaged:
-            self._pending.bad[row] = Bad(mark, outcome, data)
+        if same or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
+            self._pending.bad[row] = bad
             self._set_aside(row, writer, settled=same or state.damaged)
             return
-        self._pending.doubt(row, Bad(mark, outcome, data), keep=not state.good)
+        self._pending.doubt(row, bad, keep=usable or not state.good)
 
     def _set_aside(self, row: int, writer: SegmentWriter, *, settled: bool) -> None:
         """Puts the bytes that were read of a record into quarantine; without them it is missing."""
@@ -385,6 +343,11 @@ class FetchRun:
             return
         if bad.data is None:
             self.outcomes.lose(row, bad.outcome["reason"], bad.outcome["detail"], 1, settled=False)
+            return
+        if bad.usable:
+            verdict = examine(bad.data, self._promise(row))
+            outcome = outcome_of(verdict, bad.outcome["attempts"]) | self._named(row)
+            self._keep(row, verdict, outcome, [*bad.marks][-1], writer)
             return
         bad.outcome["settled"] = settled
         self._gave = self._gave or settled

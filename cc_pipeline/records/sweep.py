@@ -15,7 +15,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.records import superseded
 from cc_pipeline.records.leases import is_half_of_gone, living
 from cc_pipeline.records.segments import SUFFIXES
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
 from cc_pipeline.stores.answer import Listed
 
 #: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
@@ -120,7 +120,10 @@ def _delete(
     # after the files: a sweep that is killed in between finds the notes again
     old = [one.key for one in notes if now - superseded.noted_at(one) >= retention]
     halves = [one.key for one in listed if one.key.startswith(prefix) and is_half_of_gone(one.key)]
-    for key in (*old, *halves):
+    # a driver deletes what it wrote for its workers; nobody does for one that was killed
+    plans = f"{storage.folder(crawl)}/{PLANS}/"
+    left = [one.key for one in listed if one.key.startswith(plans) and now - one.modified >= RETENTION_SECONDS]
+    for key in (*old, *halves, *left):
         storage.transport.delete(key)
     return Swept(len(due), sum(one.size for one in due), len(unnoted))
 

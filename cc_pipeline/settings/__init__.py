@@ -5,9 +5,9 @@ makes sense, a flag of the command line.
 """
 
 from cc_pipeline.settings.checks import ENGINES, EXTRACTORS, LOCATORS, PUBLISH
-from cc_pipeline.settings.claim import claim_home, remembered_source
+from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
+from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.reading import in_environment, load_settings, owners
 from cc_pipeline.settings.values import Settings
 
@@ -22,8 +22,10 @@ __all__ = [
     "Settings",
     "claim_home",
     "in_environment",
+    "is_home_of",
     "load_settings",
     "normalise_root",
     "owners",
     "remembered_source",
+    "split_places",
 ]

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, split_access
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings.environment import text_in
-from cc_pipeline.settings.places import DEFAULT_COLLINFO, WEB
+from cc_pipeline.settings.places import DEFAULT_COLLINFO, WEB, is_public, normalise_root
 from cc_pipeline.settings.values import Settings
 
 
-def let_in(settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access) -> Settings:
-    """The settings with credentials: those of the addresses, or what else is given for their hosts."""
-    web = scheme_of(settings.source) in WEB
-    if web and not source and not settings.is_public:
+def own_access(texts: Sequence[str]) -> dict[str, Access]:
+    """The places that ``texts`` name, in their order, and the credentials in each address.
+
+    Raises ``UserInputError`` for what is no place."""
+    found: dict[str, Access] = {}
+    for text in texts:
+        found.setdefault(normalise_root(text), split_access(text)[1])
+    return found
+
+
+def let_in(settings: Settings, env: Mapping[str, str], own: Mapping[str, Access], collinfo: Access) -> Settings:
+    """The settings with credentials: those of the addresses (``own``, by place), or what else is given for their hosts.
+
+    What the environment gives is for the source, and sent to none of its mirrors.
+    """
+    source = own.get(settings.source, NO_ACCESS)
+    if not source and _may_ask(settings, settings.source):
         source = _access_in(env) or _access_by_host(env, settings.source)
+    mirrors = tuple(
+        own.get(mirror) or (_access_by_host(env, mirror) if _may_ask(settings, mirror) else NO_ACCESS)
+        for mirror in settings.mirrors
+    )
     if scheme_of(settings.collinfo) in WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
         same = _origin(settings.collinfo) == _origin(settings.source)
         collinfo = source if same else _access_by_host(env, settings.collinfo)
-    return replace(settings, source_access=source, collinfo_access=collinfo)
+    return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=mirrors)
+
+
+def _may_ask(settings: Settings, place: str) -> bool:
+    """Whether a place may want credentials that do not stand in its address."""
+    return scheme_of(place) in WEB and not is_public(place, settings.s3_endpoint)
 
 
 def _access_in(env: Mapping[str, str]) -> Access:

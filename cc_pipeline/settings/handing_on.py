@@ -8,8 +8,8 @@ from typing import Final
 from cc_pipeline.addresses import Access
 from cc_pipeline.settings.values import Settings
 
-#: What belongs to one machine, and what nobody else is to see.
-_KEPT: Final = frozenset({"home", "webhook"})
+#: What belongs to one machine, what nobody else is to see, and what the text of the source says.
+_KEPT: Final = frozenset({"home", "webhook", "mirrors", "mirror_access"})
 
 
 def as_texts(settings: Settings) -> dict[str, str]:
@@ -19,6 +19,7 @@ def as_texts(settings: Settings) -> dict[str, str]:
     from the environment or a role of its own. An unset value is an empty text, so that none is read in its place.
     """
     values = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name not in _KEPT}
+    values["source"] = settings.source_text
     return {name.upper(): _text(value) for name, value in values.items() if not isinstance(value, Access)}
 
 

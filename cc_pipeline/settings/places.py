@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,10 +14,19 @@ from cc_pipeline.errors import UserInputError
 DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
 WEB: Final = ("http", "https")
+#: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
+#: told from the rest of the one before it by how it begins.
+BETWEEN_PLACES: Final = ", "
+_BETWEEN: Final = re.compile(r"(?:,\s+|\s*\n\s*)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _PUBLIC_HOST: Final = "data.commoncrawl.org"
 _PUBLIC_BUCKET: Final = "commoncrawl"
 _MIRROR_HOST: Final = "huggingface.co"
 _MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
+
+
+def split_places(text: str) -> tuple[str, ...]:
+    """The places that a text names, in their order: a comma and a space, or a new line, stand between them."""
+    return tuple(part.strip().rstrip(",") for part in _BETWEEN.split(text.strip()) if part.strip(" ,\n"))
 
 
 def normalise_root(text: str) -> str:
@@ -58,6 +69,7 @@ def _is_aws(endpoint: str) -> bool:
     return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]
 
 
-def default_collinfo(source: str, s3_endpoint: str | None) -> str:
-    own = is_public(source, s3_endpoint) or is_mirror(source)
-    return DEFAULT_COLLINFO if own else f"{source}/collinfo.json"
+def default_collinfo(sources: Sequence[str], s3_endpoint: str | None) -> str:
+    """Common Crawl's own list where one of the places is its own, else the list in the first place."""
+    own = any(is_public(source, s3_endpoint) or is_mirror(source) for source in sources)
+    return DEFAULT_COLLINFO if own else f"{sources[0]}/collinfo.json"

@@ -10,11 +10,11 @@ from typing import Any
 
 from cc_pipeline.addresses import split_access
 from cc_pipeline.home import read_note
-from cc_pipeline.settings.access import let_in
+from cc_pipeline.settings.access import let_in, own_access
 from cc_pipeline.settings.checks import checked
-from cc_pipeline.settings.claim import noted_source
+from cc_pipeline.settings.claim import noted_places
 from cc_pipeline.settings.environment import number_in, text_in, words_in, yes_in
-from cc_pipeline.settings.places import DEFAULT_SOURCE, default_collinfo, normalise_root
+from cc_pipeline.settings.places import DEFAULT_SOURCE, default_collinfo, normalise_root, split_places
 from cc_pipeline.settings.values import Settings
 
 
@@ -22,25 +22,28 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
 
     What rows depend on (``home.CHOICES``) belongs to the home once it was used: the environment does not change it.
-    Without an explicit source the one the home remembers is used, else Common Crawl's public address. Credentials
-    come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY``, or from netrc, in this
-    order. Raises ``UserInputError`` naming the variable for values that cannot be used, ``EnvironmentFault`` for a
-    netrc file that cannot be read.
+    Without an explicit source the places the home remembers are used, else Common Crawl's public address. Credentials
+    come from the address, for the first place from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY``, or from
+    netrc, in this order. Raises ``UserInputError`` naming the variable for values that cannot be used,
+    ``EnvironmentFault`` for a netrc file that cannot be read.
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in overrides.items() if value is not None}
     home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
-    source_text = given.pop("source", None) or text_in(env, "SOURCE") or noted_source(home) or DEFAULT_SOURCE
-    source = normalise_root(str(source_text))
+    named = given.pop("source", None) or text_in(env, "SOURCE")
+    texts = split_places(str(named)) if named else noted_places(home) or (DEFAULT_SOURCE,)
+    own = own_access(texts)
+    source, *mirrors = own
     lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = (
         given.pop("collinfo", None)
         or text_in(env, "COLLINFO")
-        or default_collinfo(source, given.get("s3_endpoint") or text_in(env, "S3_ENDPOINT"))
+        or default_collinfo((source, *mirrors), given.get("s3_endpoint") or text_in(env, "S3_ENDPOINT"))
     )
-    settings = Settings(source, home, normalise_root(str(lake)), split_access(str(collinfo))[0])
+    settings = Settings(source, home, normalise_root(str(lake)), split_access(str(collinfo))[0], mirrors=tuple(mirrors))
     from_env: dict[str, Any] = {
         "contact": text_in(env, "CONTACT"),
+        "redirects": words_in(env, "REDIRECTS"),
         "subsets": words_in(env, "SUBSETS"),
         "via": text_in(env, "VIA"),
         "extractor": text_in(env, "EXTRACTOR"),
@@ -76,7 +79,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     from_env |= note.chosen if note is not None else {}
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = checked(replace(settings, **given))
-    return let_in(settings, env, split_access(str(source_text))[1], split_access(str(collinfo))[1])
+    return let_in(settings, env, own, split_access(str(collinfo))[1])
 
 
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

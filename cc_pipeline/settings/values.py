@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
-from cc_pipeline.settings.places import is_mirror, is_public
+from cc_pipeline.settings.places import BETWEEN_PLACES, is_mirror, is_public
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,10 @@ class Settings:
 
     ``source`` is the root of a Common Crawl bucket (absolute folder, ``http(s)://`` or ``s3://``), ``home`` the
     absolute folder of all local state, ``lake`` the root of the tables and stored records (``home/lake`` or an
-    ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source
-    and at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``rate`` is requests per
+    ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source and
+    at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places
+    with the same objects, in the order in which they are asked for what the source does not give, ``mirror_access``
+    what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``rate`` is requests per
     second and ``concurrency`` requests in flight, both per host and machine; ``None`` means the source's own default.
     ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
     of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
@@ -71,6 +73,25 @@ class Settings:
     lake_endpoint: str | None = None
     source_access: Access = NO_ACCESS
     collinfo_access: Access = NO_ACCESS
+    mirrors: tuple[str, ...] = ()
+    mirror_access: tuple[Access, ...] = ()
+    redirects: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All places with the objects, in order of preference."""
+        return (self.source, *self.mirrors)
+
+    @property
+    def further_places(self) -> tuple[tuple[str, Access], ...]:
+        """The mirrors, each with what lets somebody in there alone."""
+        access = (*self.mirror_access, *([NO_ACCESS] * len(self.mirrors)))
+        return tuple(zip(self.mirrors, access, strict=False))
+
+    @property
+    def source_text(self) -> str:
+        """All places as ``CC_PIPELINE_SOURCE`` has them, without what lets somebody in."""
+        return BETWEEN_PLACES.join(self.sources)
 
     @property
     def catalog_path(self) -> Path:
@@ -135,7 +156,7 @@ class Settings:
     @property
     def is_common_crawl(self) -> bool:
         """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
-        return any(is_public(place, self.s3_endpoint) or is_mirror(place) for place in (self.source,))
+        return any(is_public(place, self.s3_endpoint) or is_mirror(place) for place in self.sources)
 
     @property
     def user_agent(self) -> str:

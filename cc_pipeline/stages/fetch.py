@@ -284,7 +284,7 @@ def _notes(fetched: Fetched | None) -> tuple[str, ...]:
         notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
     if settled:
         notes.append(f"{settled:,} captures are missing or damaged in the source itself; see the view ledger")
-    return tuple(notes)
+    return (*notes, *result.notes)
 
 
 def _figures(

@@ -18,6 +18,7 @@ from cc_pipeline.lake.keeping import retire
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.merging import bytes_too_large, split_large
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
 from cc_pipeline.stages.shortfall import FETCHES_SCHEMA
 from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
@@ -95,6 +96,7 @@ TABLES: tuple[TableSpec, ...] = (
     TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, (), apart=_PARSED_BY),
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), apart=_PARSED_BY),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), apart=_PARSED_BY),
+    TableSpec("host_facts", HOST_FACTS_SCHEMA, SLICE, ("target", "surt_host_name"), apart=("facts_from",)),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
     TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), apart=("source_file",)),
 )

@@ -160,6 +160,18 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
             all_but=("fetches", _folded("fetches")),
         ),
         ViewSpec(
+            "host_facts",
+            f"SELECT * FROM lake.host_facts WHERE NOT {_is_part('target')} UNION ALL BY NAME "
+            f"SELECT DISTINCT ON (crawl, target, surt_host_name) * FROM (SELECT * REPLACE ({_WHOLE} AS target) "
+            f"FROM lake.host_facts WHERE {_is_part('target')})",
+            "One row per host of a target in a crawl: what datasets keyed by host say of it.",
+            all_but=(
+                "host_facts",
+                f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE}, surt_host_name)) FROM lake.host_facts "
+                f"WHERE {_is_part('target')}",
+            ),
+        ),
+        ViewSpec(
             "source_files",
             "SELECT * FROM lake.source_files",
             "Files read whole: kind, place, crawl, key.",

@@ -24,11 +24,11 @@ from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stores.answer import Timeouts
-from cc_pipeline.transport.budget import paused_for
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.states import paused_for
 
 #: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
 _LIST_RETRY = RetryPolicy(
@@ -80,9 +80,10 @@ class Workspace:
 
     @cached_property
     def transport(self) -> Transport:
-        """The one transport to the source, within the machine's request budget. Its ``stats`` only grow: a stage
-        takes the difference."""
-        return open_transport(self.settings, self.settings.source, self.settings.source_access)
+        """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
+        grow: a stage takes the difference."""
+        settings = self.settings
+        return open_transport(settings, settings.source, settings.source_access, mirrors=settings.further_places)
 
     @cached_property
     def place(self) -> Transport:
@@ -190,11 +191,19 @@ def open_workspace(settings: Settings) -> Iterator[Workspace]:
 
 
 def open_transport(
-    settings: Settings, root: str, access: Access, retry: RetryPolicy | None = None, timeouts: Timeouts | None = None
+    settings: Settings,
+    root: str,
+    access: Access,
+    retry: RetryPolicy | None = None,
+    timeouts: Timeouts | None = None,
+    *,
+    mirrors: Sequence[tuple[str, Access]] = (),
 ) -> Transport:
-    """A transport to ``root`` with the user agent, request budget and credentials of the settings."""
+    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings."""
     return Transport(
         root,
+        mirrors=mirrors,
+        redirects=settings.redirects,
         user_agent=settings.user_agent,
         concurrency=settings.concurrency,
         rate=settings.rate,

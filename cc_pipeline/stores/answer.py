@@ -13,7 +13,8 @@ from cc_pipeline.errors import CcPipelineError
 #: Bytes that are kept of the body of an error answer; enough for an S3 error document.
 ERROR_BODY_BYTES = 4096
 
-NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body"]
+#: ``redirected``: where it leads must not be asked.
+NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body", "redirected"]
 
 
 @dataclass(frozen=True, slots=True)

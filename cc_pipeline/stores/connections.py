@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 import time
@@ -163,10 +164,17 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """The connections to one origin. Belongs to one event loop."""
+    """The connections to one origin. Belongs to one event loop.
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts) -> None:
+    With ``public_only`` none goes to this machine or a private network: the addresses that are looked at are the ones
+    connected to.
+    """
+
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts, *, public_only: bool = False
+    ) -> None:
         self._host, self._port, self._tls, self._timeouts = host, port, tls, timeouts
+        self._public_only = public_only
         self._idle: deque[tuple[Connection, float]] = deque()
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
@@ -231,6 +239,8 @@ class ConnectionPool:
             found = await asyncio.get_running_loop().getaddrinfo(
                 self._host, self._port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
             )
+            if self._public_only and not all(is_public(one[4][0]) for one in found):
+                raise NoAnswer("redirected", f"{self._host} is a name of a private network's address")
             self._resolved = (now, list(found))
         return self._resolved[1]
 
@@ -259,3 +269,11 @@ class ConnectionPool:
         self._idle.clear()
         for connection in tuple(self._busy):
             connection.fail("connection_reset", "the transport was closed")
+
+
+def is_public(address: object) -> bool:
+    """Whether a numeric address can be reached from everywhere, and means one host."""
+    found = ipaddress.ip_address(str(address).partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    found = found if mapped is None else mapped
+    return found.is_global and not found.is_multicast

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import aiohttp
+from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Listed, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.connections import ConnectionPool
+from cc_pipeline.stores.connections import ConnectionPool, is_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 
@@ -26,10 +28,15 @@ class HttpClient:
     """Requests over HTTP. Connections are opened on first use, inside the loop that will run them.
 
     Plain GETs go over a ``ConnectionPool``; everything else, and everything through a proxy, over an aiohttp session.
+    A ``public_only`` client connects to no address of this machine or of a private network, whatever a name stands for
+    (a proxy looks names up itself).
     """
 
-    def __init__(self, user_agent: str, timeouts: Timeouts, proxy: str | None = None) -> None:
+    def __init__(
+        self, user_agent: str, timeouts: Timeouts, proxy: str | None = None, *, public_only: bool = False
+    ) -> None:
         self.user_agent = user_agent
+        self._public_only = public_only
         self.timeouts = timeouts
         self.proxy = proxy
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
@@ -38,8 +45,10 @@ class HttpClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
+            # through a proxy, the only name that is looked up here is the proxy's
+            resolver = _PublicResolver() if self._public_only and self.proxy is None else None
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=55),
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=55, resolver=resolver),
                 headers=self._headers,
                 auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -70,7 +79,8 @@ class HttpClient:
         port = parts.port or (443 if secure else 80)
         tls = ssl.create_default_context() if secure else None
         common = "".join(f"{name}: {value}\r\n" for name, value in ({"Host": parts.netloc} | self._headers).items())
-        return ConnectionPool(parts.hostname or "", port, tls, self.timeouts), common.encode()
+        pool = ConnectionPool(parts.hostname or "", port, tls, self.timeouts, public_only=self._public_only)
+        return pool, common.encode()
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int) -> Answer:
         """One request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up
@@ -112,6 +122,18 @@ class HttpClient:
             self._session = None
 
 
+class _PublicResolver(aiohttp.ThreadedResolver):
+    """Knows no addresses of private networks."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        if not all(is_public(one["host"]) for one in found):
+            raise OSError(f"{host} is a name of a private network's address")
+        return found
+
+
 async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     parts: list[bytes] = []
     have = 0
@@ -140,7 +162,7 @@ def as_sent(address: str) -> str:
 class HttpStore:
     """``base`` is an ``http(s)://`` address; keys are appended to it.
 
-    ``access``, or the credentials in ``base``, go into each request and nowhere else: a redirect is not followed.
+    ``access``, or the credentials in ``base``, go into each request and nowhere else: a redirect is not followed here.
     """
 
     def __init__(self, base: str, client: HttpClient, access: Access = NO_ACCESS) -> None:
@@ -153,6 +175,11 @@ class HttpStore:
 
     def url(self, key: str) -> str:
         return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")
+
+    def headers_at(self, address: str) -> Mapping[str, str]:
+        """What lets somebody in, for an address at this place's own scheme, host and port; nothing for any other."""
+        here, there = urlsplit(self._base), urlsplit(address)
+        return self._headers if (here.scheme, here.netloc) == (there.scheme, there.netloc.lower()) else {}
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
         asked = self.url(key) + self._access.suffix

@@ -1,4 +1,4 @@
-"""The request budget all processes of a machine share: limits by host, leases, breaker, and its state."""
+"""The request budget all processes of a machine share: limits by host, leases, breaker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sqlite3
 import time
 import uuid
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.transport.faults import LONGEST_WAIT
+from cc_pipeline.transport.outage import TABLE as _OUTAGES
+from cc_pipeline.transport.outage import Closed, OutagePolicy, Outages
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +117,14 @@ class BreakerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart."""
+    """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
+
+    ``asks``: the host was out, and this one request finds out whether it is back."""
 
     start: float
     spacing: float
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The breaker is open until ``until`` (seconds since the epoch)."""
-
-    until: float
-    why: str
+    asks: bool = False
 
 
 def slot_spacing(rate: float) -> float:
@@ -164,8 +160,14 @@ class Budget:
     """The budget of one host as this process sees it. Used by one thread at a time."""
 
     def __init__(
-        self, path: Path | None, host: str, limits: SourceLimits, breaker: BreakerPolicy | None = None
+        self,
+        path: Path | None,
+        host: str,
+        limits: SourceLimits,
+        breaker: BreakerPolicy | None = None,
+        outage: OutagePolicy | None = None,
     ) -> None:
+        """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing."""
         self.host = host
         self.limits = limits
         self._breaker = breaker or BreakerPolicy()
@@ -179,13 +181,14 @@ class Budget:
         _write_ahead(self._db)
         self._db.execute("pragma synchronous = off")
         with self._exclusive():
-            for statement in _TABLES.split(";"):
+            for statement in (_TABLES + _OUTAGES).split(";"):
                 self._db.execute(statement)
             self._db.execute(
                 "insert into hosts (host, rate, concurrency) values (?, ?, ?) on conflict (host) do update "
                 "set rate = excluded.rate, concurrency = excluded.concurrency",
                 (host, limits.rate, limits.concurrency),
             )
+        self._outages = None if outage is None else Outages(self._db, host, outage)
 
     def close(self) -> None:
         """Gives back what this process holds."""
@@ -193,7 +196,7 @@ class Budget:
         self._db.close()
 
     def lease(self, wanted: int) -> Lease | Closed:
-        """Slots for up to ``wanted`` requests, at least one; ``Closed`` while the breaker is open."""
+        """Slots for up to ``wanted`` requests, at least one. ``Closed``: the breaker is open, or the host is out."""
         now = time.time()
         with self._exclusive():
             row = self._row("next_slot, pause_until, factor, factor_at, forbidden, open_until, last_refusal")
@@ -202,8 +205,17 @@ class Budget:
                 return Closed(open_until, refusal or "refused")
             if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
                 pause_until = now
+            asks = False
+            if self._outages is not None:
+                if pause_until > now + self._outages.policy.pause:
+                    return Closed(pause_until, refusal or "refused")
+                admitted = self._outages.admits(now)
+                if isinstance(admitted, Closed):
+                    return admitted
+                asks = not admitted
+                wanted = 1 if asks else wanted
             if self.limits.rate is None:
-                return Lease(max(now, pause_until), 0.0, wanted)
+                return Lease(max(now, pause_until), 0.0, wanted, asks)
             if next_slot > max(now, pause_until) + _CLOCK_JUMP:
                 next_slot = now
             rate = self.limits.rate * recovered(factor, now - factor_at)
@@ -215,7 +227,7 @@ class Budget:
                 "update hosts set next_slot = ?, factor_at = min(factor_at, ?) where host = ?",
                 (start + count * spacing, now, self.host),
             )
-        return Lease(start, spacing, count)
+        return Lease(start, spacing, count, asks)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -296,6 +308,18 @@ class Budget:
         """A success after refusals: the count starts anew."""
         self._db.execute("update hosts set forbidden = 0, opens = 0 where host = ?", (self.host,))
 
+    def out(self, why: str, wait: float | None) -> Closed | None:
+        """The host gives nothing: all processes that can ask others leave it alone."""
+        if self._outages is None:
+            return None
+        with self._exclusive():
+            return self._outages.begin(time.time(), why, wait)
+
+    def answers(self) -> None:
+        """The host is not out, or no longer."""
+        if self._outages is not None:
+            self._outages.end()
+
     def trouble(self) -> tuple[float, float, str | None, int]:
         """(paused until, breaker open until, last refusal, refusals counted), as all processes left it."""
         pause, opened, refusal, count = self._row("pause_until, open_until, last_refusal, forbidden")
@@ -320,80 +344,3 @@ class _Exclusive:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
         self._db.execute("rollback" if kind else "commit")
-
-
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is what is allowed now, ``full_rate``
-    what is allowed when nothing is wrong. Times are ``None`` when they are over."""
-
-    host: str
-    full_rate: float | None
-    rate: float | None
-    concurrency: int
-    processes: int
-    paused_until: datetime | None
-    breaker_open_until: datetime | None
-    last_refusal: str | None
-    last_refusal_at: datetime | None
-
-    @property
-    def breaker_open(self) -> bool:
-        """Whether nothing is sent to this host for now."""
-        return self.breaker_open_until is not None
-
-
-def budget_state(path: Path) -> tuple[HostState, ...]:
-    """The state of every host that requests were sent to, by name; empty without a budget file. Never blocks a run."""
-    if not path.exists():
-        return ()
-    now = time.time()
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
-    try:
-        rows = db.execute(
-            "select host, rate, concurrency, factor, factor_at, pause_until, open_until, last_refusal, last_refusal_at,"
-            " (select count(*) from holders where holders.host = hosts.host and expires > ?) from hosts order by host",
-            (now,),
-        ).fetchall()
-    except sqlite3.OperationalError:
-        return ()  # the file is being made
-    finally:
-        db.close()
-    return tuple(
-        HostState(
-            host=host,
-            full_rate=rate,
-            rate=None if rate is None else rate * recovered(factor, now - factor_at),
-            concurrency=concurrency,
-            processes=processes,
-            paused_until=_later(pause_until, now),
-            breaker_open_until=_later(open_until, now),
-            last_refusal=refusal,
-            last_refusal_at=datetime.fromtimestamp(refused_at, UTC) if refused_at else None,
-        )
-        for host, rate, concurrency, factor, factor_at, pause_until, open_until, refusal, refused_at, processes in rows
-    )
-
-
-def paused_for(path: Path, host: str) -> float:
-    """Seconds for which nothing is sent to ``host`` because it asked for a pause; 0 for none."""
-    until = [state.paused_until for state in budget_state(path) if state.host == host and state.paused_until]
-    return max(((moment - datetime.now(UTC)).total_seconds() for moment in until), default=0.0)
-
-
-def reset_breaker(path: Path, host: str) -> bool:
-    """Closes a host's breaker and ends its pause, at a person's wish. Gives whether the budget knows the host."""
-    if not path.exists():
-        return False
-    db = sqlite3.connect(path, timeout=30, isolation_level=None)
-    try:
-        changed = db.execute(
-            "update hosts set forbidden = 0, opens = 0, open_until = 0, pause_until = 0 where host = ?", (host,)
-        ).rowcount
-    finally:
-        db.close()
-    return changed > 0
-
-
-def _later(seconds: float, now: float) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds > now else None

@@ -70,7 +70,7 @@ _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
-    FaultKind.REDIRECTED: "Set the source to the address it redirects to",
+    FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
@@ -155,11 +155,16 @@ LONGEST_WAIT: Final = 3600.0
 
 
 def judge_range(
-    span: Span, status: int, headers: Mapping[str, str], body: bytes, etag: str | None = None
+    span: Span,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    etag: str | None = None,
+    length: int | None = None,
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 
-    ``etag`` is what the object is expected to be; an answer of another one is ``changed_object``.
+    ``etag`` and ``length`` are what the object is expected to be; an answer of another one is ``changed_object``.
     """
     if status != 206:
         if status == 200:
@@ -174,6 +179,8 @@ def judge_range(
     first, last, total = int(match[1]), int(match[2]), int(match[3])
     if not first <= last < total:
         return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
+    if length is not None and total != length:
+        return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset
     stop = total if span.offset is None else start + span.length
     if first != start or last + 1 != stop:

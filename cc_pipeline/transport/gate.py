@@ -14,8 +14,9 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.budget import SLOT_LIFE, Budget, Closed
+from cc_pipeline.transport.budget import SLOT_LIFE, Budget
 from cc_pipeline.transport.faults import FaultKind, Finding
+from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +27,16 @@ _FULL_HOUSE = 0.2
 
 
 class GateClosed(Exception):
-    """The circuit breaker is open. The message says why and until when."""
+    """The circuit breaker is open, or the host is out. The message says why and until when."""
+
+    def __init__(self, closed: Closed) -> None:
+        self.until = closed.until
+        super().__init__(_words(closed))
+
+    @property
+    def seconds(self) -> float:
+        """How long it stays so."""
+        return max(0.0, self.until - time.time())
 
 
 class Gate:
@@ -35,8 +45,12 @@ class Gate:
     The budget's file is asked on a thread of its own, so that a busy disk never stops the loop.
     """
 
-    def __init__(self, open_budget: Callable[[], Budget]) -> None:
+    def __init__(self, open_budget: Callable[[], Budget], outage: OutagePolicy | None = None) -> None:
+        """``outage``, as the budget has it: a host that fails often enough in a row is left alone."""
         self._open_budget = open_budget
+        self._outage = outage
+        self._in_a_row = 0
+        self._was_out = False
         self._budget: Budget | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-budget")
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -50,6 +64,8 @@ class Gate:
         self._refusals = 0
         self._had_refusals = False
         self._news: deque[tuple[Finding | None, float]] = deque()
+        self._told_out: Finding | None = None
+        self._told_well = False
         self._reporter: asyncio.Task[None] | None = None
 
     async def enter(self) -> None:
@@ -75,6 +91,8 @@ class Gate:
         if self._had_refusals:
             self._had_refusals = False
             self._report(None)
+        if self._outage is not None:
+            self._answered()
 
     def failed(self, finding: Finding, sent: float) -> None:
         """A request sent at ``sent`` (seconds since the epoch) failed.
@@ -88,6 +106,26 @@ class Gate:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)
             self._report(finding, sent)
+        if self._outage is not None:
+            if finding.kind in ANSWERS:
+                self._answered()
+            elif finding.kind in TROUBLE:
+                self.gave_nothing(finding)
+
+    def gave_nothing(self, finding: Finding) -> None:
+        """A request brought nothing, be it by the fault of a host that this one redirects to."""
+        if self._outage is not None:
+            self._in_a_row += 1
+            if self._in_a_row == self._outage.threshold:
+                self._was_out, self._told_out = True, finding
+                self._wake()
+
+    def _answered(self) -> None:
+        """The host gave something, if only that it has no such object."""
+        self._in_a_row = 0
+        if self._was_out:
+            self._was_out, self._told_well = False, True
+            self._wake()
 
     async def close(self) -> None:
         """Gives this process's share back."""
@@ -100,6 +138,9 @@ class Gate:
 
     def _report(self, finding: Finding | None, sent: float = 0.0) -> None:
         self._news.append((finding, sent))
+        self._wake()
+
+    def _wake(self) -> None:
         if self._reporter is None or self._reporter.done():
             self._reporter = asyncio.create_task(self._tell())
 
@@ -110,9 +151,12 @@ class Gate:
             await self._tell_all()
 
     async def _tell_all(self) -> None:
-        while self._news:
-            news, self._news = self._news, deque()
+        while self._news or self._told_out is not None or self._told_well:
             budget = await self._the_budget()
+            await self._tell_of_outages(budget)
+            news, self._news = self._news, deque()
+            if not news:
+                continue
             findings = [finding for finding, _ in news if finding is not None]
             waits = [finding.retry_after for finding in findings if finding.retry_after is not None]
             longest = max(waits, default=None)
@@ -126,6 +170,14 @@ class Gate:
             else:
                 await self._ask(budget.succeeded)
 
+    async def _tell_of_outages(self, budget: Budget) -> None:
+        out, self._told_out = self._told_out, None
+        if out is not None:
+            await self._ask(budget.out, f"{out.kind.value}: {out.detail}", out.retry_after)
+        well, self._told_well = self._told_well, False
+        if well:
+            await self._ask(budget.answers)
+
     async def _let_pass(self) -> None:
         try:
             budget = await self._the_budget()
@@ -136,7 +188,7 @@ class Gate:
                     await self._wait_for_room()
                     continue
                 wanted = min(room, len(self._waiting))
-                if budget.limits.rate is None and not budget.limits.shared:
+                if budget.limits.rate is None and not budget.limits.shared and self._outage is None:
                     await self._pass_freely(wanted)
                 else:
                     await self._pass_on_lease(budget, wanted)
@@ -146,7 +198,7 @@ class Gate:
     async def _pass_freely(self, wanted: int) -> None:
         """For a place that no other process counts against: only answers to this process slow it down."""
         if self._closed is not None and self._closed.until > time.time():
-            self._refuse_all(GateClosed(_words(self._closed)))
+            self._refuse_all(GateClosed(self._closed))
             return
         delay = self._pause_until - time.time()
         if delay > 0:
@@ -157,8 +209,12 @@ class Gate:
     async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
         lease = await self._ask(budget.lease, wanted)
         if isinstance(lease, Closed):
-            self._refuse_all(GateClosed(_words(lease)))
+            self._was_out = self._outage is not None
+            self._refuse_all(GateClosed(lease))
             return
+        if lease.asks:
+            # one failure of the request that finds out is enough
+            self._was_out, self._in_a_row = True, 0
         for number in range(lease.count):
             due = lease.start + number * lease.spacing
             delay = due - time.time()

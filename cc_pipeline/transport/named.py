@@ -1,6 +1,6 @@
 """Archive files that a person named: each is read from where it lies, as one source.
 
-A name says where: a path of this machine begins with a slash, an address has a scheme, all else is a key of the source.
+A name says where: an address (``file://``, ``https://``, ``s3://``) has a scheme, all else is a key of the source.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -23,11 +22,11 @@ HERE: Final = "/"
 
 def place_of(name: str) -> tuple[str, str]:
     """The root of the place where a file lies (empty for the source), and its key there."""
-    if name.startswith(HERE):
-        return HERE, name.lstrip(HERE)
     if not scheme_of(name):
         return "", name
     parts = urlsplit(name)
+    if parts.scheme == "file":
+        return HERE, unquote(parts.path).lstrip("/")
     return f"{parts.scheme}://{parts.netloc}", unquote(parts.path).lstrip("/")
 
 
@@ -59,12 +58,15 @@ class NamedPlaces:
         """What gives addresses, as a transport's store does."""
         return self
 
-    def url(self, name: str) -> str:
-        """The address of a file."""
-        if name.startswith(HERE):
-            return Path(name).as_uri()
-        place, key = self._at(name)
-        return place.store.url(key)
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """As ``Transport.sources``, of the source."""
+        return self._source.sources
+
+    def url(self, name: str, source: str | None = None) -> str:
+        """The address of a file; at that place of the source, where it lies there."""
+        root, _ = place_of(name)
+        return name if root else self._source.url(name, source)
 
     def head(self, name: str) -> ObjectInfo | None:
         """As ``Transport.head``."""

@@ -48,8 +48,10 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    ``etag`` is what the object must still be; ``tag`` is handed back untouched with the bytes or the fault. ``tries``
-    lowers the number of attempts (``None``: as the retry policy says).
+    ``etag`` is what the object must still be, as the transport gave it, and ``total`` how many bytes it must have;
+    ``tag`` is handed back untouched with the bytes or the fault. ``tries`` lowers the number of attempts at one place
+    (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
+    has the bytes.
     """
 
     key: str
@@ -58,11 +60,17 @@ class ByteRange:
     etag: str | None = None
     tag: object = None
     tries: int | None = None
+    total: int | None = None
+    avoid: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class RangeBytes:
-    """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long."""
+    """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long.
+
+    ``source`` is the place that gave them, fit to be shown. ``attempts`` are the requests to the place that was asked
+    most. ``unknown``: a place that would have been asked before this one gave no answer, so that it may have others.
+    """
 
     key: str
     offset: int
@@ -71,6 +79,8 @@ class RangeBytes:
     etag: str | None
     attempts: int
     tag: object = None
+    source: str = ""
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,11 @@ class ObjectInfo:
 
 @dataclass(slots=True)
 class TransportStats:
-    """Counted since the transport was made. Seconds are summed over all requests, which run side by side."""
+    """Counted since the transport was made. Seconds are summed over all requests, which run side by side.
+
+    ``served`` are the answers of each place where there are several, ``differing`` objects that have other lengths at
+    other places, each as a sentence.
+    """
 
     requests: int = 0
     bytes: int = 0
@@ -92,3 +106,5 @@ class TransportStats:
     budget_seconds: float = 0.0
     retry_seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    served: Counter[str] = field(default_factory=Counter)
+    differing: dict[str, str] = field(default_factory=dict)

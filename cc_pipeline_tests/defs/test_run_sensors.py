@@ -100,7 +100,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
 
 
 def run_sensors_reset(workspace: Workspace) -> None:
-    from cc_pipeline.transport.budget import reset_breaker  # noqa: PLC0415  # a person does this
+    from cc_pipeline.transport.states import reset_breaker  # noqa: PLC0415  # a person does this
 
     assert reset_breaker(workspace.settings.budget_path, "bucket.example")
 

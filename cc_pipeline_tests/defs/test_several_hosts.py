@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cc_pipeline.defs.instance import SERVER_TAG
-from cc_pipeline.defs.partitions import keys_tags, range_tags
+from cc_pipeline.defs.partitions import PARTITION_TAG, keys_tags
 from cc_pipeline.defs.team import IN_CONTAINER
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Bucket, Server, environment, free_port, serving
@@ -25,7 +25,7 @@ from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.transport.test_budget import most_in_a_second
 from cc_pipeline_tests.weedserver import weed_server
-from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(90
 RATE = 12
 HOSTS = ("one.internal", "two.internal")
 #: A run each.
-ASKED = tuple(f"{crawl}|{site}" for site in ("example.com", "example-foo.com") for crawl in (OLD, NEW))
+ASKED = tuple(f"{NEW}|{site}" for site in ("example.com", "example.org", "example-foo.com"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,10 @@ def host_of_runs(hosts: Hosts, runs: list[str]) -> Counter[int]:
 
 def test_both_hosts_take_runs_and_each_partition_is_made_once_within_the_rate(hosts: Hosts, tmp_path: Path) -> None:
     ui, (one, two) = hosts.ui, hosts.homes
-    for crawl in (OLD, NEW):
-        ui.add_partition("crawl", crawl)
-    for site in dict.fromkeys(key.split("|")[1] for key in ASKED):
-        ui.add_partition("domain", site)
-    harvested = ui.launch("harvest_crawl", range_tags(OLD, NEW))
+    ui.add_partition("crawl", NEW)
+    for key in ASKED:
+        ui.add_partition("domain", key.split("|")[1])
+    harvested = ui.launch("harvest_crawl", {PARTITION_TAG: NEW})
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
     runs = [ui.launch("extract_domain", keys_tags([key])) for key in ASKED]
     # of the first host, while the other one fetches
@@ -135,11 +134,8 @@ def test_both_hosts_take_runs_and_each_partition_is_made_once_within_the_rate(ho
     assert {count for key, count in footers.items() if "subset=warc" not in key} == {1}
 
     alone = workspace_of(hosts.source.url, tmp_path / "alone")
-    for crawl in (OLD, NEW):
-        harvest(alone, crawl)
-    for key in ASKED:
-        crawl, site = key.split("|")
-        extract(alone, site, crawl=crawl)
+    harvest(alone)
+    extract(alone, *(key.split("|")[1] for key in ASKED))
     publish(alone)
     assert published_rows(one) == published_rows(tmp_path / "alone")
     [(captures, fetched)] = query(one, "SELECT count(*), count(*) FILTER (outcome = 'fetched') FROM ledger")

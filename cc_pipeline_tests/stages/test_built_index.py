@@ -17,15 +17,17 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, IndexIncomplete, UserInputError
+from cc_pipeline.index.built.names import Shard, shard_of
 from cc_pipeline.index.built.rows import BUILT_SCHEMA
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
 from cc_pipeline.minicrawl.truth import Capture
-from cc_pipeline.stages.indexing.archives import built_index
-from cc_pipeline.stages.indexing.build import build_index, build_price
+from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
+from cc_pipeline.stages.indexing.build import build_index, build_price, refuse_unpriced
 from cc_pipeline.stages.indexing.harvest import is_harvested, refused_gaps
 from cc_pipeline.stages.locate import captures_of, locate_captures
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.stages.killed_build import MOMENTS
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
@@ -71,7 +73,7 @@ def place(row: dict[str, Any]) -> tuple[str, int]:
 
 def test_nothing_is_read_before_somebody_agrees_to_the_price(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     workspace = workspace_of(news[0], tmp_path)
-    with pytest.raises(UserInputError, match=r"3 archive files .* GB in \d+ requests.*--yes.*build_index"):
+    with pytest.raises(UserInputError, match=r"3 archive files .* MB in \d+ requests.*--yes.*build_index"):
         build_index(workspace, MONTH)
     assert (
         shards(workspace) == []
@@ -81,6 +83,28 @@ def test_nothing_is_read_before_somebody_agrees_to_the_price(news: tuple[Path, N
     sizes = [(news[0] / file).stat().st_size for file in news[1].files]
     assert (price.files, price.bytes, price.about) == (3, sum(sizes), False)
     assert build_price(workspace, built_index(workspace, MONTH), 2).bytes == sum(sizes[:2])
+
+
+def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
+    news: tuple[Path, NewsTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def head(_: object, crawl: str, shard: Shard) -> ObjectInfo:
+        asked.append(shard.filename)
+        return ObjectInfo(shard.filename, 1_073_741_824 if len(asked) % 6 else 300_000_000, None)
+
+    monkeypatch.setattr("cc_pipeline.stages.indexing.build._head", head)
+    workspace = workspace_of("https://data.commoncrawl.org", tmp_path)
+    listed = tuple(shard_of(MONTH, f"crawl-data/CC-NEWS/2026/05/CC-NEWS-{n}.warc.gz") for n in range(350))
+    price = build_price(workspace, BuiltIndex(MONTH, listed, frozenset()))
+    assert len(asked) <= 12 and price.about
+    assert 300e9 < price.bytes < 376e9 and 40_000 < price.requests < 47_000
+    assert price.seconds > price.requests / 10, "the public mirror takes ten requests a second"
+    with pytest.raises(
+        UserInputError, match=r"350 archive files .*: about 3\d\d\.\d GB in 4\d,\d+ requests, \d\.\d hours"
+    ):
+        refuse_unpriced(price)
 
 
 def test_a_crawl_with_an_index_of_its_own_gets_none(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:

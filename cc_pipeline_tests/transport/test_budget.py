@@ -21,16 +21,15 @@ from cc_pipeline.transport.budget import (
     JITTER,
     BreakerPolicy,
     Budget,
-    Closed,
     Lease,
     SourceLimits,
-    budget_state,
     chosen_limits,
     default_limits,
-    reset_breaker,
     shared_among,
     slot_spacing,
 )
+from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 HOST = "example.org"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cc_pipeline.cli.question import Question
     from cc_pipeline.stages.facts.annotations import Action
-    from cc_pipeline.stages.facts.answers import Facts
+    from cc_pipeline.stages.facts.asking import Facts
     from cc_pipeline.stages.facts.known import Known
 
 app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
@@ -76,7 +76,7 @@ def facts(
 
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
-    from cc_pipeline.stages.facts.answers import refuse_gaps
+    from cc_pipeline.stages.facts.asking import refuse_gaps
     from cc_pipeline.stages.facts.choosing import facts_of
     from cc_pipeline.stages.facts.known import known_datasets
 

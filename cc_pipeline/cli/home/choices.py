@@ -17,7 +17,7 @@ from cc_pipeline.home import CHOICES, as_written, choose, read_note
 from cc_pipeline.settings import PREFIX, Settings, in_environment, load_settings
 
 #: Settings that hold credentials, and never show.
-_HIDDEN = ("source_access", "collinfo_access")
+_HIDDEN = ("source_access", "collinfo_access", "mirror_access")
 
 
 def settings(
@@ -48,8 +48,9 @@ def settings(
     for name in (field.name for field in fields(found) if field.name not in _HIDDEN):
         value = getattr(found, name)
         shown = " ".join(value) if isinstance(value, tuple) else "" if value is None else as_written(value)
-        variable = PREFIX + name.upper()
-        where = "the home" if name in chosen else variable if in_environment(name) else f"default ({variable})"
+        said = "source" if name == "mirrors" else name
+        variable = PREFIX + said.upper()
+        where = "the home" if name in chosen else variable if in_environment(said) else f"default ({variable})"
         rows.append((name, shown, where))
     write_rows(f"settings of {found.home}", ["setting", "value", "from"], rows)
 
@@ -103,7 +104,7 @@ def _read(found: Settings, said: Mapping[str, str]) -> dict[str, str | bool]:
         raise UserInputError(f"{odd[0]} does not belong to a home; set {PREFIX}{odd[0].upper()} (see docs/settings.md)")
     environ = {PREFIX + name.upper(): text for name, text in said.items()}
     # read as for a home that has chosen nothing
-    fresh = load_settings(environ, home=str(found.home / "nothing"), source=found.source)
+    fresh = load_settings(environ, home=str(found.home / "nothing"), source=found.source_text)
     return {name: getattr(fresh, name) for name in said}
 
 

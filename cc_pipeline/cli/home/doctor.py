@@ -57,7 +57,7 @@ def doctor(
     """
     from cc_pipeline.cli.home.repairing import verify_and_repair
     from cc_pipeline.stages.reports.health import budget_findings, examine
-    from cc_pipeline.transport.budget import reset_breaker
+    from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)
     if reset is not None and not reset_breaker(settings.budget_path, reset):

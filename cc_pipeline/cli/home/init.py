@@ -111,7 +111,7 @@ def _write_team(
     # the checks of all settings, among them credentials that stand in an address
     settings = load_settings(home=str(folder), lake=_on_s3("--lake", lake), lake_endpoint=endpoint or None)
     team = Team(
-        settings.source,
+        settings.source_text,
         settings.lake,
         _on_s3("--logs", logs),
         endpoint,

@@ -8,6 +8,7 @@ from datetime import timedelta
 import dagster as dg
 import pyarrow as pa
 
+from cc_pipeline.defs.assets.built_index import built_index
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, crawl_links, figures, preview, stage_metadata, table_metadata
 from cc_pipeline.defs.partitions import CRAWL
@@ -89,7 +90,7 @@ def index_manifest(
     owners=OWNERS,
     kinds={"parquet"},
     code_version="1",
-    deps=[index_manifest, *upstream("index_footers")],
+    deps=[index_manifest, built_index, *upstream("index_footers")],
     partitions_def=CRAWL,
     backfill_policy=_BACKFILL,
 )

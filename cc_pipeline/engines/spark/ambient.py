@@ -15,17 +15,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cc_pipeline.addresses import NO_ACCESS, split_access
+from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import is_gone
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.settings.access import let_in
+from cc_pipeline.settings import Settings, load_settings, split_places
+from cc_pipeline.settings.access import let_in, own_access
 from cc_pipeline.settings.environment import PREFIX, text_in
 from cc_pipeline.stages.workspace import Workspace
 
 #: What is not sent: each machine has its own.
-_OWN: Final = frozenset({"home", "source_access", "collinfo_access", "webhook"})
+_OWN: Final = frozenset({"home", "source_access", "mirror_access", "collinfo_access", "webhook"})
 #: Variables that say who somebody is at the source.
 _WHO: Final = frozenset({f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY"})
 _FOLDER: Final = "cc-pipeline"
@@ -36,8 +36,8 @@ def driver_settings(given: Mapping[str, str], home: Path) -> Settings:
     environment only what lets somebody in counts. Raises ``UserInputError``."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _WHO}
     environ |= {f"{PREFIX}{name}": text for name, text in given.items()}
-    own = text_in(os.environ, "SOURCE")
-    if own is not None and split_access(own)[0] == split_access(given.get("SOURCE", ""))[0]:
+    own = text_in(os.environ, "SOURCE") or ""
+    if own and [*own_access(split_places(own))] == [*own_access(split_places(given.get("SOURCE", "")))]:
         environ[f"{PREFIX}SOURCE"] = own
     return load_settings(environ, home=str(home))
 
@@ -57,9 +57,8 @@ def at_work(sent: Mapping[str, Any], workers: int) -> Iterator[Workspace]:
         raise UserInputError("a worker does not start without the number of workers: it would not know its share")
     home = _own_folder()
     settings = replace(Settings(home=home, **sent), hosts=sent["hosts"] * workers)
-    noted = text_in(os.environ, "SOURCE") or ""
-    access = split_access(noted)[1] if split_access(noted)[0] == settings.source else NO_ACCESS
-    workspace = Workspace(let_in(settings, os.environ, access, NO_ACCESS))
+    own = own_access(split_places(text_in(os.environ, "SOURCE") or ""))
+    workspace = Workspace(let_in(settings, os.environ, own, NO_ACCESS))
     _clear(home / "scratch")
     try:
         yield workspace

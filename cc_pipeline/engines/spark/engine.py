@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.engines.spark.politeness import refuse_impolite
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.engines.spark import cutting
+from cc_pipeline.engines.spark.ambient import to_send
+from cc_pipeline.engines.spark.handing_out import on_spark, slots_of, tries_of
+from cc_pipeline.engines.spark.plans import Plans, written
+from cc_pipeline.engines.spark.politeness import refuse_crowded, refuse_impolite
+from cc_pipeline.engines.spark.work import FetchDone, FetchJob, Job, Written, fetch_task, parse_task
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.lake.adding import Added, write_rows
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.records.fetch import Left, RecordsResult
+from cc_pipeline.records.leases import stop_note
+from cc_pipeline.records.lost import STORED
+from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.stages.engine import Fetched, ToFetch, ToParse
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.shortfall import Tally
+from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, PARSE
+from cc_pipeline.stages.workspace import Workspace, lake_options
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
+_NOTES: Final = 20
 
 
 @dataclass(frozen=True)
@@ -18,9 +43,13 @@ class SparkEngine:
     """Fetches and parses in the tasks of a Spark application, whose driver this process is.
 
     ``workers`` is how many executors there may be at most: each sends its even share of the source's budget.
-    ``partitions`` and ``captures`` are what one job, and one commit a table, is about.
+    ``partitions`` and ``captures`` are what one job, and one commit a table, is about, but for a single partition that
+    has more. They bound the driver: it has captures on its disk (some 360 bytes each, and some 600 a record to parse),
+    and of each place 20 to 40 bytes in memory; tasks cost some kilobytes.
 
-    Raises ``UserInputError`` for an application that would not be polite (``politeness.refuse_impolite``).
+    What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
+    it needs of that. Raises ``UserInputError`` for an application that would not be polite
+    (:func:`~cc_pipeline.engines.spark.politeness.refuse_impolite`).
     """
 
     spark_context: SparkContext
@@ -32,7 +61,109 @@ class SparkEngine:
         refuse_impolite(self.spark_context, self.workers)
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        raise NotImplementedError
+        refuse_crowded(self.spark_context, self.workers)
+        storage, crawl, commit = workspace.storage, asked.crawl, asked.commit
+        left = Left(storage, crawl, asked.places, asked.scratch)
+        asked.holding(left.files)
+        cutter = cutting.fetch_plans(
+            asked.captures.batches(),
+            asked.held.rows.batches(),
+            left.rows.batches(),
+            *self._of_a_task(asked.captures, "warc_record_length"),
+        )
+        job = FetchJob(**self._common(workspace, crawl, commit), options=asked.options, plan=asked.plan)
+        try:
+            with written(Plans(storage, crawl, commit), cutter) as plans:
+                done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))
+        finally:
+            # one that cannot be deleted goes with the lease of this fetch
+            with suppress(CcPipelineError):
+                storage.transport.delete(stop_note(storage, crawl, commit))
+        return _fetched(storage, asked, left, done)
 
     def parse(self, workspace: Workspace, asked: ToParse) -> None:
-        raise NotImplementedError
+        storage, crawl, commit = workspace.storage, asked.crawl, uuid.uuid4().hex
+        # in the order in which they were stored, so that neighbours are read together
+        rows = OrderedRows(RECORD_SCHEMA, STORED[:2], asked.folder)
+        for batch in asked.records:
+            rows.add(batch)
+        cutter = cutting.parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
+        job = Job(**self._common(workspace, crawl, commit))
+        with written(Plans(storage, crawl, commit), cutter) as plans:
+            done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
+        files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
+        for table in PAGE_TABLES:
+            files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
+        PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
+
+    def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
+        return {
+            "sent": to_send(workspace.settings),
+            "workers": self.workers,
+            "tries": tries_of(self.spark_context),
+            "crawl": crawl,
+            "commit": commit,
+        }
+
+    def _of_a_task(self, rows: OrderedRows, length: str) -> tuple[int, int]:
+        """Bytes and rows of a task, so that there is something to do for every core."""
+        size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
+        slots = max(self.workers, slots_of(self.spark_context))
+        return (
+            cutting.share_of(size, slots, cutting.LEAST_BYTES, cutting.MOST_BYTES),
+            cutting.share_of(rows.rows, slots, cutting.LEAST_ROWS, cutting.MOST_ROWS),
+        )
+
+
+def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[FetchDone]) -> Fetched:
+    results = [one.result for one in done]
+    was_asked = any(one.asked for one in results)
+    answered = any(one.asked and one.answered for one in results) or not was_asked
+    rows = [one.uncounted if one.uncounted is not None and not answered else one.counted for one in done]
+    outcomes: Counter[str] = Counter()
+    for one in results:
+        outcomes.update(one.outcomes)
+    tally = Tally()
+    for part in rows:
+        tally.include(part.tally)
+    files = frozenset(file for one in results for file in one.files)
+    result = RecordsResult(
+        reused=sum(one.reused for one in results),
+        adopted=sum(one.adopted for one in results),
+        requests=sum(one.requests for one in results),
+        bytes=sum(one.bytes for one in results),
+        seconds=sum(one.seconds for one in results),
+        files=tuple(sorted(files)),
+        stored=frozenset().union(*(one.stored for one in results)),
+        settled=left.settled(files | _of_all_attempts(storage, asked.crawl, asked.commit), asked.in_table),
+        fetched=sum(one.fetched for one in results),
+        answered=answered,
+        asked=was_asked,
+        outcomes=outcomes,
+        notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
+    )
+    return Fetched(
+        result,
+        sum(one.rows for one in done),
+        tally.shortfalls(asked.slices),
+        lambda lake, made_from: FETCH.commit_files(lake, made_from, {"records": _files(rows)}),
+    )
+
+
+def _files(rows: Iterable[Written]) -> list[Added]:
+    return [file for part in rows for file in part.files]
+
+
+def _of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozenset[str]:
+    """The stored files of this fetch that have journals, also those of tasks that were run again.
+
+    What a lost attempt stored is stored twice: no row names it, and once its journal is gone it is swept.
+    """
+    journals = storage.journals(crawl)
+    return frozenset(key.removesuffix(JOURNAL_SUFFIX) for key in journals if f"-{commit}-" in key)
+
+
+def _kept(workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.RecordBatch], name: str) -> Sequence[Added]:
+    """Pages of before, written beside those of the workers."""
+    settings = workspace.settings
+    return write_rows(settings.lake, lake_options(settings), workspace.lake.specs[table], crawl, rows, name)

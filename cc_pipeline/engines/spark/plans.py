@@ -55,9 +55,8 @@ class Plans:
 
 
 @contextmanager
-def written(storage: RecordStorage, crawl: str, job: str, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
+def written(mine: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
     """The plans of a job, in the lake until the end of the block."""
-    mine = Plans(storage, crawl, job)
     try:
         mine.write(plans)
         yield mine

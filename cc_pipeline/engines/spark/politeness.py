@@ -36,3 +36,15 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
             f"the application may have {most or 'any number of'} executors, and the source's budget is shared by "
             f"{workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
         )
+
+
+def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
+    """Raises ``UserInputError`` where the application has more than ``workers`` executors now. A standalone cluster
+    gives it as many as there is room for, whatever number was asked for."""
+    # pyspark has no public word for it; the driver is among them
+    here = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    if here > workers:
+        raise UserInputError(
+            f"the application has {here} executors, and the source's budget is shared by {workers}. Bound it (of a "
+            f"standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {here}"
+        )

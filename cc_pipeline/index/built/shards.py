@@ -43,12 +43,9 @@ def write_shard(batches: Iterable[pa.RecordBatch], about: Mapping[str, Any], pat
             store_schema=False,
         ) as writer,
     ):
-        empty = True
+        # a file without rows has no row group: readers do not take one that is empty
         for group in _groups(batches):
             writer.write_table(group, row_group_size=_GROUP_ROWS)
-            empty = False
-        if empty:
-            writer.write_table(schema.empty_table())
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

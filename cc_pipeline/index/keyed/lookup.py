@@ -35,13 +35,15 @@ class KeyedPrice:
     """What a look-up reads at most (``bytes``, ``requests``), and what it likely does.
 
     ``pruned`` of ``row_groups`` row groups are passed over by the statistics of their keys; ``unknown`` of the others
-    have none. ``files`` are those with row groups to read.
+    have none, and ``searched`` lie in files in no order, so that all their keys are read. ``files`` are those with row
+    groups to read.
     """
 
     files: int
     row_groups: int
     pruned: int
     unknown: int
+    searched: int
     requests: int
     bytes: int
     likely_bytes: int
@@ -66,10 +68,16 @@ class _Candidate:
     shard: Shard
     place: RowGroupPlace
     bounds: Bounds
+    in_order: bool
 
     @property
     def size(self) -> int:
         return sum(column.size for column in self.place.columns.values())
+
+    def lies_in(self, ranges: Sequence[KeyRange]) -> bool:
+        """Whether every key is asked for, as far as the footer knows."""
+        low, high = self.bounds
+        return any(low is not None and high is not None and low in one and high in one for one in ranges)
 
 
 class KeyedLookup:
@@ -102,26 +110,33 @@ class KeyedLookup:
             except DataFault as fault:
                 self.gaps.append(_gap(fault))
                 continue
-            self._candidates += [_Candidate(shard, place, bounds[place.number]) for place in places]
+            in_order = shard.in_order()
+            self._candidates += [_Candidate(shard, place, bounds[place.number], in_order) for place in places]
             self._unknown += sum(bounds[number] == (None, None) for number in numbers)
 
     def price(self) -> KeyedPrice:
         """What it costs; nothing is read."""
-        keys = others = requests = 0
-        dearest: list[int] = []
+        likely = most = requests = 0
+        searched: list[int] = []
         for each in self._candidates:
             key = each.place.columns[each.shard.key]
             columns = list(each.place.columns.values())
-            size = likely_bytes(each.place, [key])
-            keys += size
-            others += each.size
-            dearest.append(max(0, likely_bytes(each.place, columns) - size))
+            most += each.size
             requests += most_requests(each.place, columns)
-        likely = keys + sum(sorted(dearest)[-_LIKELY_GROUPS:])
+            asked = self._ranges.near(*each.bounds)
+            if each.lies_in(asked):
+                likely += each.size
+            elif each.in_order:
+                likely += min(each.size, len(asked) * likely_bytes(each.place, columns))
+            else:
+                # all its keys are read, and the other columns of the few row groups that have a host
+                likely += key.size
+                searched.append(likely_bytes(each.place, [one for one in columns if one is not key]))
+        likely += sum(sorted(searched)[-_LIKELY_GROUPS:])
         files = len({each.shard.file.path for each in self._candidates})
         read = len(self._candidates)
         return KeyedPrice(
-            files, self._groups, self._groups - read, self._unknown, requests, others, min(likely, others)
+            files, self._groups, self._groups - read, self._unknown, len(searched), requests, most, min(likely, most)
         )
 
     def read(self, reader: ManyReader, indexes: PageIndexes, most_bytes: int | None = None) -> KeyedRows:

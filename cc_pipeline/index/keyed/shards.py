@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -50,6 +51,11 @@ class Shard:
         found = self.footer.statistics(0)
         return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
 
+    def in_order(self) -> bool:
+        """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
+        known = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
+        return all(before[1] <= after[0] for before, after in pairwise(known)) and bool(known)
+
     def may_hold(self, ranges: RangeSet) -> list[int]:
         """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
         rows = self.footer.row_counts()
@@ -71,19 +77,25 @@ class Shard:
         ]
 
 
-def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str) -> Shard:
-    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also where it lacks the key."""
+def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, needed: Sequence[str] = ()) -> Shard:
+    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also where it lacks the key or a
+    ``needed`` column."""
     footer = decode_footer(tail, size, path, columns=(key,), lookup_columns=())
     described = {column.name: (column.physical, column.repetition, column.meaning) for column in footer.schema.columns}
     flat, unread = split_columns(described)
-    if key not in flat:
-        raise DataFault(DataKind.MISMATCH, path, None, f"has no column {key}; it has: {', '.join(list(flat)[:60])}")
+    for name in (key, *needed):
+        if name not in flat:
+            raise DataFault(
+                DataKind.MISMATCH, path, None, f"has no column {name}; it has: {', '.join(list(flat)[:60])}"
+            )
     if flat[key][0] != "BYTE_ARRAY":
         raise DataFault(DataKind.UNSUPPORTED, path, None, f"column {key} is {flat[key][0]}, not text")
     return Shard(FilePlace("", "", path, size, etag, footer.footer_bytes, flat, unread), key, footer, tail)
 
 
-def stored_shards(footers: CrawlFooters, paths: Sequence[str], key: str) -> Iterator[Shard | Gap]:
+def stored_shards(
+    footers: CrawlFooters, paths: Sequence[str], key: str, needed: Sequence[str] = ()
+) -> Iterator[Shard | Gap]:
     """The shard of each of ``paths`` from the footers kept of them, or why there is none."""
     for path in paths:
         entry = footers.entries.get(path)
@@ -93,7 +105,7 @@ def stored_shards(footers: CrawlFooters, paths: Sequence[str], key: str) -> Iter
             yield Gap(path, entry.reason or "it could not be read", entry.fault_offset)
         else:
             try:
-                yield open_shard(path, footers.footer(path), entry.file_size, entry.etag, key)
+                yield open_shard(path, footers.footer(path), entry.file_size, entry.etag, key, needed)
             except DataFault as fault:
                 yield Gap(path, f"{fault.kind.value}: {fault.reason}", fault.offset)
 

@@ -17,16 +17,11 @@ from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.stages.facts.answers import (
-    HOST,
-    HOST_FIELDS,
-    Facts,
-    facts_of_hosts,
-    facts_of_targets,
-    refuse_gaps,
-)
+from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts, facts_of_targets
+from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
 from cc_pipeline.stages.facts.filter import Filter
 from cc_pipeline.stages.facts.known import Known
+from cc_pipeline.stages.facts.of_hosts import HOST
 from cc_pipeline.stages.workspace import Workspace
 
 #: Datasets that are asked where nobody names any: how large a site is and how important.

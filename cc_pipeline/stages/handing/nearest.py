@@ -180,13 +180,13 @@ def _fetched(workspace: Workspace, row: Row) -> Nearest | str:
     why = ""
     for _ in range(_TRIES):
         try:
-            data = transport.read(key, offset, length).data
+            got = transport.read(key, offset, length)
         except DataFault as fault:
             return str(fault)
-        verdict = examine(data, promise, fail_on_digest=workspace.settings.digest_policy == "fail")
+        verdict = examine(got.data, promise, fail_on_digest=workspace.settings.digest_policy == "fail")
         if verdict.reason is None and verdict.record is not None:
             check = verdict.digest_check or "unchecked"
-            return Nearest(row, verdict.record, verdict.member, check, False, transport.store.url(key))
+            return Nearest(row, verdict.record, verdict.member, check, False, transport.url(key, got.source))
         why = ": ".join(part for part in (verdict.reason, verdict.detail) if part)
     return why
 

@@ -128,10 +128,10 @@ def _named(workspace: Workspace, crawl: str) -> Sequence[dict[str, str | None]]:
 
 
 def _location(text: str) -> str:
-    """Where a named file lies: an absolute path, an address, or a key of the source."""
+    """Where a named file lies: an address (of this machine too), or a key of the source."""
     path = Path(text).expanduser()
     if path.is_file():
-        return str(path.absolute())
+        return path.absolute().as_uri()
     if path.is_absolute():
         raise UserInputError(f"{text} is not a file on this machine")
     try:

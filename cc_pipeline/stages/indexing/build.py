@@ -54,11 +54,12 @@ class BuildPrice:
     def what(self) -> str:
         """The price in words."""
         there = self.listed - self.files
+        size = f"{self.bytes / 1e9:,.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:,.1f} MB"
+        span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
         done = f" ({there:,} of {self.listed:,} are done)" if there else ""
         return (
             f"to index {self.crawl}, {self.files:,} archive files have to be read whole{done}: "
-            f"{'about ' if self.about else ''}{self.bytes / 1e9:,.1f} GB in {self.requests:,} requests, "
-            f"{self.seconds / 3600:,.1f} hours or more"
+            f"{'about ' if self.about else ''}{size} in {self.requests:,} requests, {span} or more"
         )
 
 

@@ -76,9 +76,9 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
         keys = parse_path_list(listed.read_bytes(), str(listed))
         return build_from_arcs(crawl, keys, workspace.transport, root)
     with open_catalog(settings.catalog_path) as catalog:
-        finder = CatalogFinder(catalog, workspace.transport, FooterStore(settings.footers_path))
+        finder = CatalogFinder(catalog, workspace.index_place(crawl), FooterStore(settings.footers_path))
         _check_whole(finder, catalog, crawl, settings.subsets)
-        return build_from_columnar(crawl, settings.subsets, workspace.transport, finder, root)
+        return build_from_columnar(crawl, settings.subsets, workspace.index_place(crawl), finder, root)
 
 
 def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ from cc_pipeline.stages.keeping.purge_note import PurgeNote
 from cc_pipeline.stages.keeping.purge_plan import PurgePlan, being_fetched
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.slice import FETCH, GONE, LOCATE, PARSE, Slice, Stage, empty_slices
+from cc_pipeline.stages.slice import FACTS, FETCH, GONE, LOCATE, PARSE, Slice, Stage, empty_slices
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.workspace import Workspace
 
@@ -45,7 +45,7 @@ _SLICES_AT_ONCE: Final = 2_000
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
 #: The stages whose slices go, in this order, each with the table that has a row for each of its slices.
-_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups"}
+_STAGES: Final[Mapping[Stage, str]] = {PARSE: "", FETCH: "fetches", LOCATE: "lookups", FACTS: ""}
 
 
 @dataclass(frozen=True, slots=True)

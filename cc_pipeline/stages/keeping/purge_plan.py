@@ -19,13 +19,13 @@ from cc_pipeline.records.leases import living
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.stages.handing.export import export_prefix
-from cc_pipeline.stages.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
+from cc_pipeline.stages.slice import FACTS, FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
 from cc_pipeline.stages.targets import slugs_of
 from cc_pipeline.stages.workspace import Workspace
 
 #: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
-SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures")
-_STAGE_OF: Final = {"captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
+SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts")
+_STAGE_OF: Final = {"host_facts": FACTS, "captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
 
 
 @dataclass(frozen=True, slots=True)

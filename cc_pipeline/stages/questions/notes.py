@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cc_pipeline.stages.facts.column_notes import FACT_NOTES
+
 #: By the column's name, which means the same in (nearly) all tables.
 COLUMN_NOTES: dict[str, str] = {
     "crawl": "Crawl id, e.g. CC-MAIN-2024-22",
@@ -284,6 +286,7 @@ _OF_TABLE: dict[str, dict[str, str]] = {
         "content": "Markup of the item",
         "author": "As written, or the first name",
     },
+    "host_facts": FACT_NOTES,
     "source_files": {
         "slug": "Partition key, and target of the file's rows in lake",
         "source_file": "Path, address, or key in the source",

@@ -16,7 +16,7 @@ from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.settings import PREFIX, Settings, in_environment, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.crawls import known_crawls
@@ -26,7 +26,8 @@ from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
-from cc_pipeline.transport.budget import HostState, SourceLimits, budget_state
+from cc_pipeline.transport.budget import SourceLimits
+from cc_pipeline.transport.states import HostState, budget_state
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
@@ -71,7 +72,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
     known = remembered_source(settings.home)
     if known is None:
         yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
-    elif known != settings.source:
+    elif not is_home_of(settings):
         advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
         yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
     else:
@@ -94,7 +95,7 @@ def _choices(settings: Settings) -> Iterator[Finding]:
 
 def _credentials(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     try:
         held, looked_at = files_with_credentials(workspace)
@@ -200,7 +201,7 @@ def _data(workspace: Workspace, crawl: str) -> Finding:
 
 def _tables(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     lake = open_lake(settings)
     for spec in TABLES:
@@ -225,7 +226,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 
 def _stored(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
-    if remembered_source(settings.home) != settings.source:
+    if not is_home_of(settings):
         return
     try:
         lost = lost_records(open_lake(settings), workspace.storage)

@@ -11,20 +11,47 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree.files import open_url_index, read_about
+from cc_pipeline.index.built.names import folder_of
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.lake import PinnedTable
+from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.handing.export import EXPORT_KINDS, ExportKind, export_prefix, pages_digest, read_manifest
 from cc_pipeline.stages.indexing.url_index import url_index_root
 from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports.looking import Look, joined, some
-from cc_pipeline.stages.slice import Figures, Slice
+from cc_pipeline.stages.slice import LIST, Figures, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 #: A published file may be so much older than what it lacks.
 _BEHIND: Final = timedelta(days=1)
+
+
+def built_index_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each archive file of crawls without a published index has its index in the lake's own place, by the list
+    as it was read last; sends nothing to the source."""
+    name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
+    verdicts: list[CheckResult] = []
+    names = lake.digest_names(LIST.main_table) or ()
+    listed = {one.crawl for one in map(LIST.slice_of, names) if one is not None and index_is_built(one.crawl)}
+    for crawl in sorted(listed if look.crawls is None else listed & look.crawls):
+        wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
+        there = {one.key for one in workspace.place.listing(folder_of(crawl))}
+        missing = [path for path in wanted if path not in there]
+        unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
+        figures.update({"archive files": len(wanted), "not indexed": len(missing), "unread stretches": unread})
+        if missing:
+            message = f"{crawl}: {len(missing):,} of {len(wanted):,} archive files are not indexed yet"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+        elif unread:
+            message = f"{crawl}: {unread:,} stretches of archive files could not be read (see source_faults)"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+    if verdicts:
+        return joined(name, verdicts)
+    return CheckResult(name, "ok", f"{figures['archive files']:,} archive files are indexed", dict(figures))
 
 
 def published_verdict(workspace: Workspace) -> CheckResult:

@@ -1,0 +1,91 @@
+"""``make bench-news``: how fast a WARC file is indexed, beside warcio's plain iteration of the same file.
+
+A file like those of CC-NEWS, with a request before each response, is indexed as ``build-index`` does it: in ranges,
+sorted, written as Parquet. warcio reads record after record and does nothing with them. Rates are of CPU seconds, the
+best of some rounds, because other work may share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fastwarc.warc import ArchiveIterator as FastIterator
+from warcio.archiveiterator import ArchiveIterator
+
+from benchmarks.archive_speed import pages
+from benchmarks.report import Report
+from cc_pipeline.commoncrawl.paths import path_list_key
+from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.indexing.build import build_index
+from cc_pipeline.stages.workspace import open_workspace
+
+MONTH = "CC-NEWS-2026-05"
+KEY = "crawl-data/CC-NEWS/2026/05/CC-NEWS-20260501003412-08100.warc.gz"
+_REQUEST = b"GET /1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: CCBot/2.0\r\nAccept: text/html,*/*;q=0.8\r\n\r\n"
+_HEAD = (
+    b"WARC/1.0\r\nWARC-Type: request\r\nWARC-Target-URI: http://www.example.com/1\r\nWARC-Date: 2026-05-01T00:34:12Z"
+    b"\r\nWARC-Record-ID: <urn:uuid:1d2e13db-8be7-48fd-b00b-c7f4be61c5a7>\r\nContent-Type: application/http; "
+    b"msgtype=request\r\nContent-Length: "
+)
+
+
+def month(root: Path, responses: int) -> Path:
+    """A bucket with a month of one file."""
+    asked = gzip.compress(_HEAD + str(len(_REQUEST)).encode() + b"\r\n\r\n" + _REQUEST + b"\r\n\r\n")
+    path = root / KEY
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(asked + member for member in pages(responses)))
+    (root / path_list_key(MONTH, "warc")).write_bytes(gzip.compress(KEY.encode() + b"\n"))
+    return path
+
+
+def _indexed(root: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        open_workspace(load_settings({}, source=str(root), home=home)) as workspace,
+    ):
+        report = build_index(workspace, MONTH, agreed=True)
+        assert report.written == 1, report
+
+
+def _iterated(path: Path, reader: Callable[..., object]) -> None:
+    with path.open("rb") as stream:
+        for _ in reader(stream):  # type: ignore[attr-defined]  # both give iterators
+            pass
+
+
+def _rate(work: Callable[[], None], records: int, rounds: int) -> float:
+    best = 0.0
+    for _ in range(rounds):
+        begun = time.process_time()
+        work()
+        best = max(best, records / (time.process_time() - begun))
+    return best
+
+
+def main() -> None:
+    """Prints a line a figure and writes ``benchmarks/results/news.json``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--responses", type=int, default=3_000)
+    parser.add_argument("--rounds", type=int, default=4)
+    given = parser.parse_args()
+    report = Report("news")
+    with tempfile.TemporaryDirectory() as folder:
+        path = month(Path(folder) / "bucket", given.responses)
+        records, megabytes = 2 * given.responses, path.stat().st_size / 1e6
+        ours = _rate(lambda: _indexed(Path(folder) / "bucket"), records, given.rounds)
+        plain = _rate(lambda: _iterated(path, ArchiveIterator), records, given.rounds)
+        report.figure("indexed", ours=ours, rival=plain, goal=0.5, unit="records/s")
+        fast = _rate(lambda: _iterated(path, FastIterator), records, given.rounds)
+        report.figure("indexed_beside_fastwarc", ours=ours, rival=fast, unit="records/s")
+        report.figure("bytes_indexed", ours=ours * megabytes / records, unit="MB/s of WARC")
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

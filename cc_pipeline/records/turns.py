@@ -1,0 +1,128 @@
+"""Whose turn it is: which of what is still wanted is asked for now, in each part of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cc_pipeline.records.outcomes import Outcomes
+from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
+from cc_pipeline.records.pending import Ask, Pending
+from cc_pipeline.records.plan import PlannedRange
+from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Each method takes out of ``pending`` what it asks for, and puts back what has to wait for another part.
+
+    ``is_over`` says whether nothing more is asked of the source; it is looked at before each request, as answers come
+    meanwhile.
+    """
+
+    patience: Patience
+    pending: Pending
+    outcomes: Outcomes
+    is_over: Callable[[], bool]
+
+    def alone(self, row: int) -> PlannedRange:
+        """The range of one record."""
+        return PlannedRange(*self.name(row), self.outcomes.columns["warc_record_length"][row], (row,))
+
+    def name(self, row: int) -> tuple[str, int]:
+        """File and offset of a record."""
+        return self.outcomes.name(row)
+
+    def in_order(self, ranges: Sequence[PlannedRange]) -> Iterator[Ask]:
+        """Every range once, but for those of files in doubt; these wait."""
+        for planned in ranges:
+            if self.is_over() or self.patience.files[planned.key].doubtful:
+                self.pending.deferred.append(planned)
+            else:
+                yield Ask(planned, self.patience.tries(planned.key))
+
+    def doubts(self) -> Iterator[Ask]:
+        """One range of each file that gave nothing good; and of its bad records, as many as may be read again."""
+        files = self.patience.files
+        asked: set[str] = set()
+        waiting, self.pending.deferred = self.pending.deferred, []
+        for planned in waiting:
+            if files[planned.key].good or planned.key in asked or self.is_over():
+                self.pending.deferred.append(planned)
+            else:
+                asked.add(planned.key)
+                yield Ask(planned, 1)
+        unread, self.pending.unread = self.pending.unread, []
+        for planned, fault in unread:
+            state = files[planned.key]
+            asks = not state.good and not state.gone and planned.key not in asked and not self.is_over()
+            if not asks or not self.patience.spend(planned.key):
+                self.pending.unread.append((planned, fault))
+                continue
+            asked.add(planned.key)
+            if fault.kind in BY_RECORD and len(planned.rows) > 1:
+                self.pending.unread.append((planned, fault))
+                yield Ask(self.alone(planned.rows[0]), 1, alone=True)
+            else:
+                yield Ask(planned, 1)
+        again, self.pending.again = self.pending.again, []
+        for row in again:
+            key = self.name(row)[0]
+            if not files[key].good and not self.is_over() and self.patience.spend(key):
+                yield Ask(self.alone(row), 1, alone=True)
+            else:
+                self.pending.again.append(row)
+
+    def elsewhere(self) -> Iterator[Ask]:
+        """A bad record of each file that gave nothing good, as long as places differ in what they have of it."""
+        asked: set[str] = set()
+        bad = self.pending.bad
+        # one that several places were asked for tells soonest
+        again = sorted(self.pending.again, key=lambda row: -len(bad[row].marks) if row in bad else 0)
+        self.pending.again = []
+        for row in again:
+            key = self.name(row)[0]
+            state = self.patience.files[key]
+            if state.good or state.damaged or key in asked or row not in bad or self.is_over():
+                self.pending.again.append(row)
+            else:
+                asked.add(key)
+                yield Ask(self.alone(row), 1, alone=True)
+
+    def the_rest(self) -> Iterator[Ask]:
+        """What waited, of files that gave something good by now; what failed of them, as often as is left."""
+        patience = self.patience
+        waiting, self.pending.deferred = self.pending.deferred, []
+        for planned in waiting:
+            state = patience.files[planned.key]
+            if (state.good or state.damaged or state.usable) and not self.is_over():
+                yield Ask(planned, MOST_TRIES if state.good else 1)
+            else:
+                self.pending.deferred.append(planned)
+        unread, self.pending.unread = self.pending.unread, []
+        for planned, fault in unread:
+            left = MOST_TRIES - fault.attempts
+            if not patience.files[planned.key].good or self.is_over():
+                self.pending.unread.append((planned, fault))
+            elif fault.kind not in PERMANENT_KINDS and left > 0:
+                yield Ask(planned, left)
+            elif fault.kind is FaultKind.NOT_FOUND:
+                yield Ask(planned, 1)
+            else:
+                self.pending.unread.append((planned, fault))
+
+    def one_by_one(self) -> Iterator[Ask]:
+        """Records that failed in a shared range are requested alone, so that good neighbours do not fail with them."""
+        unread, self.pending.unread = self.pending.unread, []
+        for planned, fault in unread:
+            if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
+                # one of them may have come alone, to find out whether the file answers
+                self.pending.again.extend(row for row in planned.rows if not self.outcomes.is_good(row))
+            else:
+                self.pending.unread.append((planned, fault))
+        rows, self.pending.again = sorted(self.pending.again, key=self.name), []
+        for row in rows:
+            if self.patience.files[self.name(row)[0]].good and not self.is_over():
+                yield Ask(self.alone(row), 1, alone=True)
+            else:
+                self.pending.again.append(row)

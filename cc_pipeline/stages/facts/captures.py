@@ -1,0 +1,126 @@
+"""What datasets keyed by URL say of captures: by the SURT key of the URL and the time of its fetch."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.index.keyed.lookup import KEY_TEXT, Keep
+from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.stages.facts.asking import Columns, Facts, all_facts, ask, check_kinds
+from cc_pipeline.stages.facts.datasets import Dataset
+from cc_pipeline.stages.facts.folding import folded
+from cc_pipeline.stages.workspace import Workspace
+
+URL, TIME = "url_surtkey", "fetch_time"
+#: What names a capture in a dataset keyed by URL.
+CAPTURE_OF_URL: Final = (URL, TIME)
+#: URLs that are asked for one by one; of more, all that is said of their hosts is read.
+_MOST_KEYS: Final = 20_000
+
+
+def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, datasets: Sequence[Dataset]) -> Facts:
+    """``captures`` of one crawl, in their order, with the columns of ``datasets`` behind their own: null where one
+    lacks a capture. Those that an inner or filtering dataset lacks are left out.
+
+    ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is kept. Raises ``UserInputError`` for
+    datasets about hosts, and as :func:`~cc_pipeline.stages.facts.answers.facts_of_hosts` does.
+    """
+    return _facts(workspace, crawl, captures, _ranges_of(captures), datasets, keep=False)
+
+
+def facts_of_urls(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts:
+    """What ``datasets`` say of any capture that has a key of ``target``: ``url_surtkey``, ``fetch_time``, then their
+    columns, in that order. Keys have lost ``www`` and scheme, so captures of a neighbour may be among them; join them
+    to the target's captures. Kept, and raised, as by ``facts_of_hosts``.
+    """
+    return _facts(workspace, crawl, None, target.ranges, datasets, keep=True)
+
+
+def _facts(
+    workspace: Workspace,
+    crawl: str,
+    captures: pa.Table | None,
+    ranges: Sequence[KeyRange],
+    datasets: Sequence[Dataset],
+    *,
+    keep: bool,
+) -> Facts:
+    started = time.monotonic()
+    check_kinds(datasets, by_url=True)
+    answers = {one.name: ask(workspace, crawl, one, _OfUrls(one, ranges), keep=keep) for one in datasets}
+    giving = [one for one in datasets if one.action == "join"] or list(datasets)
+    rows = captures
+    if rows is None:
+        every = pa.concat_tables([answers[one.name].table.select(list(CAPTURE_OF_URL)) for one in giving])
+        order = [(name, "ascending") for name in CAPTURE_OF_URL]
+        rows = every.group_by(list(CAPTURE_OF_URL)).aggregate([]).sort_by(order)
+    places = {one.name: _places(rows, answers[one.name].table) for one in datasets}
+    held = [places[one.name].is_valid() for one in datasets if one.inner or one.action == "filter"]
+    if held:
+        mask = reduce(pc.and_, held)
+        rows = rows.filter(mask)
+        places = {name: place.filter(mask) for name, place in places.items()}
+    columns = Columns({name: rows[name] for name in rows.column_names})
+    for one in datasets:
+        columns.add(one, answers[one.name], CAPTURE_OF_URL, places[one.name])
+    return all_facts(columns.table(), answers, time.monotonic() - started)
+
+
+def _places(rows: pa.Table, answer: pa.Table) -> pa.Array:
+    """Where ``answer`` has the capture of each row; null where it has none."""
+    numbered = answer.select(list(CAPTURE_OF_URL)).append_column("_at", _counted(answer.num_rows))
+    asked = pa.table({URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)})
+    joined = asked.join(numbered, list(CAPTURE_OF_URL), join_type="left outer").sort_by("_row")
+    return joined["_at"].combine_chunks()
+
+
+def _counted(count: int) -> pa.Array:
+    return pa.array(range(count), pa.int64())
+
+
+def _ranges_of(captures: pa.Table) -> tuple[KeyRange, ...]:
+    """The keys of ``captures``; of very many the keys of their hosts, so that memory follows the hosts."""
+    keys = pc.unique(captures[URL]).drop_null()
+    if len(keys) <= _MOST_KEYS:
+        return merge_ranges(KeyRange(key, key + b"\0") for key in _encoded(keys))
+    hosts = pc.unique(pc.list_element(pc.split_pattern(keys, ")", max_splits=1), 0))
+    return merge_ranges(prefix_range(host + b")") for host in _encoded(hosts))
+
+
+def _encoded(texts: pa.Array) -> list[bytes]:
+    return [text.encode("utf-8", "surrogateescape") for text in texts.to_pylist()]
+
+
+class _OfUrls:
+    """What ``dataset`` says of captures whose keys lie in ``ranges``: see ``asking.Question``."""
+
+    keep: Keep | None = None
+
+    def __init__(self, dataset: Dataset, ranges: Sequence[KeyRange]) -> None:
+        self._dataset = dataset
+        self.ranges = ranges
+        self.columns: Mapping[str, pa.DataType] = {dataset.time: TIMESTAMP}
+        told = hashlib.sha256()
+        for each in ranges:
+            told.update(repr((each.start, each.end)).encode())
+        self.named: object = ["urls", told.hexdigest()]
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """The rows under their keys and times, one a capture."""
+        dataset = self._dataset
+        shown: Mapping[str, pa.DataType | None] | None = dataset.columns
+        others = [name for name in table.column_names if name not in (KEY_TEXT, dataset.time)]
+        if shown is not None and dataset.time in shown:
+            others.append(dataset.time)
+        columns = {URL: table[KEY_TEXT], TIME: table[dataset.time]}
+        taken = pa.table(columns | {name: table[name] for name in others if name not in columns})
+        return folded(taken, CAPTURE_OF_URL, None, dataset.fold)

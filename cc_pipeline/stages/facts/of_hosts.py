@@ -1,0 +1,53 @@
+"""The question about hosts to one dataset, in the form in which it has hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.host_keys import HostForm, HostRanges, WwwRule, host_key
+from cc_pipeline.index.keyed.lookup import KEY_TEXT
+from cc_pipeline.stages.facts.datasets import Dataset
+from cc_pipeline.stages.facts.folding import folded
+
+#: The column by which hosts are joined.
+HOST: Final = "surt_host_name"
+
+
+class OfHosts:
+    """What ``dataset`` says of ``hosts``: see ``asking.Question``."""
+
+    def __init__(self, dataset: Dataset, hosts: HostRanges) -> None:
+        self._fold = dataset.fold
+        self._hosts = hosts
+        self._form = cast(HostForm, dataset.form)
+        self.ranges: Sequence[KeyRange] = hosts.of(self._form, cast(WwwRule, dataset.www))
+        self.keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = (
+            None if self._form == "surt_host" else self._meant
+        )
+        self.columns: Mapping[str, pa.DataType] = {}
+        self.named: object = ["hosts", [[each.start.hex(), (each.end or b"").hex()] for each in hosts.surt]]
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """The rows under their SURT keys, one a host."""
+        others = table.drop_columns([KEY_TEXT])
+        if self._form == "surt_host":
+            keyed, www = table[KEY_TEXT], None
+        else:
+            found = [host_key(text, self._form) for text in table[KEY_TEXT].to_pylist()]
+            keyed = pa.array([one.surt if one else None for one in found], pa.string())
+            www = pa.array([one.www if one else None for one in found], pa.bool_())
+        return folded(others.add_column(0, HOST, keyed), (HOST,), www, self._fold)
+
+    def _meant(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        mask = np.zeros(len(keys), dtype=bool)
+        near = self._hosts.may_hold(keys, self._form)
+        for place in np.flatnonzero(near):
+            found = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
+            mask[place] = found is not None and self._hosts.holds(found.surt)
+        return mask

@@ -1,0 +1,229 @@
+"""One place inside a transport's loop: asked within its host's budget, its answers judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from cc_pipeline.addresses import Access, host_of, split_access
+from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
+from cc_pipeline.stores.local import LocalStore
+from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
+from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.transport import etags
+from cc_pipeline.transport.asking import Asker, Follow, Judge
+from cc_pipeline.transport.budget import (
+    BreakerPolicy,
+    Budget,
+    SourceLimits,
+    chosen_limits,
+    default_limits,
+    shared_among,
+)
+from cc_pipeline.transport.faults import Finding, Verified, judge_range, judge_status, judge_whole
+from cc_pipeline.transport.gate import Gate
+from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
+
+if TYPE_CHECKING:
+    from cc_pipeline.stores.web import HttpClient
+    from cc_pipeline.transport.redirects import Follower
+
+#: A verdict, the answer it is about, and how many requests to the place it took.
+Asked = tuple[Verified | Finding, Answer, int]
+_OK = 200
+_PARTIAL = 206
+PRECONDITION_FAILED = 412
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """What all places of a transport are opened with; see ``Transport``.
+
+    ``outage`` is set where there are several: each host is left alone then while it gives nothing.
+    """
+
+    user_agent: str = DEFAULT_USER_AGENT
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    s3: S3Options = field(default_factory=S3Options)
+    rate: float | None = None
+    concurrency: int | None = None
+    hosts: int = 1
+    budget_path: Path | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    breaker: BreakerPolicy | None = None
+    outage: OutagePolicy | None = None
+    redirects: tuple[str, ...] = ()
+
+    def limits(self, address: str) -> SourceLimits:
+        """The limits of the host of ``address``."""
+        chosen = chosen_limits(default_limits(address, self.s3.endpoint), self.rate, self.concurrency)
+        return shared_among(chosen, self.hosts)
+
+
+class Place:
+    """``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent to its host alone.
+
+    The coroutines belong to one event loop, from the first use until ``close``.
+    """
+
+    def __init__(self, source: str, access: Access, options: PlaceOptions, stats: TransportStats) -> None:
+        self.source, own = split_access(source)
+        self.options = options
+        self.stats = stats
+        self.store = open_store(
+            self.source, user_agent=options.user_agent, timeouts=options.timeouts, s3=options.s3, access=own or access
+        )
+        self.local = self.store if isinstance(self.store, LocalStore) else None
+        self.limits = options.limits(self.source)
+        self.host = self.store.host if self.local is None else self.source
+        self._asker: Asker | None = None
+        self._follower: Follower | None = None
+        self._gates: dict[str, Gate] = {}
+        self._clients: dict[str, HttpClient] = {}
+
+    async def range(self, asked: ByteRange, tries: int | None) -> Asked:
+        """The bytes of a range."""
+        span = Span(asked.offset, asked.length)
+        etag = asked.etag and self.expected(asked.etag)
+        return await self._ask(
+            asked.key,
+            span,
+            span.length,
+            lambda answer: judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total),
+            tries,
+        )
+
+    async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
+        """A whole object of at most ``limit`` bytes."""
+        return await self._ask(
+            key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body), tries
+        )
+
+    async def head(self, key: str, tries: int | None = None) -> Asked:
+        """What the place says of an object. The size is ``content-length``, if it has one."""
+        asker = self._ready()
+        follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
+        return await asker.ask(lambda: self.store.head(key), judge_head, tries, follow)
+
+    async def write(self, write: Callable[[], Awaitable[Answer]]) -> Asked:
+        """What became of a change of a place we own."""
+        return await self._ready().ask(write, judge_write)
+
+    async def listing(self, prefix: str) -> tuple[Verified | Finding, list[Listed]]:
+        """The objects of a place we own."""
+        listed: list[Listed] = []
+
+        async def fetch() -> Answer:
+            nonlocal listed
+            answer, listed = await self.store.listing(prefix)
+            return answer
+
+        found, _, _ = await self._ready().ask(fetch, judge_write)
+        return found, listed
+
+    async def close(self) -> None:
+        """Ends connections, and gives this process's share of the budgets back."""
+        await self.store.close()
+        for client in self._clients.values():
+            await client.close()
+        gates = [*self._gates.values(), *([self._asker.gate] if self._asker is not None else [])]
+        self._asker = self._follower = None
+        self._clients, self._gates = {}, {}
+        for gate in gates:
+            await gate.close()
+
+    def expected(self, etag: str) -> str | None:
+        """The ETag that an answer of this place must have where ``etag`` is expected."""
+        return etags.expected_at(etag, self.source, alone=self.options.outage is None)
+
+    def etag(self, found: Verified) -> str | None:
+        """The ETag of an answer, fit to be expected again."""
+        return found.etag if self.options.outage is None else etags.named(found.etag, self.source)
+
+    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> Asked:
+        asker = self._ready()
+        if self.local is not None:
+            # a disk may be slow, and the loop has other places to talk to
+            return await asker.ask(partial(asyncio.to_thread, self.local.fetch_now, key, span, bound), judge, tries)
+        if self._follower is None:
+            return await asker.ask(lambda: self.store.fetch(key, span, bound), judge, tries)
+        wanted = {} if span is None else {"Range": span.header}
+        follow = self._following("GET", key, wanted, _OK if span is None else _PARTIAL, bound, judge)
+        return await asker.ask(lambda: self.store.fetch(key, span, bound), judge, tries, follow)
+
+    def _following(
+        self, method: str, key: str, wanted: dict[str, str], hoped_for: int, bound: int, judge: Judge
+    ) -> Follow | None:
+        follower = self._follower
+        if follower is None:
+            return None
+        return lambda answer, gate: follower.follow(method, key, answer, gate, wanted, hoped_for, bound, judge)
+
+    def _ready(self) -> Asker:
+        if self._asker is None:
+            gate = Gate(lambda: self._budget(self.store.host, self.limits), self.options.outage)
+            self._asker = Asker(self.store, gate, self.options.retry, self.stats)
+            self._follower = self._open_follower()
+        return self._asker
+
+    def _budget(self, host: str, limits: SourceLimits) -> Budget:
+        # where others can be asked, all processes have to know that this one is out
+        shared = limits.shared or (self.options.outage is not None and self.local is None)
+        path = self.options.budget_path if shared else None
+        return Budget(path, host, limits, self.options.breaker, self.options.outage)
+
+    def _open_follower(self) -> Follower | None:
+        if self.local is not None:
+            return None
+        # a place that is not on the web needs none of this, nor the libraries for it
+        from cc_pipeline.transport.redirects import Follower, declared_hosts  # noqa: PLC0415
+
+        declared = declared_hosts(self.source, self.options.redirects)
+        if not declared:
+            return None
+        from cc_pipeline.stores.web import HttpStore  # noqa: PLC0415
+
+        assert isinstance(self.store, HttpStore)
+        return Follower(self.store, declared, self._client, self._gate, self.stats)
+
+    def _gate(self, address: str) -> Gate:
+        """The gate of the host that a redirect leads to."""
+        host = urlsplit(address).netloc
+        if self._asker is not None and host == self.store.host:
+            return self._asker.gate
+        if host not in self._gates:
+            limits = self.options.limits(address)
+            self._gates[host] = Gate(lambda: self._budget(host, limits), self.options.outage)
+        return self._gates[host]
+
+    def _client(self, address: str) -> HttpClient:
+        """The client for an address that a redirect leads to."""
+        from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415
+
+        host = urlsplit(address).netloc
+        if host not in self._clients:
+            options, private = self.options, is_loopback(host_of(self.source))
+            self._clients[host] = HttpClient(
+                options.user_agent, options.timeouts, system_proxy(address), public_only=not private
+            )
+        return self._clients[host]
+
+
+def judge_head(answer: Answer) -> Verified | Finding:
+    """Whether there is an object."""
+    if answer.status == _OK:
+        return Verified(0, 0, answer.headers.get("etag"))
+    return judge_status(answer.status, answer.headers, answer.body)
+
+
+def judge_write(answer: Answer) -> Verified | Finding:
+    """Whether a change was made, or refused because the object was to be new."""
+    if _OK <= answer.status < 300 or answer.status == PRECONDITION_FAILED:
+        return Verified(0, 0, answer.headers.get("etag"))
+    return judge_status(answer.status, answer.headers, answer.body)

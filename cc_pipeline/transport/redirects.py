@@ -1,0 +1,194 @@
+"""Redirects that a source is declared to send: to which hosts, checked hop by hop, within each host's own budget.
+
+A place that hands its objects out at signed addresses (Hugging Face does) is asked at its own address each time: what
+it redirects to expires, lets somebody in, and is kept nowhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from cc_pipeline.addresses import host_of, scheme_of, shown
+from cc_pipeline.stores.answer import Answer, NoAnswer
+from cc_pipeline.stores.opening import is_loopback
+from cc_pipeline.stores.web import HttpClient, HttpStore
+from cc_pipeline.transport.faults import FaultKind, Finding, Verified
+from cc_pipeline.transport.gate import Gate, GateClosed
+from cc_pipeline.transport.ranges import TransportStats
+
+#: Hosts that a source's host is known to redirect to. A star stands for anything within one label.
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "huggingface.co": ("cas-bridge.xethub.hf.co", "*.aws.cdn.hf.co", "cdn-lfs*.hf.co")
+}
+_MOST_HOPS: Final = 3
+_LONGEST: Final = 8192
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_PORTS: Final = {"http": 80, "https": 443}
+#: Neither spaces nor anything that would end the head of a request.
+_SENDABLE: Final = re.compile(r"[!-~]+")
+#: What Hugging Face says of an object at the redirect to it.
+_SIZE, _ETAG = "x-linked-size", "x-linked-etag"
+
+
+def declared_hosts(source: str, named: Sequence[str]) -> tuple[str, ...]:
+    """The hosts (patterns, ``host`` or ``host:port``) that ``source`` may redirect to; none for most sources."""
+    if scheme_of(source) not in _PORTS:
+        return ()
+    return tuple(dict.fromkeys([*_KNOWN.get(host_of(source), ()), *(one.lower() for one in named)]))
+
+
+class Undeclared(Exception):
+    """A redirect that is not followed. The message says why, and shows no more of the address than its host."""
+
+
+def target_of(asked: str, location: str, declared: Sequence[str]) -> str:
+    """The address that ``location``, the answer of ``asked``, leads to. Raises ``Undeclared`` where it must not."""
+    if not location or len(location) > _LONGEST or not _SENDABLE.fullmatch(location):
+        raise Undeclared("a redirect to no address")
+    target = urljoin(asked, location)
+    here, there = _parts(asked), _parts(target)
+    if here is None or there is None or there.username is not None or there.password is not None:
+        raise Undeclared("a redirect to no address")
+    name = _netloc(there)
+    from_here = is_loopback(here.hostname or "")
+    to_loopback = is_loopback(there.hostname or "")
+    plain = (here.scheme, there.scheme) == ("http", "http") and from_here and to_loopback
+    if not plain and (here.scheme, there.scheme) != ("https", "https"):
+        raise Undeclared(f"a redirect to {there.scheme}://{name}: only https leads to https")
+    if not from_here and not _may_be_public(there.hostname or ""):
+        raise Undeclared(f"a redirect to {name}, which is an address of a private network")
+    same = (here.scheme, _netloc(here)) == (there.scheme, name)
+    if not same and not any(_fits(name, pattern) for pattern in declared):
+        raise Undeclared(f"a redirect to {name}, which is not declared")
+    query = f"?{there.query}" if there.query else ""
+    return f"{there.scheme}://{there.netloc}{there.path or '/'}{query}"
+
+
+def _parts(address: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts if parts.scheme in _PORTS and parts.hostname else None
+
+
+def _netloc(parts: SplitResult) -> str:
+    host = (parts.hostname or "").rstrip(".")
+    host = f"[{host}]" if ":" in host else host
+    return host if parts.port in (None, _PORTS[parts.scheme]) else f"{host}:{parts.port}"
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return re.fullmatch("[a-z0-9-]*".join(map(re.escape, pattern.split("*"))), name) is not None
+
+
+def _may_be_public(host: str) -> bool:
+    """Whether a host is a name (whose addresses are looked at when it is connected to) or a public address."""
+    if is_loopback(host):
+        return False
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Where redirects led: the verdict, the last answer, and the gate of the host that gave it (``None``: no request
+    was sent to it)."""
+
+    found: Verified | Finding
+    answer: Answer
+    gate: Gate | None
+
+
+class Follower:
+    """Follows the redirects of one place. It runs inside the transport's loop.
+
+    ``client_for`` gives the client for an address, ``gate_for`` the gate of an address's host.
+    """
+
+    def __init__(
+        self,
+        store: HttpStore,
+        declared: Sequence[str],
+        client_for: Callable[[str], HttpClient],
+        gate_for: Callable[[str], Gate],
+        stats: TransportStats,
+    ) -> None:
+        self._store = store
+        self._declared = tuple(declared)
+        self._client_for = client_for
+        self._gate_for = gate_for
+        self._stats = stats
+
+    async def follow(
+        self,
+        method: str,
+        key: str,
+        answer: Answer,
+        gate: Gate,
+        asked: Mapping[str, str],
+        hoped_for: int,
+        bound: int,
+        judge: Callable[[Answer], Verified | Finding],
+    ) -> Followed:
+        """``answer`` is the redirect that ``gate``'s host gave for ``key``; ``asked`` are the headers that say what of
+        the object is wanted. The last answer is cut as ``HttpClient.ask`` says, and judged."""
+        address = self._store.url(key)
+        size: int | None = None
+        for _ in range(_MOST_HOPS):
+            if answer.status not in _REDIRECTS:
+                break
+            try:
+                address = target_of(address, answer.headers.get("location", ""), self._declared)
+            except Undeclared as refused:
+                return Followed(Finding(FaultKind.REDIRECTED, str(refused)), answer, gate)
+            stated = answer.headers.get(_SIZE, "")
+            size = int(stated) if stated.isdecimal() and len(stated) < 20 else size
+            if method == "HEAD" and size is not None:
+                # signed addresses are for GET alone
+                told = {"content-length": stated, "etag": answer.headers.get(_ETAG, "")}
+                answer = Answer(200, {name: value for name, value in told.items() if value}, b"")
+                return Followed(judge(answer), answer, gate)
+            gate = self._gate_for(address)
+            headers = {**asked, **self._store.headers_at(address)}
+            try:
+                answer = await self._send(gate, method, address, headers, hoped_for, bound)
+            except GateClosed as closed:
+                return Followed(closed_finding(closed), answer, None)
+            except NoAnswer as error:
+                return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate)
+        if answer.status in _REDIRECTS:
+            return Followed(Finding(FaultKind.REDIRECTED, "one redirect after the other"), answer, gate)
+        found = judge(answer)
+        if isinstance(found, Finding):
+            found = Finding(found.kind, f"{found.detail}, from {host_of(shown(address))}", found.retry_after)
+        elif size is not None and found.total and found.total != size:
+            detail = f"{found.total} bytes where the redirect spoke of {size}"
+            found = Finding(FaultKind.WRONG_RANGE, detail)
+        return Followed(found, answer, gate)
+
+    async def _send(
+        self, gate: Gate, method: str, address: str, headers: Mapping[str, str], hoped_for: int, bound: int
+    ) -> Answer:
+        await gate.enter()
+        self._stats.requests += 1
+        try:
+            client = self._client_for(address)
+            if method == "GET":
+                return await client.get(address, headers, hoped_for=hoped_for, bound=bound)
+            return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound)
+        finally:
+            gate.leave()
+
+
+def closed_finding(closed: GateClosed) -> Finding:
+    """The finding of a request that was not sent; it may be sent after so many seconds."""
+    return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)

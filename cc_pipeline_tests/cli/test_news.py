@@ -1,0 +1,109 @@
+"""A month of CC-NEWS, and WARC files of one's own, as a person meets them at the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cc_pipeline.minicrawl import TEST, ensure
+from cc_pipeline.minicrawl.news import NewsSpec, write_news
+from cc_pipeline_tests.cli.conftest import Cli, Said
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+SPEC = NewsSpec(files=3, fetches=11)
+MONTH = SPEC.month
+DOMAIN = "harbour-herald-example.com"
+
+
+def shown(home: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_from_the_price_to_pages_and_on_as_the_month_grows(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, home = tmp_path / "bucket", tmp_path / "home"
+    ensure(bucket, TEST)
+    write_news(bucket, replace(SPEC, files=2))
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(bucket))
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
+
+    def run(*more: str) -> Said:
+        return cli("run", "-c", MONTH, "-d", DOMAIN, *more)
+
+    refused = run()
+    assert refused.status == 1
+    assert "2 archive files have to be read whole" in refused.err and "--yes" in refused.err
+    assert not list(home.glob("lake/built-index/**/*.parquet"))
+    said = run("--yes")
+    assert said.status == 0, said.err
+    some = write_news(tmp_path / "some", replace(SPEC, files=2))
+    assert shown(home, "SELECT count(*) FROM page_metadata") == [(len(some.of(DOMAIN)),)]
+    again = run()
+    assert again.status == 0 and "build" not in again.out, again.err
+    # the month goes on: its new file is told with its price, and what is there can be had without it
+    truth = write_news(bucket, SPEC)
+    refused = run()
+    assert refused.status == 1 and "1 archive files" in refused.err and "2 of 3 are done" in refused.err
+    lacking = run("--allow-gaps")
+    assert lacking.status == 0 and truth.files[2] in lacking.out + lacking.err, lacking.err
+    built = cli("build-index", "-c", MONTH, "--yes")
+    assert built.status == 0, built.err
+    assert run().status == 0
+    wanted = truth.of(DOMAIN)
+    titles = {(one.title,) for one in wanted if one.title}
+    assert titles <= set(shown(home, "SELECT content.title FROM page_metadata"))
+    assert shown(home, "SELECT count(*) FROM lake.page_metadata") == [(len(wanted),)]
+    # the other commands ask it as they ask any crawl
+    looked = cli(
+        "lookup", DOMAIN, "-c", MONTH, "--format", "jsonl", "--columns", "url,warc_filename,warc_record_offset"
+    )
+    places = {(row["warc_filename"], row["warc_record_offset"]) for row in map(json.loads, looked.out.splitlines())}
+    assert places == {(one.warc_filename, one.warc_record_offset) for one in wanted}
+    assert "parquet" in cli("plan", DOMAIN, "-c", MONTH).out
+    assert str(len(wanted)) in cli("check", DOMAIN, "-c", MONTH, "--format", "csv").out
+    page = next(one for one in wanted if one.title)
+    got = cli("get", page.url, "-c", MONTH, "--json")
+    assert json.loads(got.out or "{}").get("title") == page.title, got.err
+    # no list names it: what means every crawl does not mean this one
+    assert MONTH not in cli("crawls").out
+    every = cli("lookup", DOMAIN, "-c", "all", "--format", "jsonl")
+    assert MONTH not in every.out
+
+
+def test_what_cannot_be_built(cli: Cli, tmp_path: Path) -> None:
+    bucket = tmp_path / "bucket"
+    ensure(bucket, TEST)
+    place = ("--source", bucket, "--home", tmp_path / "home")
+    said = cli("build-index", "-c", "CC-MAIN-2024-22", *place)
+    assert said.status == 1 and "has an index: cc-pipeline harvest" in said.err
+    said = cli("run", "-c", "CC-NEWS-2026-05", "-d", DOMAIN, "--yes", *place)
+    assert said.status == 1 and "crawl-data/CC-NEWS/2026/05/warc.paths.gz" in said.err
+    said = cli("run", "-c", "LOCAL-press", "-d", DOMAIN, *place)
+    assert said.status == 1 and "add-source FILE --kind warc --crawl LOCAL-press" in said.err
+
+
+def test_files_of_ones_own_become_a_crawl(cli: Cli, tmp_path: Path) -> None:
+    bucket, home = tmp_path / "bucket", tmp_path / "home"
+    ensure(bucket, TEST)
+    truth = write_news(tmp_path / "mine", SPEC)
+    files = [tmp_path / "mine" / file for file in truth.files]
+    place = ("--source", bucket, "--home", home)
+    said = cli("add-source", *files, "--kind", "warc", "--crawl", "press", *place)
+    assert said.status == 0 and "cc-pipeline run --crawl LOCAL-press" in said.out, said.err
+    said = cli("run", "-c", "local-press", "-d", DOMAIN, *place)
+    assert said.status == 0, said.err
+    wanted = truth.of(DOMAIN)
+    found = shown(home, "SELECT crawl, url, source_file FROM lake.page_metadata")
+    assert sorted(found) == sorted(
+        ("LOCAL-press", one.url, (tmp_path / "mine" / one.warc_filename).as_uri()) for one in wanted
+    )
+    faults = shown(home, "SELECT source_kind, source_file, byte_offset FROM source_faults")
+    [(file, offset, _)] = truth.damaged
+    assert faults == [("warc", (tmp_path / "mine" / file).as_uri(), offset)]

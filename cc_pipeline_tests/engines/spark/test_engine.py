@@ -1,0 +1,328 @@
+"""The Spark engine without Spark: its driver, and tasks that run in this process."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.engines.spark import cutting, engine, work
+from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault
+from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.plan import Coalescing
+from cc_pipeline.records.reading import read_members
+from cc_pipeline.records.sweep import sweep
+from cc_pipeline.stages import fetch
+from cc_pipeline.stages.engine import LOCAL
+from cc_pipeline.stages.extract import TABLES
+from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.keeping.stored_files import named_files
+from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport import budget
+from cc_pipeline.transport.budget import BreakerPolicy
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline_tests.engines.spark.compared import (
+    Bucket,
+    left_over,
+    located,
+    made,
+    not_named,
+    rows_of,
+    same,
+    slugs_of,
+)
+from cc_pipeline_tests.engines.spark.inprocess import InProcess
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.stages.test_fetch import damage
+from cc_pipeline_tests.world import NEW, copy_of, workspace_of
+
+PAGES = TABLES[1:]
+
+
+@pytest.fixture(autouse=True)
+def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "executor").mkdir()
+    monkeypatch.chdir(tmp_path / "executor")
+    monkeypatch.setattr(cutting, "LEAST_ROWS", 10)
+    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
+    monkeypatch.setattr(cutting, "LEAST_BYTES", 100_000)
+
+
+def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
+    return SparkEngine(context or InProcess(), workers)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def targets(bucket: Bucket) -> list[str]:
+    # captures of one place are asked for by several
+    return [*sorted(bucket[1].domains()), "host:www.example.com"]
+
+
+@pytest.fixture(scope="module")
+def slugs(targets: list[str]) -> list[str]:
+    return slugs_of(targets)
+
+
+@pytest.fixture(scope="module")
+def before(bucket: Bucket, targets: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which captures are located."""
+    home = tmp_path_factory.mktemp("before") / "home"
+    located(bucket[0], home, targets).close()
+    return home
+
+
+@pytest.fixture(scope="module")
+def local(bucket: Bucket, slugs: list[str], before: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that the local engine has made."""
+    home = tmp_path_factory.mktemp("local") / "home"
+    workspace = again(bucket, before, home)
+    assert all(one.error is None for one in made(workspace, slugs, LOCAL, PAGES).values())
+    workspace.close()
+    return home
+
+
+def again(bucket: Bucket, home: Path, to: Path) -> Workspace:
+    """A copy of a home."""
+    shutil.copytree(home, to)
+    return workspace_of(bucket[0], to)
+
+
+def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
+) -> None:
+    theirs, mine = again(bucket, local, tmp_path / "local"), again(bucket, before, tmp_path / "spark")
+    context = InProcess()
+    found = made(mine, slugs, spark(context), PAGES)
+    assert all(one.error is None for one in found.values())
+    assert len(context.tasks) > 6
+    same(theirs, mine, slugs)
+    assert not left_over(mine)
+    assert not not_named(mine)
+    # and each finds what the other made
+    for workspace, by in ((mine, LOCAL), (theirs, spark())):
+        again_made = made(workspace, slugs, by)
+        assert all(report.written == 0 for one in again_made.values() for report in one.reports.values())
+        assert all(one.reports["records"].requests == 0 for one in again_made.values())
+        same(theirs, mine, slugs)
+
+
+def test_one_task_has_all_captures_of_a_place_whoever_asks_for_them(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    context = InProcess()
+    fetch_captures(mine, NEW, slugs, engine=spark(context))
+    places = mine.lake.read("records", columns=["warc_filename", "warc_record_offset"])
+    stored = sum(task[0].result.fetched for task in context.tasks)
+    assert places.num_rows > len(set(map(repr, places.to_pylist()))) == stored
+
+
+def test_what_another_target_has_is_not_fetched_again(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    fetch_captures(mine, NEW, ["example.com"])
+    later = fetch_captures(mine, NEW, ["host_www.example.com"], engine=spark())
+    assert later.requests == 0
+    assert later.written > 0
+    assert not left_over(mine)
+
+
+def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:
+    names = sorted(bucket[1].domains())
+    first, second = f"set:some = {', '.join(names[:4])}", f"set:some = {', '.join(names[2:6])}"
+    alone = names[5:]
+    homes = [located(bucket[0], tmp_path / name, [first, *alone]) for name in ("local", "spark")]
+    for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
+        # the neighbours are made here, the set by the engine, then another set in its place
+        assert all(one.error is None for one in made(workspace, alone, LOCAL).values())
+        assert all(one.error is None for one in made(workspace, ["set-some"], by).values())
+        was = rows_of(workspace, "records")
+        workspace.register_targets([parse_target(second)])
+        [found] = made(workspace, ["set-some"], by).values()
+        assert found.error is None
+        assert rows_of(workspace, "records") != was
+    same(*homes, ["set-some", *alone])
+    assert not left_over(homes[1])
+
+
+def run_twice(task: Callable[[], Any], number: int) -> Any:
+    del number
+    task()
+    return task()
+
+
+def test_every_task_run_twice_counts_once_and_what_was_stored_twice_is_swept(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    made(mine, slugs, spark(InProcess(run_twice)), PAGES)
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert not left_over(mine)
+    assert not_named(mine)
+    sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
+    assert not not_named(mine)
+    rows = mine.lake.read("records").to_pylist()
+    assert all(isinstance(found, bytes) for _, found in read_members(rows, mine.storage))
+
+
+class Killed(BaseException):
+    """What ends a driver at once."""
+
+
+@pytest.mark.parametrize("at", ["its commit", "a task"])
+def test_what_a_killed_driver_left_is_taken_over(
+    bucket: Bucket,
+    slugs: list[str],
+    before: Path,
+    local: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    def third(task: Callable[[], Any], number: int) -> Any:
+        return killed() if number == 2 else task()
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        if at == "its commit":
+            patched.setattr(engine, "_fetched", killed)
+        made(mine, slugs, spark(InProcess(third if at == "a task" else None)), PAGES)
+    assert rows_of(mine, "records") == []
+    assert len(not_named(mine)) >= 2
+    found = made(mine, slugs, spark(), PAGES)
+    reports = [one.reports["records"] for one in found.values()]
+    assert all("taken over" in note for report in reports for note in report.notes[:1])
+    if at == "its commit":
+        assert {report.requests for report in reports} == {0}
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert not left_over(mine)
+    assert not not_named(mine)
+
+
+def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    damage(root, mine[len(mine) // 2])
+    (root / sorted({capture.warc_filename for capture in mine})[0]).unlink()
+    local, mine = (located(root, tmp_path / name, ["example.com"]) for name in ("local", "spark"))
+    for workspace, by in ((local, LOCAL), (mine, spark())):
+        assert all(one.error is None for one in made(workspace, ["example.com"], by, PAGES).values())
+    same(local, mine, ["example.com"])
+    outcomes = set(mine.lake.read("records", columns=["outcome"]).column(0).to_pylist())
+    assert outcomes == {"fetched", "quarantined", "missing"}
+
+
+def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
+    slugs = ["example.com", "example.org"]
+    with FaultServer(bucket[0]) as server:
+        local, other = (located(server.url, tmp_path / name, slugs) for name in ("local", "spark"))
+        server.set_rules([Rule("500", key="*/warc/*", times=None)])
+        for workspace, by in ((local, LOCAL), (other, spark())):
+            with pytest.raises(Incomplete):
+                fetch_captures(workspace, NEW, slugs, engine=by)
+            assert rows_of(workspace, "records") == []
+            assert set(workspace.lake.read("fetches").column("silent_runs").to_pylist()) == {1}
+        server.set_rules([])
+        for workspace, by in ((local, LOCAL), (other, spark())):
+            workspace.close()
+            fetch_captures(workspace, NEW, slugs, engine=by)
+            parse_records(workspace, NEW, slugs, engine=by)
+        same(local, other, slugs)
+    assert not left_over(other)
+
+
+def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slugs = sorted(bucket[1].domains())
+    monkeypatch.setattr(budget, "BreakerPolicy", partial(BreakerPolicy, threshold=2))
+    # a request for each record, one after the other
+    monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
+
+    def elsewhere(task: Callable[[], Any], number: int) -> Any:
+        # each task on an executor of its own: none finds the other's budget
+        folder = tmp_path / f"executor-{number}"
+        folder.mkdir(exist_ok=True)
+        with monkeypatch.context() as moved:
+            moved.chdir(folder)
+            return task()
+
+    with FaultServer(bucket[0]) as server:
+        workspace = located(server.url, tmp_path / "home", slugs, concurrency=1)
+        server.set_rules([Rule("403", key="*/warc/*", times=None)])
+        before = len(server.hits)
+        context = InProcess(elsewhere)
+        with pytest.raises(Incomplete):
+            fetch_captures(workspace, NEW, slugs, engine=spark(context))
+        asked = [task[0].result.requests for task in context.tasks]
+        assert len(asked) > 2
+        assert 0 < asked[0] < 6
+        assert not any(asked[1:])
+        assert len(server.hits) - before == asked[0]
+        # the ledger balances all the same, and what was not asked for is asked for by the next run
+        lacking = workspace.lake.read("fetches").to_pylist()
+        assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
+        assert not left_over(workspace)
+
+
+def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:
+    slugs = ["example.com", "example.org"]
+    files = sorted({one.warc_filename for one in bucket[1].of(NEW, subset="warc")})
+    with FaultServer(bucket[0]) as server:
+        local, other = (located(server.url, tmp_path / name, slugs) for name in ("local", "spark"))
+        server.set_rules([Rule("500", key=files[0], times=None)])
+        rounds = []
+        for workspace, by in ((local, LOCAL), (other, spark())):
+            with pytest.raises(Incomplete):
+                fetch_captures(workspace, NEW, slugs, engine=by)
+            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "settled", "rounds"]
+            rounds.append(sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())))
+        assert rounds[0] == rounds[1]
+        same(local, other, slugs)
+
+
+def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = again(bucket, before, tmp_path / "home")
+
+    def full(*_: object, **__: object) -> None:
+        raise PlaceFault("the disk is full", "Free some space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "fetch_planned", full)
+        with pytest.raises(PlaceFault, match="the disk is full") as told:
+            fetch_captures(workspace, NEW, slugs, engine=spark())
+        # where it arose is told too
+        assert "fetch_task" in "".join(told.value.__notes__)
+        with pytest.raises(EnvironmentFault, match="could not run a task"):
+            fetch_captures(workspace, NEW, slugs, engine=spark(InProcess(tries=2)))
+    assert not left_over(workspace)
+
+
+def test_a_target_that_breaks_a_task_fails_alone(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = again(bucket, before, tmp_path / "home")
+    bad = slugs[3]
+    plain = work.spill_pages
+
+    def broken(records: list[Any], *rest: Any) -> Any:
+        if any(bad in batch.column("target").to_pylist() for batch in records):
+            raise RuntimeError("cannot be parsed")
+        return plain(records, *rest)
+
+    monkeypatch.setattr(work, "spill_pages", broken)
+    found = made(workspace, slugs, spark(), PAGES)
+    assert [slug for slug, one in found.items() if one.error is not None] == [bad]
+    assert set(found[bad].reports) == {"records"}

@@ -1,0 +1,196 @@
+"""Redirects are followed where they are declared, to public https hosts, without credentials, each hop judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.addresses import Access
+from cc_pipeline.stores.answer import NoAnswer, Timeouts
+from cc_pipeline.stores.connections import ConnectionPool, is_public
+from cc_pipeline.stores.web import HttpClient
+from cc_pipeline.transport import FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
+from cc_pipeline.transport.states import budget_state
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.transport.test_mirrored import DATA, all_came, bucket, key_of, over, ranges
+
+__all__ = ["bucket"]
+
+QUICK = RetryPolicy(attempts=2, base=0.001, longest=0.005)
+HF = "https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve/x"
+CDN = declared_hosts("https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve", ["Mine.Example:8443"])
+
+
+@pytest.mark.parametrize(
+    ("location", "leads_to"),
+    [
+        ("https://cas-bridge.xethub.hf.co/a?X-Sig=1#part", "https://cas-bridge.xethub.hf.co/a?X-Sig=1"),
+        ("https://us.aws.cdn.hf.co/a", "https://us.aws.cdn.hf.co/a"),
+        ("https://cdn-lfs-us-1.hf.co:443/a", "https://cdn-lfs-us-1.hf.co:443/a"),
+        ("https://mine.example:8443", "https://mine.example:8443/"),
+        ("/api/x?y=1", "https://huggingface.co/api/x?y=1"),
+        ("//CDN-LFS.hf.co/a", "https://CDN-LFS.hf.co/a"),
+    ],
+)
+def test_declared_targets_are_followed(location: str, leads_to: str) -> None:
+    assert target_of(HF, location, CDN) == leads_to
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://evil.example/a",
+        "https://xethub.hf.co/a",
+        "https://a.b.aws.cdn.hf.co/a",
+        "https://cdn-lfs.evil.hf.co/a",
+        "https://cas-bridge.xethub.hf.co.evil.example/",
+        "https://mine.example/",
+        "https://cas-bridge.xethub.hf.co:8443/",
+        "https://cas-bridge.xethub.hf.co@evil.example/",
+        "https://me:pw@cas-bridge.xethub.hf.co/",
+        "http://cas-bridge.xethub.hf.co/",
+        "http://huggingface.co/",
+        "https://127.0.0.1/",
+        "https://localhost/",
+        "https://[::1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://169.254.169.254/latest/meta-data",
+        "https://10.0.0.1/",
+        "ftp://cas-bridge.xethub.hf.co/",
+        "file:///etc/passwd",
+        "https://cas-bridge.xethub.hf.co/a b",
+        "https://cas-bridge.xethub.hf.co/\r\nX: y",
+        "https://cas-bridge.xethub.hf.co:port/",
+        "",
+        "https://cas-bridge.xethub.hf.co/" + 9000 * "a",
+    ],
+)
+def test_others_are_refused(location: str) -> None:
+    with pytest.raises(Undeclared):
+        target_of(HF, location, (*CDN, "127.0.0.1", "[::1]", "localhost", "10.0.0.1", "169.254.169.254"))
+
+
+def test_only_a_loopback_source_may_lead_to_loopback_and_never_down_to_http() -> None:
+    assert target_of("http://127.0.0.1:1/x", "http://127.0.0.1:2/y", ["127.0.0.1:2"]) == "http://127.0.0.1:2/y"
+    for asked, location in (
+        ("https://127.0.0.1:1/x", "http://127.0.0.1:2/y"),
+        ("http://a.example/x", "http://127.0.0.1:2/y"),
+        ("http://a.example/x", "http://b.example/y"),
+        ("http://a.example/x", "https://b.example/y"),
+        ("http://127.0.0.1:1/x", "http://b.example/y"),
+    ):
+        with pytest.raises(Undeclared):
+            target_of(asked, location, ["127.0.0.1:2", "b.example"])
+
+
+def test_names_that_stand_for_private_addresses_are_not_connected_to() -> None:
+    async def asked(get: bool) -> str:
+        try:
+            if get:
+                pool = ConnectionPool("localhost", 9, None, Timeouts(), public_only=True)
+                await pool.get(b"GET / HTTP/1.1\r\n\r\n", 200, 10)
+            else:
+                client = HttpClient("test", Timeouts(), public_only=True)
+                try:
+                    await client.ask("HEAD", "http://localhost:9/", {}, hoped_for=200, bound=0)
+                finally:
+                    await client.close()
+        except NoAnswer as refused:
+            return refused.kind
+        return ""
+
+    assert asyncio.run(asked(get=True)) == "redirected"
+    assert asyncio.run(asked(get=False)) == "unreachable"
+    assert is_public("18.155.173.1")
+    assert not any(map(is_public, ("127.0.0.1", "10.1.2.3", "fe80::1%eth0", "::ffff:192.168.0.1", "224.0.0.1", "::")))
+
+
+@pytest.fixture
+def servers(bucket: Path) -> Iterator[list[FaultServer]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(FaultServer(bucket)) for _ in range(3)]
+
+
+def declared(*servers: FaultServer) -> list[str]:
+    return [f"127.0.0.1:{server.port}" for server in servers]
+
+
+def test_ranges_come_from_where_a_place_redirects_to(servers: list[FaultServer], tmp_path: Path) -> None:
+    place, cdn, _ = servers
+    place.set_rules([Rule("redirect", times=None, to=f"{cdn.url}{{key}}?Signature=s3cret")])
+    budget = tmp_path / "budget.sqlite"
+    with Transport(
+        place.url, redirects=declared(cdn), access=Access("me", "pw", "t=1"), retry=QUICK, rate=500, budget_path=budget
+    ) as transport:
+        came = [got for got in transport.read_many(ranges(40)) if isinstance(got, RangeBytes)]
+        assert len(came) == 40
+        assert {got.source for got in came} == {place.url}
+        assert all(got.data == DATA[got.offset : got.offset + 100] for got in came)
+        assert transport.read_all(key_of(1)).data == DATA
+        info = transport.head(key_of(1))
+        assert info is not None
+        assert info.size == len(DATA)
+        assert transport.stats.requests == len(place.hits) + len(cdn.hits)
+    # asked anew each time, because what it leads to expires
+    assert len(place.hits) == len(cdn.hits) == 42
+    assert {hit.query for hit in cdn.hits} == {"Signature=s3cret"}
+    assert {hit.authorization for hit in cdn.hits} == {""}
+    assert all(hit.authorization for hit in place.hits)
+    # each host has a budget of its own, and nothing that lets somebody in is kept
+    assert {state.host for state in budget_state(budget)} == {f"127.0.0.1:{one.port}" for one in (place, cdn)}
+    assert b"s3cret" not in budget.read_bytes()
+
+
+@pytest.mark.parametrize("how", ["undeclared", "loop", "private", "downgrade"])
+def test_a_place_that_redirects_astray_is_said_and_left_alone(servers: list[FaultServer], how: str) -> None:
+    place, other, good = servers
+    to = {
+        "undeclared": other.url,
+        "loop": place.url,
+        "private": "http://10.0.0.1/",
+        "downgrade": "ftp://127.0.0.1/",
+    }[how]
+    place.set_rules([Rule("redirect", times=None, to=to + "{key}?Signature=s3cret")])
+    redirects = [*declared(good), "10.0.0.1"]
+    with Transport(place.url, redirects=redirects, retry=QUICK) as alone:
+        with pytest.raises(RangeFault) as raised:
+            alone.read(key_of(1), 0, 4)
+        assert raised.value.kind is FaultKind.REDIRECTED
+        assert "s3cret" not in str(raised.value)
+        assert "CC_PIPELINE_REDIRECTS" in str(raised.value)
+    with over([place, good], redirects=redirects) as transport:
+        assert set(all_came(transport, ranges(100))) == {good.url}
+    assert not other.hits
+    assert len(place.hits) <= 4 * 12
+
+
+def test_what_the_last_hop_answers_is_judged_and_counts_against_its_host(
+    servers: list[FaultServer], tmp_path: Path
+) -> None:
+    place, cdn, good = servers
+    place.set_rules([Rule("redirect", times=None, to=f"{cdn.url}{{key}}")])
+    for kind, expected in (
+        ("404", FaultKind.NOT_FOUND),
+        ("wrong_range", FaultKind.WRONG_RANGE),
+        ("short", FaultKind.SHORT_BODY),
+        ("403", FaultKind.FORBIDDEN),
+    ):
+        cdn.set_rules([Rule(kind, times=None)])
+        with (
+            Transport(place.url, redirects=declared(cdn), retry=QUICK) as alone,
+            pytest.raises(RangeFault) as raised,
+        ):
+            alone.read(key_of(1), 0, 4)
+        assert raised.value.kind is expected
+    cdn.set_rules([Rule("500", times=None)])
+    budget = tmp_path / "budget.sqlite"
+    with over([place, good], redirects=declared(cdn), budget_path=budget) as transport:
+        assert set(all_came(transport, ranges(100))) == {good.url}
+    out = {state.host for state in budget_state(budget) if state.out is not None}
+    assert out == {f"127.0.0.1:{one.port}" for one in (place, cdn)}
+    assert len(place.hits) <= 4 * 8
