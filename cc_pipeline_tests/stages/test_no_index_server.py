@@ -23,7 +23,7 @@ from cc_pipeline.stages.reports.health import examine
 from cc_pipeline.stages.reports.inputs import crawl_list_verdict
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.stores.answer import Timeouts
-from cc_pipeline.transport.budget import budget_state
+from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, OLD, closed_port, extract, harvest, workspace_of
 
