@@ -49,6 +49,14 @@ def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) ->
                "--home", home)  # fmt: skip
     hosts = {row["host"] for row in rows if (row["fetch_200"] or 0) > 100}
     assert set(only.out.split()[1:]) == hosts
+    kept = cli("facts", "example.org", "-c", NEW, "--dataset", "host-index", "--keep", "--home", home)
+    assert kept.status == 0, kept.err
+    query = "SELECT count(*), sum(fetch_200), any_value(facts_from) FROM host_facts"
+    shown = cli("sql", query, "--csv", "--home", home)
+    of_index = [row for row in rows if row["surt_host_name"] in truth]
+    pages = sum(row["fetch_200"] or 0 for row in of_index)
+    assert shown.out.splitlines()[1].split(",")[:2] == [str(len(of_index)), str(pages)]
+    assert "host-index" in shown.out
     priced = cli("facts", "example.org", "-c", NEW, "--price", "--format", "csv", "--home", home)
     assert (priced.status, "host-index" in priced.out) == (0, True), priced.err
 

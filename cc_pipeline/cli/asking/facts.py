@@ -11,6 +11,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import open_question
+from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 
@@ -57,6 +58,9 @@ def facts(
     columns: Annotated[
         str | None, typer.Option("--columns", show_default=False, help="Comma-separated columns, or 'all'.")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
+    ] = False,
     price: Annotated[bool, typer.Option("--price", help="Only say what the look-up would read.")] = False,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     allow_gaps: options.AllowGaps = False,
@@ -101,7 +105,18 @@ def facts(
                 wanted = _columns(table, columns, acting, output)
                 names = names or list(wanted.column_names)
                 rows += [tuple(row.get(name) for name in names) for row in wanted.to_pylist()]
+        if keep:
+            _keep(question, [] if dataset is None else dataset)
     write_rows("what is known of the hosts", names, rows, output)
+
+
+def _keep(question: Question, datasets: Sequence[str]) -> None:
+    """Fills the table of facts by a run, as it is done in the UI, and publishes."""
+    from cc_pipeline.defs.launch import Launcher
+
+    with Launcher(question.workspace) as launcher:
+        step("facts", lambda: all_runs(launcher.fill_facts(question.crawls, question.targets, datasets)))
+        step("cc.duckdb", launcher.publish_what_is_new)
 
 
 def say_cost(crawl: str, target: str, found: Facts) -> None:
