@@ -24,6 +24,8 @@ from cc_pipeline_tests.swiftserver import S3Server
 
 REGION = "us-east-1"
 _KEY, _SECRET = "lakekeeper", "c0rrect-horse-battery"
+#: What lets somebody in, in words that AWS' libraries read; the same for each server.
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
 _PARTS = ("master", "volume", "filer", "s3")
 _START_SECONDS = 60.0
 

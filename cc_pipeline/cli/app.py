@@ -12,7 +12,7 @@ from cc_pipeline.cli import replay, run, whole_files
 from cc_pipeline.cli.asking import facts, sql
 from cc_pipeline.cli.handing import copy, dataset, export, get, report
 from cc_pipeline.cli.home import automation, choices, doctor, domains, init
-from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, url_index
+from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
@@ -35,6 +35,7 @@ app.command("get")(get.get)
 app.command("plan")(plan.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
+app.command("ranks")(ranks.ranks)
 app.command("copy")(copy.copy)
 app.command("export")(export.export)
 app.command("dataset")(dataset.dataset)

@@ -81,7 +81,7 @@ def sources_for(
     Raises ``NoIndex`` when there is no index of the crawl; it names the command that makes one. Raises
     ``EnvironmentFault`` when ``via`` wants a harvest that the home does not have.
     """
-    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.index.lookup import open_locators
     from cc_pipeline.stages.locate import index_sources
 
@@ -101,6 +101,8 @@ def sources_for(
     if none:
         what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
         way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
+        if index_is_built(crawl) and via != "btree":
+            way = f"cc-pipeline build-index --crawl {crawl}   (it says the price first)"
         raise NoIndex(what, f"Make one: {way}")
     return replace(sources, columns=None if columns is None else tuple(columns))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.automation.flight import UNFINISHED
 from cc_pipeline.defs.internals import forget_partitions
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, partition_key, run_partitions, too_many
@@ -63,7 +64,9 @@ def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
     """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
     strange = sorted(_keys(instance, DOMAIN) - known.domains)
     running = unfinished_runs_of(instance, strange)
-    crawls = sorted(_keys(instance, CRAWL) - known.crawls) if not known.unjudged else []
+    # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
+    unknown = {crawl for crawl in _keys(instance, CRAWL) - known.crawls if not index_is_built(crawl)}
+    crawls = sorted(unknown) if not known.unjudged else []
     return StrangeKeys(
         {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
         dict.fromkeys(crawls, "the source does not list it, and nothing was made of it"),

@@ -143,13 +143,20 @@ class _Previews:
         """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
         report = made.reports[table]
         own = report.per_target[made.slug]
-        metadata = own_figures(report, made.slug, table)
+        metadata = own_figures(report, made.slug, table) | self._engine(table)
         if own[f"rows:{table}"]:
             metadata["preview"] = preview(self._rows(made.crawl, report, table)[made.slug], self._shown[table])
             for pictures in (partition_pictures, partition_links):
                 metadata |= pictures(self._workspace, made.crawl, made.slug, table, report)
         version = own.get(f"version:{table}")
         return metadata, None if version is None else str(version)
+
+    def _engine(self, table: str) -> dict[str, dg.MetadataValue]:
+        """Where rows were made, unless it was here."""
+        settings = self._workspace.settings
+        if settings.engine == "local" or table == "captures":
+            return {}
+        return {"engine": dg.MetadataValue.text(f"{settings.engine}, {settings.spark_workers} workers")}
 
     def _rows(self, crawl: str, report: StageReport, table: str) -> dict[str, pa.Table]:
         before, rows = self._read.get(table, (None, {}))

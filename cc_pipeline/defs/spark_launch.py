@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cc_pipeline.defs.spark_messages import Messages
 from cc_pipeline.engines.spark.mailbox import Mailbox
-from cc_pipeline.engines.spark.readiness import EMR, spark_submit
+from cc_pipeline.engines.spark.readiness import EMR, LOCAL, spark_submit
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
 
@@ -112,6 +112,8 @@ class SparkSubmit:
         with dg.open_pipes_session(context, injector, reader, dict(extras)) as session:
             started = self._start(session.get_bootstrap_env_vars())
             status = started.wait() if started is not None else 0
+            # where Java alone was killed, the driver's Python would go on
+            self._signal(signal.SIGKILL)
             reader.finish()
         if status and not self._stopped:
             words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
@@ -128,6 +130,8 @@ class SparkSubmit:
         command += [str(job_file()), *job_arguments(settings)]
         # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
         environment = {**os.environ, **pipes, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        if settings.spark_master.startswith(LOCAL):
+            environment.setdefault("PYSPARK_PYTHON", sys.executable)
         with self._lock, self._log.open("wb") as log:
             if not self._stopped:
                 self._process = subprocess.Popen(
@@ -141,13 +145,17 @@ class SparkSubmit:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         try:
             process.wait(_ORDERLY)
         except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        """To the driver and all it has started: the group has the id of its first process."""
+        if self._process is not None:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(self._process.pid, number)
 
 
 class EmrServerless:

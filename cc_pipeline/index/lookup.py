@@ -29,7 +29,8 @@ from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,10 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
                 kept = stack.enter_context(closing(KeptIndexes(footers))) if footers else None
                 indexes = PageIndexes(sources.cache, kept=kept)
                 available["parquet"] = lambda: ParquetLocator(
-                    transport, finder, columns=sources.columns, indexes=indexes
+                    transport, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
         published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
-        clusters = transport.head(cluster_key(crawl)) if published else None
+        clusters = _size_if_told(transport, cluster_key(crawl), needed=not available) if published else None
         if clusters is not None:
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl, size=clusters.size)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
@@ -173,6 +174,17 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
         yield _Indexes(available, catalog)
 
 
+def _size_if_told(transport: Transport, key: str, *, needed: bool) -> ObjectInfo | None:
+    """What the source says of an object. Where it does not say, that is an error only if the object is ``needed``: of
+    several places one may give all else, and another that is out the object."""
+    try:
+        return transport.head(key)
+    except RangeFault as fault:
+        if needed or fault.kind not in ENVIRONMENT_KINDS:
+            raise
+        return None
+
+
 def _of_valid_segments(
     captures: dict[str, pa.Table], transport: Transport
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
@@ -181,12 +193,12 @@ def _of_valid_segments(
     if not any(table.num_rows for table in captures.values()):
         return captures, ()
     try:
-        listed = transport.read_all(key).data
+        segments = transport.read_parsed(key, lambda data: parse_valid_segments(data, key))
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
         return captures, (f"there is no {key}: captures of all segments are taken",)
-    valid = pa.array([str(segment) for segment in parse_valid_segments(listed, key)], pa.string())
+    valid = pa.array([str(segment) for segment in segments], pa.string())
     kept = {slug: table.filter(pc.is_in(table["warc_segment"], valid)) for slug, table in captures.items()}
     lost = sum(table.num_rows for table in captures.values()) - sum(table.num_rows for table in kept.values())
     return kept, (f"{lost} captures of segments outside {key} are left out",) if lost else ()

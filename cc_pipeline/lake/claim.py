@@ -1,4 +1,4 @@
-"""The note of a lake that lies apart from any home: whose tables it holds, and in which layout.
+"""The note of a lake that lies apart from any home: whose tables it holds, in which layout, made with which settings.
 
 Several homes may work on one lake if they have the same source. The first writes the note, with a put that only one
 can win; the others read it. The layout of the lake is that of its tables, whatever a home's own note says.
@@ -7,13 +7,14 @@ can win; the others read it. The layout of the lake is that of its tables, whate
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.home import LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.home import CHOICES, LAYOUT, HomeNote, as_written, read_note, write_note
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -53,9 +54,30 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
 
 def note_layout(lake: Transport, home: Path, source: str) -> None:
     """Writes down that the lake's tables have the layout of ``home``, which has just migrated them."""
-    mine = read_note(home)
+    mine, noted = read_note(home), _read(lake)
     assert mine is not None
-    _write(lake, HomeNote(source, mine.layout, mirrors=_others(mine, source)))
+    chosen = noted.chosen if noted is not None else {}
+    _write(lake, HomeNote(source, mine.layout, chosen, mirrors=_others(mine, source)))
+
+
+def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
+    """Notes the settings that the lake's rows are made with (``home.CHOICES``): the first home's, or ``anew`` these.
+
+    Raises ``UserInputError`` where others are noted: homes with different ones would parse each other's pages again and
+    again. A lake without a note is left alone.
+    """
+    noted = _read(lake)
+    if noted is None:
+        return
+    others = {name: value for name, value in noted.chosen.items() if values.get(name, value) != value}
+    if others and not anew:
+        theirs = " ".join(f"{name}={as_written(value)}" for name, value in others.items())
+        raise UserInputError(
+            f"all homes of the lake {lake.source} make its pages with {theirs}. Make this home like them: cc-pipeline "
+            f"settings {theirs}; or let this home change it with cc-pipeline settings, and then every other one"
+        )
+    if anew or not noted.chosen:
+        _write(lake, replace(noted, chosen=dict(values)))
 
 
 def _read(lake: Transport) -> HomeNote | None:
@@ -68,7 +90,9 @@ def _read(lake: Transport) -> HomeNote | None:
     try:
         noted = json.loads(data)
         mirrors = tuple(map(str, noted.get("mirrors") or ()))
-        return HomeNote(str(noted["source"]), int(noted["layout"]), mirrors=mirrors)
+        found = dict(noted.get("settings") or {})
+        chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
+        return HomeNote(str(noted["source"]), int(noted["layout"]), chosen, mirrors)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentFault(
             f"{lake.source}/{NOTE} does not say whose tables the lake holds",
@@ -77,7 +101,8 @@ def _read(lake: Transport) -> HomeNote | None:
 
 
 def _write(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) -> None:
-    further = {"mirrors": list(noted.mirrors)} if noted.mirrors else {}
+    further: dict[str, object] = {"mirrors": list(noted.mirrors)} if noted.mirrors else {}
+    further |= {"settings": dict(noted.chosen)} if noted.chosen else {}
     text = json.dumps({"source": shown(noted.source), "layout": noted.layout} | further, indent=1) + "\n"
     try:
         with disk_trouble(Path(lake.source) / NOTE):

@@ -17,7 +17,6 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows
@@ -47,16 +46,16 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables, where ``engine`` does; unchanged inputs
     stay.
 
-    A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake
-    cannot be read or written, and, once the other slices are committed, for slices whose stored bytes are gone: their
-    pages would say of records that were fetched that they are missing.
+    A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake cannot be
+    read or written, ``UserInputError`` where other homes on it parse otherwise, and, once the other slices are
+    committed, ``EnvironmentFault`` for slices whose stored bytes are gone: their pages would say of records that were
+    fetched that they are missing.
     """
     started = time.monotonic()
     wanted, stale = to_parse(workspace, crawl, slugs)
     lost = slices_that_lost(workspace, stale)
     if sound := {slice_: wanted[slice_] for slice_ in stale if slice_ not in lost}:
-        settings = workspace.settings
-        choose(settings.home, {name: getattr(settings, name) for name in CHOICES})
+        workspace.choose()
         _parse(workspace, crawl, sound, engine)
     if lost:
         raise gone(crawl, lost)

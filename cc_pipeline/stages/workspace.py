@@ -14,7 +14,8 @@ from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, index_is_built
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
-from cc_pipeline.lake.claim import claim_lake, note_layout
+from cc_pipeline.home import CHOICES, choose
+from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
@@ -68,6 +69,16 @@ class Workspace:
         claim_home(self.settings)
         if self.settings.lake_is_apart:
             claim_lake(self.place, self.settings.home, self.settings.source)
+
+    def choose(self, *, anew: bool = False) -> None:
+        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew``, whatever was noted.
+
+        Raises ``UserInputError`` where other homes make the rows of that lake with others.
+        """
+        chosen = {name: getattr(self.settings, name) for name in CHOICES}
+        if self.settings.lake_is_apart:
+            agree(self.place, chosen, anew=anew)
+        choose(self.settings.home, chosen, anew=anew)
 
     def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
         """Brings the tables of a claimed home to this version's layout, as :func:`~cc_pipeline.lake.evolution.migrate`

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from cc_pipeline.addresses import NO_ACCESS, Access
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT
 from cc_pipeline.stores.s3_options import S3Options
@@ -28,6 +29,7 @@ from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_head, judge_write
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
 
+T = TypeVar("T")
 #: Bytes that ``read_all`` reads at most unless its caller says otherwise.
 _WHOLE_LIMIT = 64 << 20
 #: Bytes of answers that are being read, or that the caller of ``read_many`` has not taken yet.
@@ -129,6 +131,17 @@ class Transport:
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
         return RangeBytes(key, 0, answer.body, found.total, place.etag(found), attempts, None, place.source)
 
+    def read_parsed(self, key: str, parse: Callable[[bytes], T], limit: int = _WHOLE_LIMIT) -> T:
+        """What ``parse`` makes of a whole object. Where it refuses the bytes of one place (``DataFault``), the next is
+        asked. Raises ``RangeFault`` as :meth:`read_all`, and what ``parse`` raises."""
+        while True:
+            data = self.read_all(key, limit).data
+            try:
+                return parse(data)
+            except DataFault:
+                if not self.doubt(key):
+                    raise
+
     def head(self, key: str, tries: int | None = None) -> ObjectInfo | None:
         """Size and ETag of an object, ``None`` when there is none, asked for at most ``tries`` times (``None``: as the
         retry policy says). Raises ``RangeFault`` for any other refusal."""
@@ -149,6 +162,11 @@ class Transport:
     def exists(self, key: str, tries: int | None = None) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
         return self.head(key, tries) is not None
+
+    def doubt(self, key: str) -> bool:
+        """What came of an object is not what it should be: other places are asked for it from now on, if there are
+        any that were not, which is the answer."""
+        return self._mirrored is not None and self._mirrored.doubt(key)
 
     def url(self, key: str, source: str | None = None) -> str:
         """The full address of an object at a place (one of ``sources``; the first), fit to be shown and stored."""

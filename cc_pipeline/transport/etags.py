@@ -29,11 +29,11 @@ def expected_at(etag: str | None, place: str, *, alone: bool) -> str | None:
     return plain if of == place else None
 
 
-def comparable(one: str | None, other: str | None) -> bool:
-    """Whether two ETags are of the same place (or of the only one), so that they can differ."""
-    if one is None or other is None:
+def is_another(now: str | None, then: str | None) -> bool:
+    """Whether an object's ETag says that it is not what it was. An ETag of another place says nothing."""
+    if now is None or now == then:
         return False
-    return _place_of(one) == _place_of(other)
+    return then is None or _place_of(now) == _place_of(then)
 
 
 def _place_of(etag: str) -> str:

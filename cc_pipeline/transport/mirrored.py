@@ -65,6 +65,15 @@ class _Question:
         return max(self.attempts.values(), default=0)
 
 
+@dataclass(slots=True)
+class _Seen:
+    """An object that ranges came of: its length at the ``first`` place, and all that gave some."""
+
+    total: int
+    first: Place
+    places: set[str]
+
+
 class Mirrored:
     """``places`` in the order of preference, at least one. It runs inside the transport's loop."""
 
@@ -73,7 +82,8 @@ class Mirrored:
         self._retry = retry
         self._stats = stats
         self._lacking = [Absences() for _ in places]
-        self._lengths: OrderedDict[str, tuple[int, Place]] = OrderedDict()
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._doubted: dict[str, frozenset[str]] = {}
 
     async def range(self, asked: ByteRange) -> Answered:
         """The bytes of a range."""
@@ -82,9 +92,23 @@ class Mirrored:
             self._compare(asked.key, got.found.total, got.place)
         return got
 
+    def doubt(self, key: str) -> bool:
+        """What came of an object was not what it should be: those who gave it are asked last from now on.
+
+        Whether there are others. Called from any thread.
+        """
+        seen = self._seen.get(key)
+        before = self._doubted.get(key, frozenset())
+        after = before | (seen.places if seen is not None else set())
+        self._doubted[key] = after
+        return before < after and len(after) < len(self.places)
+
     async def whole(self, key: str, limit: int) -> Answered:
         """A whole object of at most ``limit`` bytes."""
-        return await self._ask(key, lambda place: place.whole(key, limit, 1))
+        got = await self._ask(key, lambda place: place.whole(key, limit, 1))
+        if isinstance(got.found, Verified):
+            self._compare(key, got.found.total, got.place)
+        return got
 
     async def head(self, key: str, tries: int | None = None) -> Answered:
         """What the first place that has the object says of it."""
@@ -99,6 +123,8 @@ class Mirrored:
         self, key: str, ask: AskOne, tries: int | None = None, avoid: frozenset[str] = frozenset()
     ) -> Answered:
         question = _Question()
+        if self._doubted:
+            avoid |= self._doubted.get(key, frozenset())
         for numbers in self._in_turn(key, avoid):
             answered = await self._ask_all(numbers, key, ask, question, tries)
             if answered is not None:
@@ -200,12 +226,14 @@ class Mirrored:
 
     def _compare(self, key: str, total: int, place: Place) -> None:
         """Notes an object that has another length here than elsewhere."""
-        known = self._lengths.get(key)
-        if known is None:
-            self._lengths[key] = (total, place)
-            if len(self._lengths) > _LENGTHS:
-                self._lengths.popitem(last=False)
-        elif known[0] != total and known[1] is not place and len(self._stats.differing) < _SENTENCES:
+        seen = self._seen.get(key)
+        if seen is None:
+            self._seen[key] = _Seen(total, place, {place.source})
+            if len(self._seen) > _LENGTHS:
+                self._seen.popitem(last=False)
+            return
+        seen.places.add(place.source)
+        if seen.total != total and seen.first is not place and len(self._stats.differing) < _SENTENCES:
             self._stats.differing[key] = (
-                f"{key} has {known[0]:,} bytes at {known[1].source}, and {total:,} at {place.source}"
+                f"{key} has {seen.total:,} bytes at {seen.first.source}, and {total:,} at {place.source}"
             )

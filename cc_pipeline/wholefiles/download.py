@@ -94,7 +94,7 @@ def _download(transport: Transport, key: str, path: Path) -> int:
     if info is None:
         raise _unreadable(key, "the source has no such file")
     size, tag = info
-    pieces = (ByteRange(key, start, min(_PIECE, size - start), tag) for start in range(0, size, _PIECE))
+    pieces = (ByteRange(key, start, min(_PIECE, size - start), tag, total=size) for start in range(0, size, _PIECE))
     done = 0
     with disk_trouble(path), path.open("wb") as file:
         for piece in transport.read_many(pieces):

@@ -28,8 +28,10 @@ def test_the_wheel_has_all_modules_and_not_the_tests(installed: Path, tmp_path: 
     package = Path(there)
     assert package.is_relative_to(installed.parent)
     of = REPOSITORY / "cc_pipeline"
-    wanted = {path.relative_to(of) for path in of.rglob("*.py")}
-    assert {path.relative_to(package) for path in package.rglob("*.py")} == wanted
+    for kind in ("*.py", "*.yaml"):
+        wanted = {path.relative_to(of) for path in of.rglob(kind)}
+        assert wanted
+        assert {path.relative_to(package) for path in package.rglob(kind)} == wanted
     assert not list(package.rglob("*.so"))
     assert not (package.parent / "cc_pipeline_tests").exists()
 

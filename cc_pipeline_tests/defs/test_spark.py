@@ -29,10 +29,12 @@ from cc_pipeline.defs.spark import JOB_TAG
 from cc_pipeline.defs.spark_launch import EmrServerless, job_file
 from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
+from cc_pipeline_tests.defs.graph import cc_pipeline, definitions
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
 from cc_pipeline_tests.world import NEW, harvest, workspace_of
@@ -106,6 +108,7 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
             assert sorted(found) == [f"{NEW}|{text}" for text in TWO]
             for one in found.values():
                 assert "dagster/row_count" in one.metadata
+                assert ("engine" in one.metadata) == (table != "captures")
                 assert one.tags is not None
                 assert one.tags["dagster/data_version"]
         assert all(one.metadata["dagster/row_count"].value for one in recorded(launcher.instance, "records").values())
@@ -158,6 +161,41 @@ def test_the_end_of_a_run_ends_its_job(workspace: Workspace, monkeypatch: pytest
         os.kill(driver, 0)
     assert left_in_mailboxes(workspace) == []
     assert not [thread for thread in threading.enumerate() if thread.name == "job on Spark"]
+
+
+def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
+    workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in as_texts(replace(workspace.settings, engine="local")).items():
+        monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(workspace.settings.home))
+    workspace.register_targets([parse_target(TWO[0])])
+    job = definitions().resolve_job_def("extract_domain")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("crawl", [NEW])
+        instance.add_dynamic_partitions("domain", [TWO[0]])
+        result = job.execute_in_process(
+            instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
+        )
+        assert result.success
+        assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.tags[JOB_TAG] == "local[2]"
+
+
+def test_a_command_is_refused_before_it_does_anything(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "nothing"
+    asked = ("--crawl", NEW, "--domain", TWO[0], "--source", str(bucket[0]), "--home", str(home), "--engine")
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "spark")
+    assert status != 0
+    assert "CC_PIPELINE_SPARK_MASTER" in said
+    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked, "sparc")
+    assert status != 0
+    assert "local, spark" in said
+    assert not home.exists()
 
 
 class FakeEmr:

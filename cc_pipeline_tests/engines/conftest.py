@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cc_pipeline_tests.sparkcluster import SparkCluster, spark_cluster
+from cc_pipeline_tests.weedserver import CREDENTIALS
+from cc_pipeline_tests.wheel import install_wheel
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master and two workers. A test that kills a worker starts another of the same name."""
-    with spark_cluster(tmp_path_factory.mktemp("spark")) as started:
+    """A master and two workers, which may use the S3 servers of tests. A test that kills a worker starts another."""
+    with spark_cluster(tmp_path_factory.mktemp("spark"), environment=CREDENTIALS) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def wheel_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has the wheel, with its compiled parts, and nothing else of ours."""
+    return install_wheel(tmp_path_factory.mktemp("wheel")) / "python"

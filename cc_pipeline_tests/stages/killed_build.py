@@ -18,7 +18,8 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "within a file": (build, "_read", False),
     "before its index is written": (build, "write_shard", False),
     "behind its faults": (build, "_commit_faults", True),
-    "with its index half in place": (local, "sync_folder", False),
+    "with its index half in place": (os, "link", False),
+    "behind its index": (local, "sync_folder", False),
 }
 
 

@@ -16,9 +16,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import Incomplete, IndexIncomplete, UserInputError
+from cc_pipeline.errors import DataFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.index.built.names import Shard, shard_of
-from cc_pipeline.index.built.rows import BUILT_SCHEMA
+from cc_pipeline.index.built.rows import BUILT_SCHEMA, Tally, index_rows
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
 from cc_pipeline.minicrawl.truth import Capture
@@ -291,6 +291,29 @@ def test_a_source_that_breaks_off_leaves_no_half_of_a_file(news: tuple[Path, New
         server.set_rules([])
         assert build_index(workspace, MONTH, agreed=True).written == 1
     assert len(rows_of(workspace)) == len(news[1].truth.captures)
+
+
+def test_what_a_killed_process_left_half_written_goes_with_the_next_build(
+    news: tuple[Path, NewsTruth], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "cc_pipeline_tests.stages.killed_build", str(news[0]), str(tmp_path), MONTH]
+    subprocess.run([*command, "with its index half in place"], capture_output=True, check=False)
+    workspace = workspace_of(news[0], tmp_path)
+    folder = shards(workspace)[0].parent
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")]
+    build_index(workspace, MONTH, agreed=True)
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"), [("", "no URL"), ("https://www.gazette-example.fr/" + "x" * 20_000, "URL has 20,031 characters")]
+)
+def test_what_no_index_can_hold_is_a_fault_of_its_record(tmp_path: Path, url: str, reason: str) -> None:
+    record = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: %b\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+    tally = Tally()
+    [fault] = index_rows(seeded.gzip_member(record % url.encode()), "a.warc.gz", None, tally)
+    assert isinstance(fault, DataFault) and reason in fault.reason and fault.offset == 0
+    assert (tally.rows, tally.faults) == (0, 1)
 
 
 def test_homes_that_share_a_lake_share_the_index(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.pins import pinned_versions
+from cc_pipeline.minicrawl.news import NewsSpec, write_news
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.indexing.build import build_index
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.reports.health import examine
@@ -271,3 +273,16 @@ def test_commits_of_many_writers_all_stand(server: S3Server, tmp_path: Path) -> 
     wanted = {f"{number}-{turn}" for number in range(4) for turn in range(3)}
     assert Counter(lakes[0].read("targets")["slug"].to_pylist()) == Counter(wanted)
     assert set(lakes[0].digests("targets", sorted(wanted)).values()) == {"ab".zfill(15)}
+
+
+def test_an_index_that_is_built_here_lies_in_the_lake_and_is_read_there(server: S3Server, tmp_path: Path) -> None:
+    spec = NewsSpec(files=2, fetches=6)
+    truth = write_news(tmp_path / "bucket", spec)
+    far = on_s3(server, tmp_path / "bucket", tmp_path / "far", "news")
+    assert build_index(far, spec.month, agreed=True).written == 2
+    assert build_index(far, spec.month).written == 0
+    harvest(far, spec.month)
+    domain = truth.truth.domains()[0]
+    _, fetched, _ = extract(far, domain, crawl=spec.month)
+    assert fetched.rows == len(truth.of(domain))
+    assert {one.key.split("/")[2] for one in far.place.listing("built-index/")} == {f"crawl={spec.month}"}

@@ -257,3 +257,22 @@ def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_
     assert behind(one) is not None
     publish(one)
     assert captures(one)
+
+
+def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tmp_path: Path) -> None:
+    one = shared(bucket[0], tmp_path, "one")
+    harvest(one)
+    extract(one, SITE)
+    assert noted(tmp_path)["settings"] == {"extractor": "fast", "markdown": False, "digest_policy": "record"}
+    other = shared(bucket[0], tmp_path, "two", markdown=True)
+    with pytest.raises(UserInputError, match="settings markdown=no"):
+        extract(other, OTHER)
+    note = read_note(other.settings.home)
+    assert note is not None
+    assert not note.chosen
+    # the way out: one of them changes, and the others are told
+    other.choose(anew=True)
+    extract(other, OTHER)
+    with pytest.raises(UserInputError, match="settings markdown=yes"):
+        extract(one, "example.org")
+    extract(shared(bucket[0], tmp_path, "three", markdown=True), "example.org")

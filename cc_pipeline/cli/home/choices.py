@@ -13,7 +13,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import CHOICES, as_written, choose, read_note
+from cc_pipeline.home import CHOICES, as_written, read_note
 from cc_pipeline.settings import PREFIX, Settings, in_environment, load_settings
 
 #: Settings that hold credentials, and never show.
@@ -71,7 +71,7 @@ def as_the_home_has_it(found: Settings, *, yes: bool, environ: Mapping[str, str]
 
 def choose_anew(found: Settings, wanted: Mapping[str, str | bool], *, yes: bool) -> Settings:
     """Changes what belongs to the home, and gives the settings with it. Asks where pages would be parsed again."""
-    from cc_pipeline.stages.workspace import open_lake
+    from cc_pipeline.stages.workspace import open_lake, open_workspace
 
     note = read_note(found.home)
     if note is None:
@@ -91,10 +91,12 @@ def choose_anew(found: Settings, wanted: Mapping[str, str | bool], *, yes: bool)
             raise UserInputError(f"{words}: {again}. Say --yes if that is meant, or unset {names} to go on as before")
         if not typer.confirm(f"{words}: {again}. Change it?"):
             raise typer.Abort
-    choose(found.home, {**{name: getattr(found, name) for name in CHOICES}, **wanted}, anew=True)
+    chosen: Settings = replace(found, **dict(wanted))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
+    with open_workspace(chosen) as workspace:
+        workspace.choose(anew=True)
     for name, value in changes.items():
         console.print(f"{name} is {as_written(value)} in this home from now on", highlight=False, markup=False)
-    return replace(found, **dict(wanted))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
+    return chosen
 
 
 def _read(found: Settings, said: Mapping[str, str]) -> dict[str, str | bool]:

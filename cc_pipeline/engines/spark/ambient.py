@@ -11,44 +11,43 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import is_gone
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.settings import Settings, load_settings, split_places
-from cc_pipeline.settings.access import let_in, own_access
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings.access import own_access
 from cc_pipeline.settings.environment import PREFIX, text_in
+from cc_pipeline.settings.places import split_places
 from cc_pipeline.stages.workspace import Workspace
 
-#: What is not sent: each machine has its own.
-_OWN: Final = frozenset({"home", "source_access", "mirror_access", "collinfo_access", "webhook"})
 #: Variables that say who somebody is at the source.
 _WHO: Final = frozenset({f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY"})
 _FOLDER: Final = "cc-pipeline"
 
 
-def driver_settings(given: Mapping[str, str], home: Path) -> Settings:
-    """The settings of a job: ``given`` are texts by the names of their variables without the prefix. Of this machine's
-    environment only what lets somebody in counts. Raises ``UserInputError``."""
+def settings_here(given: Mapping[str, str], home: Path) -> Settings:
+    """The settings of a job on this machine: ``given`` are texts by the names of their variables without the prefix
+    (``settings/handing_on.py``). Of this machine's environment only what lets somebody in counts. Raises
+    ``UserInputError``."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _WHO}
     environ |= {f"{PREFIX}{name}": text for name, text in given.items()}
-    own = text_in(os.environ, "SOURCE") or ""
-    if own and [*own_access(split_places(own))] == [*own_access(split_places(given.get("SOURCE", "")))]:
+    own = text_in(os.environ, "SOURCE")
+    # the same places, perhaps with credentials in their addresses
+    if own is not None and _places(own) == _places(given.get("SOURCE", "")):
         environ[f"{PREFIX}SOURCE"] = own
     return load_settings(environ, home=str(home))
 
 
-def to_send(settings: Settings) -> dict[str, Any]:
-    """The settings as plain values that every machine may know."""
-    return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name not in _OWN}
+def _places(text: str) -> list[str]:
+    return [*own_access(split_places(text))]
 
 
 @contextmanager
-def at_work(sent: Mapping[str, Any], workers: int) -> Iterator[Workspace]:
+def at_work(sent: Mapping[str, str], workers: int) -> Iterator[Workspace]:
     """The workspace of one task: places and budget, no tables. ``workers`` is how many executors share the source.
 
     Raises ``UserInputError`` where that is not known, since every worker would then ask as if it were alone.
@@ -56,9 +55,8 @@ def at_work(sent: Mapping[str, Any], workers: int) -> Iterator[Workspace]:
     if workers < 1:
         raise UserInputError("a worker does not start without the number of workers: it would not know its share")
     home = _own_folder()
-    settings = replace(Settings(home=home, **sent), hosts=sent["hosts"] * workers)
-    own = own_access(split_places(text_in(os.environ, "SOURCE") or ""))
-    workspace = Workspace(let_in(settings, os.environ, own, NO_ACCESS))
+    settings = settings_here(sent, home)
+    workspace = Workspace(replace(settings, hosts=settings.hosts * workers))
     _clear(home / "scratch")
     try:
         yield workspace

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.addresses import scheme_of
 from cc_pipeline.engines.spark import cutting
-from cc_pipeline.engines.spark.ambient import to_send
 from cc_pipeline.engines.spark.handing_out import on_spark, slots_of, tries_of
 from cc_pipeline.engines.spark.plans import Plans, written
 from cc_pipeline.engines.spark.politeness import refuse_crowded, refuse_impolite
 from cc_pipeline.engines.spark.work import FetchDone, FetchJob, Job, Written, fetch_task, parse_task
-from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import Left, RecordsResult
@@ -26,6 +26,7 @@ from cc_pipeline.records.leases import stop_note
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
+from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.stages.shortfall import Tally
 from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, PARSE
@@ -62,6 +63,7 @@ class SparkEngine:
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
         refuse_crowded(self.spark_context, self.workers)
+        _refuse_files_here(asked)
         storage, crawl, commit = workspace.storage, asked.crawl, asked.commit
         left = Left(storage, crawl, asked.places, asked.scratch)
         asked.holding(left.files)
@@ -98,7 +100,7 @@ class SparkEngine:
 
     def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
         return {
-            "sent": to_send(workspace.settings),
+            "sent": as_texts(workspace.settings),
             "workers": self.workers,
             "tries": tries_of(self.spark_context),
             "crawl": crawl,
@@ -112,6 +114,16 @@ class SparkEngine:
         return (
             cutting.share_of(size, slots, cutting.LEAST_BYTES, cutting.MOST_BYTES),
             cutting.share_of(rows.rows, slots, cutting.LEAST_ROWS, cutting.MOST_ROWS),
+        )
+
+
+def _refuse_files_here(asked: ToFetch) -> None:
+    """Raises ``UserInputError`` for records in files of this machine: to a worker they would seem to be gone."""
+    here = [name for name in asked.places.files if name is not None and scheme_of(name) == "file"]
+    if here:
+        raise UserInputError(
+            f"{asked.crawl} has records in {len(here):,} files of this machine, e.g. {here[0]}, which Spark's workers "
+            "do not see; fetch them with the engine local"
         )
 
 

@@ -14,7 +14,8 @@ from cc_pipeline.settings import PREFIX, Settings
 
 #: How ``spark_master`` begins where it names an application of EMR Serverless.
 EMR: Final = "emr-serverless:"
-_LOCAL: Final = "local"
+#: How it begins where tasks run in the driver's own process.
+LOCAL: Final = "local"
 
 
 def refuse_unready(settings: Settings) -> None:
@@ -36,7 +37,7 @@ def refuse_unready(settings: Settings) -> None:
             f"the engine is spark, and the lake is {shown(settings.lake)}; workers share no disk, so set {PREFIX}LAKE "
             "to an s3:// place"
         )
-    if not scheme_of(settings.source) and not master.startswith(_LOCAL):
+    if not scheme_of(settings.source) and not master.startswith(LOCAL):
         raise UserInputError(
             f"the engine is spark, and the source is the folder {settings.source}, which workers do not see; give an "
             "http(s):// or s3:// address"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_pipeline import progress
-from cc_pipeline.engines.spark.ambient import driver_settings
+from cc_pipeline.engines.spark.ambient import settings_here
 from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.stages.extract import Made, extract
 from cc_pipeline.stages.workspace import open_workspace
@@ -38,7 +38,7 @@ def run_job(
     :func:`~cc_pipeline.stages.extract.extract` does.
     """
     with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-        chosen = driver_settings(settings, Path(folder).resolve())
+        chosen = settings_here(settings, Path(folder).resolve())
         engine = SparkEngine(spark_context, workers)
         with open_workspace(chosen) as workspace, progress.progress_to(told):
             yield from extract(workspace, wanted, tables, engine)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -42,10 +42,11 @@ _SPECS: Final = {spec.name: spec for spec in TABLES}
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a job have in common. ``commit`` names what they write; ``sent`` are the settings, ``workers``
-    the number of executors that share the source, ``tries`` how often Spark runs a task before the job fails."""
+    """What all tasks of a job have in common. ``commit`` names what they write; ``sent`` are the settings as texts,
+    ``workers`` the number of executors that share the source, ``tries`` how often Spark runs a task before the job
+    fails."""
 
-    sent: Mapping[str, Any]
+    sent: Mapping[str, str]
     workers: int
     tries: int
     crawl: str
@@ -145,7 +146,7 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
             captures.to_batches(),
             len(found),
             found.files,
-            workspace.transport,
+            workspace.archives(job.crawl),
             storage,
             crawl=job.crawl,
             commit=name,

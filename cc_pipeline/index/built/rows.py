@@ -34,6 +34,10 @@ BUILT_ORDER: Final = ("url_surtkey", "fetch_time", "warc_record_offset")
 #: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.
 _HOLDING: Final = frozenset({"response", "resource", "arc"})
 _BATCH_ROWS: Final = 1_024
+#: Characters of URLs in a batch: a few columns repeat them.
+_BATCH_CHARACTERS: Final = 2 << 20
+#: Characters of a URL that fits an index. Servers take some 8,000; a record's header may have a million.
+_MOST_CHARACTERS: Final = 1 << 14
 _SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
 
@@ -57,6 +61,7 @@ def index_rows(
     """
     read = arc.iter_located if is_arc(filename) else warc.iter_located
     rows: list[tuple[Any, ...]] = []
+    characters = 0
     for found in read(stream, filename):
         if isinstance(found, DataFault):
             tally.faults += 1
@@ -71,10 +76,11 @@ def index_rows(
             yield wrong
             continue
         rows.append(_row(found, filename, segment))
-        if len(rows) == _BATCH_ROWS:
+        characters += len(found.record.url)
+        if len(rows) == _BATCH_ROWS or characters > _BATCH_CHARACTERS:
             tally.rows += len(rows)
             yield _batch(rows)
-            rows = []
+            rows, characters = [], 0
     if rows:
         tally.rows += len(rows)
         yield _batch(rows)
@@ -87,6 +93,9 @@ def _unfit(found: StoredRecord, filename: str) -> DataFault | None:
         return DataFault(DataKind.UNSUPPORTED, filename, found.offset, reason)
     if not found.record.url:
         return DataFault(DataKind.MALFORMED, filename, found.offset, "the record has no URL")
+    if len(found.record.url) > _MOST_CHARACTERS:
+        reason = f"the record's URL has {len(found.record.url):,} characters, more than {_MOST_CHARACTERS:,}"
+        return DataFault(DataKind.TOO_LARGE, filename, found.offset, reason)
     return None
 
 

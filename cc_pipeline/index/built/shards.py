@@ -19,6 +19,8 @@ ABOUT: Final = b"cc_pipeline.built"
 _PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
 #: An archive file of 1 GB holds some 40,000 pages: one row group, whose pages a look-up reads two or three of.
 _GROUP_ROWS: Final = 65_536
+#: Bytes of rows in a row group, where that is fewer of them.
+_GROUP_BYTES: Final = 64 << 20
 _PAGE_ROWS: Final = 1_000
 
 
@@ -50,14 +52,13 @@ def write_shard(batches: Iterable[pa.RecordBatch], about: Mapping[str, Any], pat
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
+        if held and (rows + batch.num_rows > _GROUP_ROWS or size + batch.nbytes > _GROUP_BYTES):
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
         held.append(batch)
         rows += batch.num_rows
-        if rows >= _GROUP_ROWS:
-            table = pa.Table.from_batches(held)
-            yield table.slice(0, _GROUP_ROWS)
-            held = table.slice(_GROUP_ROWS).to_batches()
-            rows -= _GROUP_ROWS
-    if rows:
+        size += batch.nbytes
+    if held:
         yield pa.Table.from_batches(held)

@@ -26,6 +26,7 @@ from cc_pipeline.index.footers.decode import (
     footer_length,
 )
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
+from cc_pipeline.transport.etags import is_another
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -145,6 +146,7 @@ class _Run:
     on_footer: Callable[[FooterRows, FooterEntry], None] | None
     columns: Sequence[str]
     lookup_columns: Sequence[str]
+    doubt: Callable[[str], bool]
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     sick_files: Counter[str] = field(default_factory=Counter)
@@ -171,7 +173,7 @@ class _Run:
                 yield ByteRange(job.path, None, self.guess.length, tag=job)
             else:
                 start = _start(job.tail)
-                yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job)
+                yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job, total=job.tail.total)
 
     def _take(self, outcome: RangeBytes | RangeFault) -> None:
         job = outcome.tag
@@ -218,6 +220,9 @@ class _Run:
         self._bad(_Job(job.path, max(job.tries, self.policy.tries - 2) if final else job.tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
+        if tail is not None and self.doubt(job.path):
+            self.waiting.append(_Job(job.path, job.tries))
+            return
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
             # From the start: what was fetched may be what is wrong.
@@ -259,10 +264,12 @@ def harvest_crawl(
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
+    doubt: Callable[[str], bool] = lambda path: False,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault`` when
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``doubt`` is told of a file whose
+    end is no footer, and says whether ``transport`` will ask another place for it. Raises ``EnvironmentFault`` when
     the source or the disk fails. Footers stored until then stay, and the next call goes on from there.
     """
     policy = policy or HarvestPolicy()
@@ -271,7 +278,7 @@ def harvest_crawl(
     notes = () if paths else (f"{crawl} has no columnar index",)
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns)
+        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, doubt)
         changed = _changed(run, [path for path in paths if path in writer]) if policy.refresh else set()
         for path in paths:
             entry = writer.entries.get(path)
@@ -310,7 +317,7 @@ def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
             run.bytes += len(outcome.data)
-            if outcome.total != entry.file_size or (outcome.etag or entry.etag) != entry.etag:
+            if outcome.total != entry.file_size or is_another(outcome.etag, entry.etag):
                 changed.add(outcome.key)
         elif outcome.kind in _STOPPING:
             raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
@@ -325,4 +332,6 @@ def _start(tail: RangeBytes) -> int:
 
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:
-    return RangeBytes(tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts)
+    return RangeBytes(
+        tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts, source=tail.source
+    )

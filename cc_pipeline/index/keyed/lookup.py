@@ -208,7 +208,7 @@ KEY_TEXT = "_key"
 
 
 def _gap(fault: DataFault) -> Gap:
-    return Gap(fault.source, f"{fault.kind.value}: {fault.reason}", fault.offset)
+    return Gap(fault.source, f"{fault.kind.value}: {fault.reason}", fault.offset, fault.kind)
 
 
 def _check(size: int, most: int | None, rows: int) -> None:

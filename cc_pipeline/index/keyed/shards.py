@@ -9,7 +9,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
-from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.index.footers.decode import FooterRows, decode_footer
 from cc_pipeline.index.footers.store import CrawlFooters
 from cc_pipeline.index.keyed.columns import arrow_type, widest
@@ -26,11 +26,13 @@ Bounds = tuple[bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A shard that could not be read, so that rows of it may be missing: why, and at which byte of the file."""
+    """A shard that could not be read, so that rows of it may be missing: why, and at which byte of the file. ``kind``
+    is that of the fault, where reading its data met one."""
 
     path: str
     reason: str
     offset: int | None = None
+    kind: Kind | None = None
 
     def __str__(self) -> str:
         where = "" if self.offset is None else f" at byte {self.offset}"

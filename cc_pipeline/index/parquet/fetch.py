@@ -43,12 +43,28 @@ class Cost:
 
 
 def fetch_pieces(
-    reader: ManyReader, pieces: Iterable[Piece], etags: dict[str, str | None], cost: Cost
+    reader: ManyReader,
+    pieces: Iterable[Piece],
+    etags: Mapping[str, str | None],
+    cost: Cost,
+    sizes: Mapping[str, int] | None = None,
 ) -> dict[Piece, bytes]:
-    """The bytes of every piece, neighbours read together. Raises the first fault: there is no partial answer."""
-    runs = coalesce(pieces)
+    """The bytes of every piece, neighbours read together. Raises the first fault: there is no partial answer.
+
+    ``etags`` and ``sizes`` are those of the files that the pieces' places are known of. Files of another size, be it at
+    one of several places, are not read: the places would be others there.
+    """
+    sizes = sizes or {}
     ranges = [
-        ByteRange(run[0].key, run[0].offset, run_end(run) - run[0].offset, etags.get(run[0].key), run) for run in runs
+        ByteRange(
+            run[0].key,
+            run[0].offset,
+            run_end(run) - run[0].offset,
+            etags.get(run[0].key),
+            run,
+            total=sizes.get(run[0].key),
+        )
+        for run in coalesce(pieces)
     ]
     found: dict[Piece, bytes] = {}
     for answer in reader.read_many(ranges):
@@ -154,6 +170,15 @@ class PageIndexes:
             for piece, etag in [known for known in self._pieces if known[0].key == path]:
                 self._held -= len(self._pieces.pop((piece, etag)))
         return True
+
+    def forget(self, path: str) -> None:
+        """Forgets what was read of a file: it turned out not to be what it should."""
+        with self._lock:
+            for piece, etag in [known for known in self._pieces if known[0].key == path]:
+                self._held -= len(self._pieces.pop((piece, etag)))
+                stored = self._path(piece, etag)
+                if stored is not None:
+                    stored.unlink(missing_ok=True)
 
     def _of_harvest(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
         found: dict[Piece, bytes] = {}

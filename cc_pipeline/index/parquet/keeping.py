@@ -115,7 +115,7 @@ class _Keeping:
             for run in runs:
                 self.report.requests += 1
                 length = min(run_end(run), size) - run[0].offset
-                yield ByteRange(path, run[0].offset, length, entry.etag, file)
+                yield ByteRange(path, run[0].offset, length, entry.etag, file, total=entry.file_size)
 
     def _take(self, file: _File, answer: RangeBytes) -> None:
         self.report.bytes += len(answer.data)

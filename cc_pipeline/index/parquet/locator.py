@@ -6,7 +6,7 @@ Rows of every era become capture rows: types widened, missing columns null, unkn
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from cc_pipeline.index.parquet.pricing import index_bytes, likely_bytes, most_re
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 from cc_pipeline.index.takers import Takers
 from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.transport.faults import RangeFault
 
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
@@ -164,11 +165,15 @@ class ParquetLocator:
         columns: Sequence[str] | None = None,
         indexes: PageIndexes | None = None,
         round_bytes: int = _ROUND_BYTES,
+        doubt: Callable[[str], bool] = lambda path: False,
     ) -> None:
+        """``doubt`` is told of a file that holds something else than it should, and says whether ``reader`` will ask
+        another place for it."""
         self.columns = columns
         self._reader = reader
         self._finder = finder
         self._round_bytes = round_bytes
+        self._doubt = doubt
         self._indexes = indexes or PageIndexes()
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
@@ -210,8 +215,12 @@ class ParquetLocator:
             try:
                 return read_rows(self._reader, wanted, self._indexes, cost)
             except DataFault as fault:
-                if not self._indexes.refuse(fault.source):
+                if self._indexes.refuse(fault.source):
+                    continue
+                # what was asked for did come, and another place may have it as it should be
+                if isinstance(fault, RangeFault) or not self._doubt(fault.source):
                     raise
+                self._indexes.forget(fault.source)
 
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
         """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""

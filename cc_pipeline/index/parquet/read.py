@@ -145,9 +145,10 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
     partial answer.
     """
     etags = {each.place.file.path: each.place.file.etag for each in wanted}
+    sizes = {each.place.file.path: each.place.file.size for each in wanted}
 
     def fetch(pieces: Iterable[Piece]) -> Bytes:
-        return fetch_pieces(reader, pieces, etags, cost)
+        return fetch_pieces(reader, pieces, etags, cost, sizes)
 
     known = _page_indexes(wanted, indexes, fetch)
     key_parts = [_key_selection(each, known) for each in wanted]
@@ -372,7 +373,7 @@ def scan_columns(
         column = place.columns[name]
         piece = Piece(path, column.offset, column.size)
         # one column after the other: decoding copies the bytes, and only one column has them here twice
-        found = fetch_pieces(reader, [piece], {path: place.file.etag}, cost)
+        found = fetch_pieces(reader, [piece], {path: place.file.etag}, cost, {path: place.file.size})
         columns.append(
             decode_batches(column.layout, found.pop(piece), place.rows, batch, source=path, offset=piece.offset)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -12,7 +13,6 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.host_keys import HostRanges, host_of_surt
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.keyed.lookup import KeyedPrice
-from cc_pipeline.index.parquet.read import rows_in_ranges
 from cc_pipeline.stages.facts.asking import (
     Answer,
     Columns,
@@ -71,7 +71,7 @@ def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Se
 
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
     """The same of the hosts of all ``targets`` together, each once, in one look-up that is not kept
-    (:func:`rows_of_target` takes those of one)."""
+    (:class:`RowsOfTargets` gives those of one)."""
     return _facts(workspace, crawl, targets, datasets, keep=False)
 
 
@@ -84,10 +84,22 @@ def price_of_hosts(
     return {one.name: price(workspace, crawl, one, OfHosts(one, hosts)) for one in datasets}
 
 
-def rows_of_target(facts: pa.Table, target: Target) -> pa.Table:
-    """Those rows of an answer about several targets that are of hosts of this one."""
-    keys = facts[HOST].combine_chunks().cast(pa.binary())
-    return facts.take(pa.array(rows_in_ranges(keys, HostRanges(target).surt)))
+class RowsOfTargets:
+    """Rows of an answer about several targets by target: a host of two targets is a row of both."""
+
+    def __init__(self, facts: pa.Table) -> None:
+        self._facts = facts
+        self._keys = facts[HOST].combine_chunks()
+
+    def of(self, target: Target) -> pa.Table:
+        """The rows of the hosts of ``target``."""
+        spans = [(self._place(one.start), self._place(one.end)) for one in HostRanges(target).surt]
+        return pa.concat_tables([self._facts.slice(0, 0), *(self._facts.slice(a, b - a) for a, b in spans if a < b)])
+
+    def _place(self, key: bytes | None) -> int:
+        if key is None:
+            return len(self._keys)
+        return bisect_left(self._keys, key, key=lambda one: one.as_py().encode("utf-8", "surrogateescape"))
 
 
 def _facts(

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
+from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.keyed.kept_answers import KeptAnswers
-from cc_pipeline.index.keyed.lookup import Keep, KeyedLookup, KeyedPrice
+from cc_pipeline.index.keyed.lookup import Keep, KeyedLookup, KeyedPrice, KeyedRows
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
 from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind
+
+#: Faults of reading a file whose footer is of another time.
+_OTHERWISE_NOW: Final = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +87,16 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
         table, gaps = kept.find(name) if keep else None, shards.gaps
         known = table is not None
         if table is None:
-            lookup, unread = _lookup(dataset, shards, question)
-            _refuse_dear(workspace, dataset, lookup.price(), crawl)
-            indexes = PageIndexes(workspace.settings.cache_path / "page-indexes")
-            found = lookup.read(reader, indexes, workspace.settings.max_bytes)
+            found = _read(workspace, crawl, dataset, shards, question, reader)
+            changed = [gap.path for gap in found.gaps if gap.kind in _OTHERWISE_NOW]
+            if changed:
+                # footers of files that were replaced since: those of now are asked for, once
+                shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
+                name = _name_of(dataset, shards, question)
+                found = _read(workspace, crawl, dataset, shards, question, reader)
             table = question.rows(found.table)
-            gaps = (*gaps, *unread, *found.gaps)
-            if keep and not unread and not found.gaps:
+            gaps = (*gaps, *found.gaps)
+            if keep and not found.gaps:
                 kept.keep(name, table)
         after = (reader.stats.requests, reader.stats.bytes)
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
@@ -109,6 +118,20 @@ def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Qu
 def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
     """What an answer is kept under: all that it depends on."""
     return json.dumps([dataset.version, shards.version, question.named])
+
+
+def _read(
+    workspace: Workspace, crawl: str, dataset: Dataset, shards: Shards, question: Question, reader: Transport
+) -> KeyedRows:
+    lookup, unread = _lookup(dataset, shards, question)
+    told = lookup.price()
+    _refuse_dear(workspace, dataset, told, crawl)
+    if told.to_read:
+        said = f"{dataset.name}: about {told.likely_bytes / 1e6:,.1f} MB, {told.requests:,} requests at most"
+        progress.report("look-up", 0, told.to_read, said)
+    indexes = PageIndexes(workspace.settings.cache_path / "page-indexes")
+    found = lookup.read(reader, indexes, workspace.settings.max_bytes)
+    return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
 
 
 def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:

@@ -28,8 +28,8 @@ _MOST_KEYS: Final = 20_000
 
 
 def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, datasets: Sequence[Dataset]) -> Facts:
-    """``captures`` of one crawl, in their order, with the columns of ``datasets`` behind their own: null where one
-    lacks a capture. Those that an inner or filtering dataset lacks are left out.
+    """``captures`` of one crawl, in their order, with the columns of ``datasets`` behind: null where a dataset lacks
+    a capture. Those that an inner or filtering dataset lacks are left out.
 
     ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is kept. Raises ``UserInputError`` for
     datasets about hosts, and as :func:`~cc_pipeline.stages.facts.answers.facts_of_hosts` does.

@@ -12,7 +12,7 @@ from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_targets, rows_of_target
+from cc_pipeline.stages.facts.answers import HOST_FIELDS, RowsOfTargets, facts_of_targets
 from cc_pipeline.stages.facts.asking import refuse_gaps
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.harvest import dataset_transport, harvest_dataset
@@ -109,8 +109,9 @@ def _rows(
     known = [name for name in facts.column_names if name not in _OWN and _is_known(facts.schema.field(name))]
     others = [name for name in facts.column_names if name not in _OWN and name not in known]
     parts = [HOST_FACTS_SCHEMA.empty_table()]
+    by_target = RowsOfTargets(facts)
     for one in slices:
-        mine = rows_of_target(facts, targets[one])
+        mine = by_target.of(targets[one])
         columns = {name: mine[name] for name in (*_OWN, *known)}
         columns["target"] = pa.repeat(pa.scalar(one.target), mine.num_rows)
         columns["other_facts"] = _texts(mine, others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.index.catalog.from_footers import footers_digest
-from cc_pipeline.index.footers.harvest import FIRST_GUESS, harvest_crawl
+from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.keyed.shards import Gap
 from cc_pipeline.stages.facts.datasets import Dataset
@@ -130,8 +131,11 @@ def price_harvest(workspace: Workspace, dataset: Dataset, crawl: str) -> Harvest
     return HarvestPrice(len(missing), len(missing), len(missing) * (max(known) if known else FIRST_GUESS))
 
 
-def harvest_dataset(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> Shards:
-    """The shards of a dataset about ``crawl``; footers that are not here yet are fetched and kept, one request each.
+def harvest_dataset(
+    workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport, *, anew: Sequence[str] = ()
+) -> Shards:
+    """The shards of a dataset about ``crawl``; footers that are not here yet are fetched and kept, one request each,
+    and those of files ``anew`` again. Another process that does the same is waited for.
 
     A shard that stays bad is left out, for an hour. Raises ``EnvironmentFault`` when the source fails.
     """
@@ -139,8 +143,13 @@ def harvest_dataset(workspace: Workspace, dataset: Dataset, crawl: str, reader: 
     paths = listed.of(dataset, crawl)
     name, store = _name(dataset, crawl), _store(workspace, dataset)
     footers = store.read(name)
-    if _missing(footers, paths):
-        harvest_crawl(name, paths, reader, store, columns=(dataset.key,), lookup_columns=())
+    if anew or _missing(footers, paths):
+        with _alone(store.crawl_folder(name)):
+            _forget(store, name, anew)
+            missing = set(_missing(store.read(name), paths)) | set(anew)
+            if missing:
+                policy = HarvestPolicy(retry_failed=bool(missing & footers.entries.keys()))
+                harvest_crawl(name, paths, reader, store, policy, columns=(dataset.key,), lookup_columns=())
         footers = store.read(name)
     version = _version(dataset, name, paths, footers, store)
     crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
@@ -169,10 +178,40 @@ def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:
     return _folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
-def forget_footers(workspace: Workspace, dataset: Dataset, crawl: str, path: str, reason: str) -> None:
-    """Has the footer of a file that was replaced since fetched again by the next harvest."""
-    with _store(workspace, dataset).write(_name(dataset, crawl)) as writer:
-        writer.put_failure(path, reason)
+def changed_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> list[str]:
+    """Harvested files that the source has otherwise now, by eight bytes of each; footers of these are fetched again.
+
+    Datasets in testing are replaced under the same names. Raises ``EnvironmentFault`` when the source fails.
+    """
+    paths = list_files(workspace, dataset, crawl, reader).of(dataset, crawl)
+    name, store = _name(dataset, crawl), _store(workspace, dataset)
+    before = store.read(name).entries
+    with _alone(store.crawl_folder(name)):
+        policy = HarvestPolicy(refresh=True)
+        harvest_crawl(name, paths, reader, store, policy, columns=(dataset.key,), lookup_columns=())
+    now = store.read(name).entries
+    return [path for path in paths if path in before and now[path].harvested_at != before[path].harvested_at]
+
+
+def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
+    """Has the footers of files fetched again."""
+    if paths:
+        with store.write(name) as writer:
+            for path in paths:
+                writer.put_failure(path, "the file was replaced since its footer was read")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process harvests into ``folder``."""
+    with disk_trouble(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "harvest.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:

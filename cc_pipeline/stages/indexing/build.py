@@ -18,6 +18,7 @@ from cc_pipeline.index.built.names import VERSION, Shard
 from cc_pipeline.index.built.rows import BUILT_ORDER, BUILT_SCHEMA, Tally, index_rows
 from cc_pipeline.index.built.shards import write_shard
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.records.leases import is_half_of_gone
 from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
 from cc_pipeline.stages.slice import BUILT, Figures, Slice, StageReport
@@ -241,7 +242,8 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
         write_shard(rows.batches(), about, path)
         # first, so that whoever is killed in between reads the file, and so its faults, again
         _commit_faults(workspace, crawl, shard, faults)
-        workspace.place.put(shard.key, path)
+        # whoever built the same file meanwhile wrote the same: theirs stays, and with it what its readers know of it
+        workspace.place.put(shard.key, path, only_if_absent=True)
     # what sorting and writing left behind would stay until the process ends
     pa.default_memory_pool().release_unused()
     done.files.append(shard)
@@ -252,6 +254,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
 
 def _read(stream: Readable, shard: Shard, rows: OrderedRows, tally: Tally, faults: list[DataFault]) -> None:
     for found in index_rows(stream, shard.filename, shard.segment, tally):
+        interruption.check()
         if not isinstance(found, DataFault):
             rows.add(found)
         elif len(faults) < MAX_FAULT_ROWS:
@@ -275,9 +278,14 @@ def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Seque
 
 
 def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:
-    """Deletes index files of a collection whose archive files have changed since. A month's stay: its list may lack a
-    file for a day."""
-    if news_month(index.crawl) is not None:
-        return
-    for key in index.there - {shard.key for shard in index.listed}:
-        workspace.place.delete(key)
+    """Deletes what killed processes left half written, and index files of a collection whose archive files have changed
+    since. A month's stay: its list may lack a file for a day."""
+    wanted = {shard.key for shard in index.listed}
+    of_a_month = news_month(index.crawl) is not None
+    for key in index.there - wanted:
+        if is_half_of_gone(key) or not (of_a_month or _is_half(key)):
+            workspace.place.delete(key)
+
+
+def _is_half(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(".")

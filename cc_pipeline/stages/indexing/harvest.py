@@ -144,15 +144,16 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
     own = own_list(workspace.settings, crawl)
     if own is not None:
         return [IndexFile.from_path(path) for path in parse_path_list(own, key, most=MOST_INDEX_FILES)], 0, 0
+    stats = workspace.transport.stats
+    requests, read = stats.requests, stats.bytes
     try:
-        data = workspace.transport.read_all(key).data
+        listed = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    listed = parse_path_list(data, key, most=MOST_INDEX_FILES)
-    return [IndexFile.from_path(path) for path in listed], 1, len(data)
+    return [IndexFile.from_path(path) for path in listed], stats.requests - requests, stats.bytes - read
 
 
 def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
@@ -168,7 +169,7 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     requests, read = stats.requests, stats.bytes
     absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
     there = [path for path in paths if path not in absent]
-    report = harvest_crawl(crawl, there, transport, store)
+    report = harvest_crawl(crawl, there, transport, store, doubt=transport.doubt)
     _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     if workspace.settings.page_indexes or index_is_built(crawl):

@@ -17,6 +17,7 @@ from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
+from cc_pipeline.stages.automation.standing import trouble_at
 from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.crawls import known_crawls
@@ -53,6 +54,7 @@ def examine(settings: Settings) -> list[Finding]:
             *_machine(settings),
             *_credentials(workspace),
             *_source(workspace),
+            *_places(workspace),
             *_tables(workspace),
             *_stored(workspace),
         ]
@@ -199,6 +201,27 @@ def _data(workspace: Workspace, crawl: str) -> Finding:
     return Finding("ok", "data", f"{source} answers: {crawl} {what}{when}")
 
 
+def _places(workspace: Workspace) -> Iterator[Finding]:
+    """How each place stands, where there are several; one request each."""
+    settings = workspace.settings
+    if not settings.mirrors:
+        return
+    try:
+        crawls = known_crawls(workspace).crawls
+    except CcPipelineError:
+        return  # said above
+    places = ((settings.source, settings.source_access), *settings.further_places)
+    troubles = {place: trouble_at(settings, place, access, crawls[0].id) for place, access in places if crawls}
+    for number, (place, trouble) in enumerate(troubles.items(), 1):
+        if trouble is None:
+            yield Finding("ok", "mirrors", f"{number}. {place} answers")
+        else:
+            level = "note" if None in troubles.values() else "bad"
+            yield Finding(
+                level, "mirrors", f"{number}. {trouble}", f"Check the place, or leave it out of {PREFIX}SOURCE."
+            )
+
+
 def _tables(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     if not is_home_of(settings):
@@ -317,6 +340,14 @@ def _finding(state: HostState) -> Finding:
             f"{state.host} refuses: no request is sent until {_moment(state.breaker_open_until)}{refused}",
             "Wait until then and run again: runs go on where they stopped. To try at once: "
             f"cc-pipeline doctor --reset-breaker {state.host}",
+        )
+    if state.out is not None:
+        return Finding(
+            "note",
+            "mirrors",
+            f"{state.host} gives nothing since {_moment(state.out.since)} ({state.out.why}): other places are asked, "
+            f"and this one again after {_moment(state.out.until)}",
+            f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
         return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")

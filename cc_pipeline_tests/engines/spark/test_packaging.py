@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
-from cc_pipeline_tests.wheel import install_wheel
 
 pytestmark = pytest.mark.xdist_group(GROUP)
 
@@ -31,10 +30,12 @@ with SparkContext(appName="ask") as context:
 """
 
 
-def test_workers_use_the_wheel_with_its_compiled_parts_or_their_twins(cluster: SparkCluster, tmp_path: Path) -> None:
-    whole = install_wheel(tmp_path / "whole") / "python"
-    twins = tmp_path / "twins" / whole.relative_to(tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole" / "project", tmp_path / "twins" / "project", symlinks=True)
+def test_workers_use_the_wheel_with_its_compiled_parts_or_their_twins(
+    cluster: SparkCluster, wheel_python: Path, tmp_path: Path
+) -> None:
+    project = wheel_python.parents[2]
+    twins = tmp_path / "twins" / wheel_python.relative_to(project)
+    shutil.copytree(project, tmp_path / "twins", symlinks=True)
     for compiled in (tmp_path / "twins").rglob("*.so"):
         compiled.unlink()
     bare = Path(os.path.realpath(sys.executable))
@@ -42,14 +43,14 @@ def test_workers_use_the_wheel_with_its_compiled_parts_or_their_twins(cluster: S
     job.write_text(ASK)
     program = Path(cluster.environment["SPARK_HOME"]) / "bin" / "spark-submit"
     done = subprocess.run(
-        [program, "--master", cluster.address, "--conf", "spark.cores.max=2", job, whole, twins, bare],
+        [program, "--master", cluster.address, "--conf", "spark.cores.max=2", job, wheel_python, twins, bare],
         env=cluster.environment | {"PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     first, second, third = said
-    assert Path(first["package of the workers"]).is_relative_to(tmp_path / "whole")
+    assert Path(first["package of the workers"]).is_relative_to(project)
     assert first["compiled parts"] == "all"
     assert Path(second["package of the workers"]).is_relative_to(tmp_path / "twins")
     assert "twins" in second["compiled parts"].split()

@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.minicrawl.keyed import HOST_INDEX_LIST, KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts import harvest
 from cc_pipeline.stages.facts.answers import facts_of_hosts, host_facts, price_of_hosts
@@ -226,3 +228,40 @@ def test_a_column_that_is_not_what_it_is_said_to_be(tmp_path: Path) -> None:
     (gap,) = found.gaps["mine"]
     assert gap.path == "x.parquet"
     assert "column n" in gap.reason
+
+
+def test_a_file_that_was_replaced_is_read_as_it_is_now(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
+    root, paths = broken
+    workspace = workspace_of(root, tmp_path / "home")
+    price_of_hosts(workspace, CRAWL, ALL, INDEX)
+    table = pq.read_table(root / paths[2]).slice(1)
+    replace_file(root / paths[2], b"")
+    pq.write_table(table, root / paths[2])
+    found = facts_of_hosts(workspace, CRAWL, ALL, INDEX)
+    assert not found.gaps
+    assert set(found.table["surt_host_name"].to_pylist()) == keys_of(root, paths)
+
+
+def test_replaced_files_are_found_by_asking(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
+    root, paths = broken
+    workspace, before = asked(root, tmp_path / "home")
+    pq.write_table(pq.read_table(root / paths[1]).slice(1), tmp_path / "new.parquet")
+    replace_file(root / paths[1], (tmp_path / "new.parquet").read_bytes())
+    assert facts_of_hosts(workspace, CRAWL, ALL, INDEX).table.equals(before.table)
+    assert harvest.changed_files(workspace, INDEX[0], CRAWL, workspace.transport) == [paths[1]]
+    after = facts_of_hosts(workspace, CRAWL, ALL, INDEX)
+    assert not after.kept
+    assert after.table.num_rows == before.table.num_rows - 1
+
+
+def test_two_that_ask_at_once_share_one_harvest(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
+    root, paths = broken
+    workspace = workspace_of(root, tmp_path / "home")
+    told = harvest.price_harvest(workspace, INDEX[0], CRAWL)
+    assert (told.files, told.requests) == (len(paths), len(paths))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: facts_of_hosts(workspace, CRAWL, ALL, INDEX), range(4)))
+    assert all(one.table.equals(found[0].table) for one in found)
+    assert harvest.price_harvest(workspace, INDEX[0], CRAWL).files == 0
+    (footers,) = (tmp_path / "home" / "keyed").glob("*/footers")
+    assert len(FooterStore(footers).read(CRAWL).entries) == len(paths)

@@ -1,0 +1,389 @@
+"""The web graph's ranks as a dataset of the home: gzip text in the order of rank becomes Parquet in the order of keys.
+
+One release has a few gigabytes, so it is read only when somebody asks for it, and after its price was shown. It is
+read once, piece by piece; DuckDB sorts it within a bound of memory, spilling to the home's scratch. The folder appears
+whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cc_pipeline import progress
+from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, Release, parse_release
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, PlaceFault, UserInputError, disk_trouble
+from cc_pipeline.stages.facts.datasets import Dataset, read_dataset
+from cc_pipeline.stages.facts.rank_text import HOSTS, KEY, POSITIONS, SCHEMA, SCORES, Tally, inflated_stream, rank_rows
+from cc_pipeline.stages.workspace import Workspace
+
+#: The column that says of which release a rank is.
+RELEASE: Final = "graph_release"
+#: Of rows of one key: the best position, the best score, the most hosts. Never a sum: they are one site's two names.
+FOLDS: Final = {**dict.fromkeys(POSITIONS, "min"), **dict.fromkeys((*SCORES, HOSTS), "max")}
+
+#: Bytes of a request, and how many are under way.
+_STEP: Final = 8 << 20
+_AHEAD: Final = 3
+#: What DuckDB may hold in memory while it sorts.
+_MEMORY: Final = "256MB"
+_BATCH_ROWS: Final = 1 << 16
+#: Rows of a file, of its row groups, and bytes of its pages: what a look-up of one host reads.
+_FILE_ROWS: Final = 8_000_000
+_GROUP_ROWS: Final = 1 << 16
+_PAGE_BYTES: Final = 32 << 10
+#: Bytes of the gzip that a row takes: the release of spring 2026 has 262 million hosts in some 2.8 GB.
+_BYTES_A_ROW: Final = 10.7
+#: What a row takes as Parquet, and in scratch until it is sorted; and rows a second on one core where the source keeps
+#: up. Measured on five million generated hosts, whose numbers are harder to pack than published ones.
+_PARQUET_BYTES: Final = 26
+_SCRATCH_BYTES: Final = 90
+_ROWS_A_SECOND: Final = 400_000
+#: Of all lines, those that may say no rank of a host.
+_MOST_SKIPPED: Final = 0.01
+_NOTE: Final = "ranks.json"
+_FOLDER: Final = "web-graph-ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class RanksPrice:
+    """What a conversion costs: ``bytes`` to read in ``requests``, about so many ``rows``, bytes of ``disk`` for good
+    and of ``scratch`` while it runs, and ``seconds`` of work where the source keeps up."""
+
+    key: str
+    bytes: int
+    requests: int
+    rows: int
+    disk: int
+    scratch: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Converted ranks: of ``nodes`` of the release, folded to ``rows`` keys; ``skipped`` lines said no rank of a host.
+
+    ``files`` are the names of the Parquet files, in the order of their keys.
+    """
+
+    release: str
+    level: str
+    key: str
+    source: str
+    bytes: int
+    nodes: int
+    rows: int
+    skipped: int
+    www_kept: bool
+    converted_at: str
+    files: tuple[str, ...]
+
+
+def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPrice:
+    """What :func:`convert_ranks` would cost: one request. Raises ``UserInputError`` where the source has no such ranks,
+    ``EnvironmentFault`` or ``DataFault`` where it does not say."""
+    key = release.ranks_key(level)
+    found = workspace.transport.head(key)
+    if found is None:
+        raise UserInputError(
+            f"{workspace.settings.source} has no {key}. Name a release that is there "
+            "(https://commoncrawl.org/web-graphs lists them)"
+        )
+    size = workspace.transport.read(key, 0, 1).total if found.size is None else found.size
+    rows = round(size / _BYTES_A_ROW)
+    return RanksPrice(
+        key,
+        size,
+        -(-size // _STEP),
+        rows,
+        rows * _PARQUET_BYTES,
+        rows * _SCRATCH_BYTES,
+        rows / _ROWS_A_SECOND,
+    )
+
+
+def convert_ranks(workspace: Workspace, release: Release, level: Level, price: RanksPrice) -> Ranks:
+    """Reads the ranks of a release and keeps them in the home, by SURT host key; nothing where they are here already.
+
+    ``price`` is what :func:`price_ranks` gave and a person said yes to. Raises ``PlaceFault`` where the disk has too
+    little room, ``EnvironmentFault`` where the source fails, ``DataFault`` for bytes that are no ranks; the home is as
+    before then.
+    """
+    here = find_ranks(workspace, release, level)
+    if here is not None:
+        return here
+    folder = _folder(workspace, release.name, level)
+    with disk_trouble(folder), workspace.scratch_folder("ranks") as scratch:
+        _check_room(scratch, price)
+        made = scratch / "made"
+        made.mkdir()
+        tally = Tally()
+        text = inflated_stream(_pieces(workspace, price), price.key)
+        rows = rank_rows(text, price.key, tally, www_kept=release.www_kept)
+        files, count = _write(made, folded_runs(_sorted(rows, scratch)), release, level)
+        if tally.skipped > _MOST_SKIPPED * (tally.rows + tally.skipped) or not tally.rows:
+            raise DataFault(
+                DataKind.MALFORMED,
+                price.key,
+                None,
+                f"has {tally.skipped:,} lines that say no rank of a host, beside {tally.rows:,}: {tally.example!r}",
+            )
+        ranks = Ranks(
+            release.name,
+            level,
+            price.key,
+            workspace.settings.source,
+            price.bytes,
+            tally.rows,
+            count,
+            tally.skipped,
+            release.www_kept,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            tuple(files),
+        )
+        (made / _NOTE).write_text(json.dumps(asdict(ranks), indent=1), "utf-8")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            made.rename(folder)
+        except OSError:
+            # another process was faster
+            if (there := find_ranks(workspace, release, level)) is not None:
+                return there
+            raise
+    return ranks
+
+
+def find_ranks(workspace: Workspace, release: Release, level: Level) -> Ranks | None:
+    """The converted ranks of a release; ``None`` where there are none."""
+    return _read_note(_folder(workspace, release.name, level))
+
+
+def all_ranks(workspace: Workspace) -> list[Ranks]:
+    """All converted ranks of the home, the newest release first."""
+    folders = (workspace.settings.keyed_path / _FOLDER).glob("*/*")
+    found = [ranks for ranks in map(_read_note, folders) if ranks is not None]
+    return sorted(found, key=lambda one: (parse_release(one.release).last, one.release, one.level), reverse=True)
+
+
+def ranks_dataset(workspace: Workspace, ranks: Ranks) -> Dataset:
+    """Converted ranks as a dataset, for any crawl: ``host-ranks`` or ``domain-ranks``.
+
+    The columns of domains begin with ``domain_``; each stands in the row of the domain's own host.
+    """
+    folder = _folder(workspace, ranks.release, ranks.level)
+    names = [field.name for field in SCHEMA if field.name not in (KEY, HOSTS) or field.name == _extra(ranks.level)]
+    return Dataset(
+        dataset_name(ranks.level),
+        key=KEY,
+        form="surt_host",
+        root=str(folder),
+        files=ranks.files,
+        by_crawl=False,
+        columns={**{name: SCHEMA.field(name).type for name in names}, RELEASE: pa.string()},
+        prefix="domain_" if ranks.level == "domain" else "",
+        fold={name: FOLDS[name] for name in names},
+        title=f"Ranks of {ranks.level}s in Common Crawl's web graph ({ranks.release})",
+        written_in=str(folder / _NOTE),
+    )
+
+
+def dataset_name(level: str) -> str:
+    """What the dataset of a level's ranks is called."""
+    return f"{level}-ranks"
+
+
+#: The names of datasets that :func:`ranks_of_crawl` answers for.
+NAMES: Final = tuple(dataset_name(level) for level in LEVELS)
+
+
+def ranks_of_crawl(workspace: Workspace, name: str, crawl: str) -> Dataset:
+    """The dataset ``host-ranks`` or ``domain-ranks`` for a crawl: of the newest converted release that spans it.
+
+    Raises ``UserInputError`` where none does: it says which are here, and how to have another.
+    """
+    here = [ranks for ranks in all_ranks(workspace) if dataset_name(ranks.level) == name]
+    for ranks in here:
+        if parse_release(ranks.release).spans(crawl):
+            return ranks_dataset(workspace, ranks)
+    known = ", ".join(ranks.release for ranks in here) or "none"
+    raise UserInputError(
+        f"the home has no {name} of a release of the web graph that spans {crawl} (it has: {known}). "
+        f"Convert one with: cc-pipeline ranks RELEASE --level {name.removesuffix('-ranks')}"
+    )
+
+
+def named_dataset(workspace: Workspace, name: str, crawl: str) -> Dataset:
+    """The dataset of that name for a crawl: ranks of the home, a ready-made one, or what a YAML file describes.
+
+    Raises ``UserInputError``.
+    """
+    return ranks_of_crawl(workspace, name, crawl) if name in NAMES else read_dataset(name)
+
+
+def _extra(level: str) -> str:
+    return HOSTS if level == "domain" else ""
+
+
+def _folder(workspace: Workspace, release: str, level: str) -> Path:
+    return workspace.settings.keyed_path / _FOLDER / release / level
+
+
+def _read_note(folder: Path) -> Ranks | None:
+    try:
+        said: dict[str, Any] = json.loads((folder / _NOTE).read_text("utf-8"))
+        return Ranks(**{**said, "files": tuple(said["files"])})
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise EnvironmentFault(
+            f"{folder / _NOTE} cannot be read: {error}", "Delete its folder, and convert the release again."
+        ) from error
+
+
+def _check_room(folder: Path, price: RanksPrice) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < price.disk + price.scratch:
+        raise PlaceFault(
+            f"converting {price.key} needs {(price.disk + price.scratch) / 1e9:,.1f} GB free, and {folder} has "
+            f"{free / 1e9:,.1f} GB",
+            "Free some space, then run it again. Nothing was read.",
+        )
+
+
+def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
+    """The file in its order, some requests ahead. Raises ``RangeFault``."""
+    starts = deque(range(0, price.bytes, _STEP))
+    ahead: deque[Future[bytes]] = deque()
+
+    def read(start: int) -> bytes:
+        return workspace.transport.read(price.key, start, min(_STEP, price.bytes - start)).data
+
+    done = 0
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        try:
+            while starts or ahead:
+                while starts and len(ahead) < _AHEAD:
+                    ahead.append(pool.submit(read, starts.popleft()))
+                data = ahead.popleft().result()
+                done += len(data)
+                progress.report("ranks", done, price.bytes)
+                yield data
+        finally:
+            for one in ahead:
+                one.cancel()
+
+
+def _sorted(rows: Iterator[pa.RecordBatch], scratch: Path) -> Iterator[pa.RecordBatch]:
+    """``rows`` in the order of their keys, with flat memory."""
+    import duckdb  # noqa: PLC0415  # takes a while, and few commands sort
+
+    failed: list[BaseException] = []
+
+    def noted() -> Iterator[pa.RecordBatch]:
+        # what is raised here comes out of DuckDB as an error of its own
+        try:
+            yield from rows
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": 2, "temp_directory": str(scratch / "sorting")}
+    try:
+        with duckdb.connect(config=config) as connection:
+            connection.register("_rows", pa.RecordBatchReader.from_batches(SCHEMA, noted()))
+            yield from connection.sql(f"SELECT * FROM _rows ORDER BY {KEY}").to_arrow_reader(_BATCH_ROWS)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if failed:
+            raise failed[0] from error
+        raise EnvironmentFault(
+            f"rows in {scratch} could not be sorted: {error}", "Check the disk's free space, then run it again."
+        ) from error
+
+
+def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows in the order of their keys, one a key: of several the smallest positions and the largest scores."""
+    held: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch]).cast(SCHEMA)
+        if held is not None:
+            rows = pa.concat_tables([held, rows])
+        folded = _folded(rows)
+        # the next batch may begin with the same key
+        held = folded.slice(folded.num_rows - 1)
+        if folded.num_rows > 1:
+            yield folded.slice(0, folded.num_rows - 1)
+    if held is not None and held.num_rows:
+        yield held
+
+
+def _folded(rows: pa.Table) -> pa.Table:
+    keys = rows.column(KEY).combine_chunks()
+    if not pc.any(pc.equal(keys.slice(1), keys.slice(0, max(len(keys) - 1, 0))), min_count=0).as_py():
+        return rows
+    grouped = rows.group_by(KEY, use_threads=False).aggregate(list(FOLDS.items()))
+    columns = [grouped[KEY], *(grouped[f"{name}_{how}"] for name, how in FOLDS.items())]
+    # groups come in no order
+    return pa.table(columns, names=[KEY, *FOLDS]).select(SCHEMA.names).cast(SCHEMA).sort_by(KEY)
+
+
+def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Level) -> tuple[list[str], int]:
+    """Parquet files below ``folder``, in the order of their keys; their names, and how many rows they have."""
+    schema = SCHEMA if level == "domain" else SCHEMA.remove(SCHEMA.get_field_index(HOSTS))
+    schema = schema.append(pa.field(RELEASE, pa.string()))
+    names: list[str] = []
+    total = 0
+    writer: pq.ParquetWriter | None = None
+    rows_here = 0
+    try:
+        for group in _groups(tables):
+            if writer is None or rows_here >= _FILE_ROWS:
+                if writer is not None:
+                    writer.close()
+                names.append(f"part-{len(names):05}.parquet")
+                writer, rows_here = _writer(folder / names[-1], schema), 0
+            named = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
+            writer.write_table(named.select(schema.names), row_group_size=_GROUP_ROWS)
+            rows_here += group.num_rows
+            total += group.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    return names, total
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        write_page_index=True,
+        data_page_size=_PAGE_BYTES,
+        write_batch_size=1024,
+        use_dictionary=[RELEASE],
+    )
+
+
+def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, as many at a time as a row group has."""
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        while rows >= _GROUP_ROWS:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, _GROUP_ROWS)
+            held, rows = [whole.slice(_GROUP_ROWS)], rows - _GROUP_ROWS
+    if rows:
+        yield pa.concat_tables(held)

@@ -1,0 +1,87 @@
+"""The index of a month of CC-NEWS through Dagster: the price, the yes in the configuration, the check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.minicrawl.news import NewsSpec, write_news
+from cc_pipeline.stages.reports.looking import Look
+from cc_pipeline.stages.reports.outputs import built_index_verdict
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.defs.graph import execute, failure_of
+from cc_pipeline_tests.world import harvest, workspace_of
+
+SPEC = NewsSpec(files=2, fetches=6)
+MONTH = SPEC.month
+EVERYTHING = Look(None, None, {})
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    write_news(tmp_path / "bucket", SPEC)
+    yield workspace_of(tmp_path / "bucket", tmp_path / "home")
+
+
+def shards(workspace: Workspace) -> list[Path]:
+    return list(Path(workspace.settings.lake).glob("built-index/**/*.parquet"))
+
+
+def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Workspace) -> None:
+    with Launcher(workspace) as launcher:
+        launcher.instance.add_dynamic_partitions("crawl", [MONTH])
+        refused = execute(launcher.instance, workspace.settings, "build_index", key=MONTH)
+        assert not refused.success
+        assert "2 archive files have to be read whole" in failure_of(refused) and '"yes": true' in failure_of(refused)
+        assert shards(workspace) == []
+        built = (
+            defs()
+            .resolve_job_def("build_index")
+            .execute_in_process(
+                instance=launcher.instance,
+                partition_key=MONTH,
+                run_config={"ops": {"built_index": {"config": {"yes": True, "most_files": 1}}}},
+                resources={WORKSPACE: workspace},
+            )
+        )
+        [event] = built.get_asset_materialization_events()
+        assert len(shards(workspace)) == 1
+        assert event.materialization.metadata["to be indexed"].value == 1
+        launcher.build_index(MONTH)
+        latest = launcher.instance.get_latest_materialization_event(dg.AssetKey("built_index"))
+        assert latest is not None and latest.asset_materialization is not None
+        figures = latest.asset_materialization.metadata
+        assert figures["stretches that could not be read"].value == 1 and figures["to be indexed"].value == 0
+    assert len(shards(workspace)) == 2
+
+
+def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: Workspace) -> None:
+    assert built_index_verdict(workspace, EVERYTHING).severity == "ok"
+    with Launcher(workspace) as launcher:
+        launcher.build_index(MONTH, most=1)
+    harvest(workspace, MONTH)
+    lacking = built_index_verdict(workspace, EVERYTHING)
+    assert (lacking.severity, lacking.wrong) == ("warn", (MONTH,)) and "1 of 2 archive files" in lacking.message
+    with Launcher(workspace) as launcher:
+        launcher.build_index(MONTH)
+    damaged = built_index_verdict(workspace, EVERYTHING)
+    assert damaged.severity == "warn" and "1 stretches" in damaged.message
+
+
+def test_it_lies_between_the_source_and_the_footers_and_no_other_job_makes_it() -> None:
+    graph = defs().resolve_asset_graph()
+    built = dg.AssetKey("built_index")
+    assert {key.path[-1] for key in graph.get(built).parent_keys} == {"archives", "path_lists"}
+    assert {key.path[-1] for key in graph.get(built).child_keys} == {"index_footers"}
+    jobs = [
+        job.name
+        for job in defs().resolve_all_job_defs()
+        if not job.name.startswith("__") and built in job.asset_layer.executable_asset_keys
+    ]
+    assert jobs == ["build_index"]

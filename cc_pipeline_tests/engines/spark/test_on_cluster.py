@@ -1,0 +1,164 @@
+"""The Spark engine on a real cluster, with the lake on a real S3 server: the local engine's tables, row for row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline import progress
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.engines.spark import cutting
+from cc_pipeline.engines.spark import engine as module
+from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import spec_for
+from cc_pipeline.records.sweep import sweep
+from cc_pipeline.stages.engine import LOCAL, LocalEngine
+from cc_pipeline.stages.extract import TABLES
+from cc_pipeline.stages.keeping.stored_files import named_files
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.engines.spark.compared import Bucket, left_over, located, made, not_named, same
+from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster, with_pyspark
+from cc_pipeline_tests.swiftserver import S3Server
+from cc_pipeline_tests.weedserver import REGION, weed_server
+from cc_pipeline_tests.world import NEW
+
+pytestmark = pytest.mark.xdist_group(GROUP)
+
+PAGES = TABLES[1:]
+#: Distinct pages of the bucket; three quarters as many captures.
+SIZE = 3_000
+SET = "set-some"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    root = tmp_path_factory.mktemp("large") / "bucket"
+    return root, ensure(root, spec_for(SIZE, crawls=(NEW,)))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with weed_server(tmp_path_factory.mktemp("weed"), "lake") as running:
+        yield running
+
+
+@contextmanager
+def variables(**more: str) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def context(cluster: SparkCluster, server: S3Server) -> Iterator[Any]:
+    """A Spark application with this process as its driver; workers know the lake's keys and nothing else of ours."""
+    with_pyspark()
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # what is only here if Spark is
+
+    keys = {
+        "AWS_ACCESS_KEY_ID": server.key,
+        "AWS_SECRET_ACCESS_KEY": server.secret,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    conf = SparkConf().setExecutorEnv(pairs=[*keys.items(), ("HOME", "/nonexistent")])
+    with variables(**cluster.environment, **keys):
+        with SparkContext(cluster.address, "test", conf=conf) as started:
+            yield started
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            # the driver's Java would stay until this process ends
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
+            SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def names(large: Bucket) -> list[str]:
+    return sorted(large[1].domains(NEW))
+
+
+@pytest.fixture
+def place(server: S3Server) -> dict[str, str]:
+    return {"lake_endpoint": server.endpoint, "s3_region": REGION}
+
+
+def on_cluster(context: Any) -> SparkEngine:
+    return SparkEngine(context, 2)
+
+
+def home(large: Bucket, tmp_path: Path, name: str, targets: list[str], place: dict[str, str]) -> Workspace:
+    lake = f"s3://lake/{tmp_path.name}-{name}"
+    return located(large[0], tmp_path / name, targets, lake=lake, **place)
+
+
+def test_a_set_into_empty_tables_beside_others_and_in_the_place_of_itself(
+    large: Bucket, names: list[str], place: dict[str, str], tmp_path: Path, context: Any
+) -> None:
+    alone, members = names[::3], [name for name in names if name not in names[::3]]
+    first, second = (f"set:some = {', '.join(some)}" for some in (members[: len(members) // 2], members))
+    homes = [home(large, tmp_path, name, [first, *alone], place) for name in ("local", "spark")]
+    for workspace, by in zip(homes, (LocalEngine(captures=100_000), on_cluster(context)), strict=True):
+        for definition, slugs in ((first, [SET]), (first, alone), (second, [SET])):
+            workspace.register_targets([parse_target(definition)])
+            # the larger set is located anew, which is the local engine's
+            found = made(workspace, slugs, LOCAL, ["captures"]) | made(workspace, slugs, by, PAGES)
+            assert all(one.error is None for one in found.values())
+    same(*homes, [SET, *alone])
+    assert sum(one.rows for one in [homes[1].lake.pin("records")]) > SIZE // 2
+    assert not left_over(homes[1])
+    assert not not_named(homes[1])
+
+
+def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
+    large: Bucket,
+    names: list[str],
+    place: dict[str, str],
+    tmp_path: Path,
+    context: Any,
+    cluster: SparkCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # some dozen tasks
+    monkeypatch.setattr(cutting, "LEAST_ROWS", 50)
+    monkeypatch.setattr(cutting, "MOST_ROWS", 50)
+    slugs = names[::4]
+    local, mine = (home(large, tmp_path, name, slugs, place) for name in ("local", "spark"))
+    made(local, slugs, LocalEngine(captures=100_000), PAGES)
+    lost: dict[str, tuple[int, int | None]] = {}
+
+    def half_way(stage: str, done: int, total: int | None, detail: str) -> None:
+        del detail
+        if stage not in lost and done and total and done < total:
+            lost[stage] = done, total
+            name = cluster.workers[0]
+            cluster.kill(name)
+            cluster.add_worker(name)
+
+    def fails(*_: object) -> None:
+        raise OSError("the driver's host is gone")
+
+    with progress.progress_to(half_way):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_fetched", fails)
+            found = made(mine, slugs[:1], on_cluster(context), ["records"])
+            assert all(one.error is not None for one in found.values())
+        found = made(mine, slugs, on_cluster(context), PAGES)
+    assert all(one.error is None for one in found.values())
+    assert set(lost) == {"fetch", "parse"}, "tasks had ended, and others had not"
+    assert any("taken over" in note for note in found[slugs[0]].reports["records"].notes)
+    same(local, mine, slugs)
+    assert not left_over(mine)
+    # what a lost attempt had stored is no row's
+    sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
+    assert not not_named(mine)
