@@ -17,7 +17,7 @@ from cc_pipeline.index.keyed.lookup import Endings, Keep, KeyedLookup, KeyedPric
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
-from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset
+from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -84,7 +84,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
         kept = KeptAnswers(workspace.settings.cache_path / "facts")
-        name = json.dumps([dataset.version, shards.version, question.named])
+        name = _name_of(dataset, shards, question)
         table, gaps = kept.find(name) if keep else None, shards.gaps
         known = table is not None
         if table is None:
@@ -93,7 +93,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
             if changed:
                 # footers of files that were replaced since: those of now are asked for, once
                 shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
-                name = json.dumps([dataset.version, shards.version, question.named])
+                name = _name_of(dataset, shards, question)
                 found = _read(workspace, crawl, dataset, shards, question, reader)
             table = question.rows(found.table)
             gaps = (*gaps, *found.gaps)
@@ -103,6 +103,22 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
     spent = (after[0] - before[0], after[1] - before[1])
     return Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
+
+
+def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
+    """The answer that was kept, without a request; ``None`` where it, or what it depends on, is not here."""
+    shards = kept_shards(workspace, dataset, crawl)
+    if shards is None:
+        return None
+    table = KeptAnswers(workspace.settings.cache_path / "facts").find(_name_of(dataset, shards, question))
+    if table is None:
+        return None
+    return Answer(table, shards.gaps, True, not shards.paths, (), shards.version, 0, 0, len(shards.paths))
+
+
+def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
+    """What an answer is kept under: all that it depends on."""
+    return json.dumps([dataset.version, shards.version, question.named])
 
 
 def _read(
