@@ -9,10 +9,10 @@ from rich.markup import escape
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import replay, run, whole_files
-from cc_pipeline.cli.asking import sql
+from cc_pipeline.cli.asking import facts, sql
 from cc_pipeline.cli.handing import copy, dataset, export, get, report
 from cc_pipeline.cli.home import automation, choices, doctor, domains, init
-from cc_pipeline.cli.index import build, catalog, harvest, lookup, ranks, url_index
+from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
 from cc_pipeline.cli.output import console_err
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
 
@@ -32,7 +32,7 @@ app.command("crawls")(sql.crawls)
 app.command("harvest")(harvest.harvest)
 app.command("build-index")(build.build_index)
 app.command("get")(get.get)
-app.command("plan")(lookup.plan)
+app.command("plan")(plan.plan)
 app.command("lookup")(lookup.lookup)
 app.command("check")(lookup.check)
 app.command("ranks")(ranks.ranks)
@@ -41,6 +41,7 @@ app.command("export")(export.export)
 app.command("dataset")(dataset.dataset)
 app.command("replay")(replay.replay)
 app.command("repair")(harvest.repair)
+app.command("facts")(facts.facts)
 app.command("sql")(sql.sql)
 app.command("report")(report.report)
 app.command("add-source")(whole_files.add_source)
@@ -50,6 +51,7 @@ app.command("doctor")(doctor.doctor)
 app.command("migrate")(doctor.migrate)
 app.command("ui")(doctor.ui)
 app.command("init")(init.init)
+app.add_typer(facts.app, name="datasets")
 app.add_typer(domains.app, name="domains")
 app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")

@@ -64,6 +64,15 @@ AllowGaps = Annotated[
         "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
     ),
 ]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="FILTER",
+        show_default=False,
+        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
+    ),
+]
 Yes = Annotated[
     bool,
     typer.Option(

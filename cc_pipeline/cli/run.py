@@ -26,7 +26,7 @@ from cc_pipeline.cli.running import (
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError, disk_is_full
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages.automation import watch_list
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def run(
     subset: options.Subsets = None,
     via: options.Via = None,
     engine: options.Engine = None,
+    where: options.Where = None,
     allow_gaps: options.AllowGaps = False,
     yes: options.Yes = False,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
@@ -69,11 +70,11 @@ def run(
 
       cc-pipeline run -c newest -d @sites.txt --engine spark     (records and pages on a cluster)
 
+      cc-pipeline run -c newest -d suffix:gov.uk --where "prank10 > 5 and fetch_200 > 100"
+
       cc-pipeline run -c CC-NEWS-2026-05 -d publisher.com        (says first what its index costs to build)
     """
     from cc_pipeline.engines.spark.readiness import refuse_unready
-    from cc_pipeline.stages.reports.left_out import what_is_not_there
-    from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
 
     if not domain and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="'--domain' / '-d'")
@@ -91,6 +92,39 @@ def run(
         refuse_unready(settings)
     targets = _asked_for(settings, domain or (), watched)
     settings = as_the_home_has_it(settings, yes=yes)
+    asked = [((*crawl,), targets)] if where is None else _chosen(settings, crawl, targets, where)
+    troubles = [_run(settings, crawls, some, yes=yes) for crawls, some in asked]
+    if totals:
+        say_totals(settings)
+    for trouble in filter(None, troubles):
+        raise trouble
+
+
+def _chosen(
+    settings: Settings, crawl: Sequence[str], targets: Sequence[Target], where: str
+) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
+    """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
+    hosts are together, and those without any are left out."""
+    from cc_pipeline.cli.index.facts_first import chosen
+    from cc_pipeline.stages.workspace import open_workspace
+
+    found: dict[tuple[Target, ...], list[str]] = {}
+    claim_home(settings)
+    with open_workspace(settings) as workspace, progress_bars():
+        for one in resolve_crawls(workspace, crawl):
+            left = chosen(workspace, one, targets, where)
+            if left:
+                found.setdefault(left, []).append(one)
+            else:
+                note(f"{one}: no host matches, so nothing is fetched")
+    return [(tuple(crawls), left) for left, crawls in found.items()]
+
+
+def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
+    """Runs the graph and says what was done; gives why partitions failed, if some did."""
+    from cc_pipeline.stages.reports.left_out import what_is_not_there
+    from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
+
     slugs = [target.slug for target in targets]
     notes: list[str] = []
     before: dict[Slice, Standing] = {}
@@ -107,10 +141,7 @@ def run(
     say_what_was_done(settings, done_since(before, after), targets)
     for each in notes:
         note(each)
-    if totals:
-        say_totals(settings)
-    if trouble is not None:
-        raise trouble
+    return trouble
 
 
 def _asked_for(settings: Settings, domain: Sequence[str], watched: bool) -> tuple[Target, ...]:

@@ -13,15 +13,16 @@ from typing import Literal
 
 import dagster as dg
 
+from cc_pipeline.defs.assets.facts import ADDED, asset_of
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.reports import checks, inputs, outputs, pages
+from cc_pipeline.stages.reports import checks, facts, inputs, outputs, pages
 from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.stages.sets.set_parts import part_slices
-from cc_pipeline.stages.slice import FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
+from cc_pipeline.stages.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.stages.workspace import Workspace
 
 #: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.
@@ -162,6 +163,13 @@ def _of_exports(asset: str) -> Check:
 
     text = "The files of every export are there, whole, with the records promised, and of the pages of now."
     return Check(asset, "files_are_there", text, verdict, "partition")
+
+
+def _of_annotation(name: str) -> Check:
+    def verdict(workspace: Workspace, _: Look) -> CheckResult:
+        return facts.annotation_verdict(workspace, name)
+
+    return Check(asset_of(name), "can_be_read", "The files of the dataset can be read.", verdict)
 
 
 def _left_failed(instance: dg.DagsterInstance) -> CheckResult:
@@ -353,3 +361,18 @@ report_checks = _definitions(
     ),
 )
 warehouse_checks = _definitions("warehouse_checks", _PUBLISHED)
+fact_checks = _definitions(
+    "fact_checks",
+    (
+        Check(
+            "host_facts",
+            "hosts_of_their_targets",
+            "Every partition has each of its hosts once, and no other's.",
+            facts.host_facts_verdict,
+            "partition",
+            ("host_facts",),
+            (FACTS,),
+        ),
+        *map(_of_annotation, ADDED),
+    ),
+)

@@ -51,6 +51,12 @@ parse_domain = dg.define_asset_job(
     description="Parses a domain's stored records of a crawl.",
 )
 
+fill_facts = dg.define_asset_job(
+    "fill_facts",
+    selection=dg.AssetSelection.assets("host_facts"),
+    description="Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
+)
+
 list_crawls = dg.define_asset_job(
     "list_crawls", selection=dg.AssetSelection.assets("crawls"), description="Reads the list of crawls again."
 )

@@ -164,6 +164,18 @@ class Launcher:
         keys = [partition_key(crawl, slug) for crawl in crawls for slug in slugs]
         return self._run_keys("extract_domain", keys, self._changed)
 
+    def fill_facts(
+        self, crawls: Sequence[str], targets: Sequence[Target], datasets: Sequence[str] = ()
+    ) -> Iterator[LaunchedRun]:
+        """Materializes ``host_facts`` of ``targets`` in ``crawls`` from ``datasets`` (names; none: the usual
+        ones). Raises as :meth:`extract` does."""
+        self.add_targets(targets)
+        self._add(CRAWL, crawls)
+        keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
+        return self._run_keys(
+            "fill_facts", keys, config={"ops": {"host_facts": {"config": {"datasets": list(datasets)}}}}
+        )
+
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
         self.add_source_files(slugs)
@@ -241,7 +253,11 @@ class Launcher:
         return [key for key in keys if key not in same]
 
     def _run_keys(
-        self, job: str, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys
+        self,
+        job: str,
+        keys: Sequence[str],
+        left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
+        config: Mapping[str, object] | None = None,
     ) -> Iterator[LaunchedRun]:
         """Runs over any partitions, of those that are ``left`` to do when their turn comes. That some fail is no reason
         to keep the others from theirs: it is raised last.
@@ -253,7 +269,7 @@ class Launcher:
         for some in self._in_turn(list(dict.fromkeys(keys)), left):
             shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
             try:
-                yield self._run(job, shown, tags={**keys_tags(some), KIND_TAG: "watch"})
+                yield self._run(job, shown, tags={**keys_tags(some), KIND_TAG: "watch"}, config=config)
             except RunFailed as failed:
                 if not failed.failed:
                     raise

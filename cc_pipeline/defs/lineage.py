@@ -16,6 +16,7 @@ from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NA
 from cc_pipeline.documents.schemas import PROVENANCE_FIELDS, SCHEMAS
 from cc_pipeline.keys import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.stages.facts.datasets import ready_made
 
 #: Assets of Common Crawl's, by what they are to us; ``defs/assets/commoncrawl`` describes them.
 COLLINFO: Final = dg.AssetKey(["commoncrawl", "collinfo"])
@@ -25,6 +26,11 @@ CLUSTER_INDEX: Final = dg.AssetKey(["commoncrawl", "cluster_index"])
 URL_INDEX_2012: Final = dg.AssetKey(["commoncrawl", "url_index_2012"])
 ARCHIVES: Final = dg.AssetKey(["commoncrawl", "archives"])
 WHOLE_FILES: Final = dg.AssetKey(["commoncrawl", "whole_files"])
+HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
+DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
+GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
+#: Of which dataset each of these is.
+KEYED: Final[Mapping[dg.AssetKey, str]] = {HOST_INDEX: "host-index", DEGREES: "degrees", GNEISSWEB: "gneissweb-hosts"}
 
 #: What an asset is made of, beside assets of ours.
 FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
@@ -36,6 +42,7 @@ FROM_COMMON_CRAWL: Final[Mapping[str, tuple[dg.AssetKey, ...]]] = {
     "url_index": (COLUMNAR_INDEX, ARCHIVES),
     "captures": (COLUMNAR_INDEX, CLUSTER_INDEX, URL_INDEX_2012),
     "records": (ARCHIVES,),
+    "host_facts": (HOST_INDEX, DEGREES, GNEISSWEB),
     "source_metadata": (WHOLE_FILES,),
     "source_text": (WHOLE_FILES,),
     "source_links": (WHOLE_FILES,),
@@ -86,10 +93,20 @@ def _pages(schema: pa.Schema) -> Columns:
     return found
 
 
+def _host_facts() -> Columns:
+    ready = ready_made()
+    found: Columns = {"surt_host_name": tuple((asset, ready[name].key) for asset, name in KEYED.items())}
+    found["host"] = found["domain"] = found["surt_host_name"]
+    for asset, name in KEYED.items():
+        found |= {column: ((asset, column),) for column in ready[name].columns or ()}
+    return found
+
+
 #: By table and column, the columns of other assets that it is made of.
 COLUMNS: Final[Mapping[str, Columns]] = {
     "captures": _captures(),
     "records": _records(),
+    "host_facts": _host_facts(),
     **{name: _pages(schema) for name, schema in SCHEMAS.items()},
 }
 

@@ -134,6 +134,11 @@ class Settings:
         return self.home / "keyed"
 
     @property
+    def datasets_path(self) -> Path:
+        """Datasets that a person added: a YAML file each."""
+        return self.home / "datasets"
+
+    @property
     def cache_path(self) -> Path:
         """Small cached answers (collinfo, path lists)."""
         return self.home / "cache"

@@ -23,6 +23,7 @@ NO_SOURCE = {
     "captures": {"target", "archive_format", "located_by", "index_file", "index_position", "extra_columns"},
     "records": {"stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "detail"}
     | {"settled", "rounds"},
+    "host_facts": {"crawl", "target", "other_facts", "facts_from"},
 }
 PLACE = ("warc_filename", "warc_record_offset")
 

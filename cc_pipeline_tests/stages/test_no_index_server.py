@@ -23,6 +23,7 @@ from cc_pipeline.stages.reports.health import examine
 from cc_pipeline.stages.reports.inputs import crawl_list_verdict
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, OLD, closed_port, extract, harvest, workspace_of
 
@@ -200,6 +201,8 @@ def test_a_pause_that_the_list_asked_for_is_not_waited_out(bucket: Bucket, tmp_p
             workspace = workspace_of(server.url, tmp_path, collinfo=address, rate=1000.0)
             assert workspace.crawl_list.origin == "none"
             (tmp_path / "cache" / "collinfo.failed.json").unlink()
+            while not any(state.paused_until for state in budget_state(workspace.settings.budget_path)):
+                time.sleep(0.01)  # what a refusal asks for is written behind it
             workspace.close()
         assert "s of peace" in (workspace.crawl_list.note or "")
         assert len(dead.hits) == 1

@@ -1,4 +1,4 @@
-"""``plan``, ``lookup`` and ``check``: the price of a look-up, its captures, and how many pages and bytes they are."""
+"""``lookup`` and ``check``: the captures of targets, and how many pages and bytes they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
+from cc_pipeline.cli.index.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import NoIndex, Question, open_question, sources_for
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.filters import Filters
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.index.locator import LookupPrice
-    from cc_pipeline.records.plan import FetchPrice
 
-_Texts = Annotated[
+Texts = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET…",
@@ -32,17 +31,20 @@ _Texts = Annotated[
         "for standard input.",
     ),
 ]
-_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
-_Crawls = Annotated[
+Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
+Crawls = Annotated[
     list[str],
     typer.Option(
         "--crawl", "-c", help="A crawl id, newest, all, a year, or a range (2018..2024, 2012..); may be repeated."
     ),
 ]
-_Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
+AskFacts = Annotated[
+    bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
+]
+Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
 #: Columns that every look-up needs, to tell whether a capture belongs to the target, and where its record lies.
-_PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
+PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 #: Crawls of which ``check`` counts what was not asked for: that is another look-up each.
 _MOST_LEFT_OUT = 5
 #: Targets without captures of which a note says what may have been meant.
@@ -50,61 +52,9 @@ _MOST_GUESSED = 5
 _FILTERED = ("fetch_time", "fetch_status", "content_mime_detected", "content_mime_type", "content_languages")
 
 
-def plan(
-    targets: _Texts,
-    crawl: _Crawls,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    locate: Annotated[
-        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
-    ] = False,
-    harvest: _Harvest = False,
-    allow_gaps: options.AllowGaps = False,
-    output: _Format = "table",
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
-    """Show what a look-up and a fetch would cost, before anything is read from the index.
-
-    For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can price the
-    fetch only where the captures are known: from an earlier run, or with --locate.
-
-    [bold]Examples[/]
-
-      cc-pipeline plan example.com --crawl CC-MAIN-2024-22
-
-      cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
-    """
-    from cc_pipeline.index.lookup import price_lookup
-
-    checked_format(output)
-    rows: list[Sequence[object]] = []
-    notes: list[str] = []
-    with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
-    ) as question:
-        settings = question.settings
-        for one in question.crawls:
-            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            found = price_lookup(one, settings.subsets, question.targets, sources, via=settings.via)
-            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
-            rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, found.why))
-            notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(question, one, found))]
-            fetch = _located(question, one) if locate else _known(question, one)
-            if fetch is None:
-                notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
-            else:
-                why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
-                rows.append((one, "fetch", fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes, why))
-    columns = ["crawl", "step", "files", "row groups", "requests", "bytes at most", "bytes likely", "because"]
-    write_rows("what it would cost", columns, rows, output)
-    for note in notes:
-        notice(note)
-
-
 def lookup(
-    targets: _Texts,
-    crawl: _Crawls,
+    targets: Texts,
+    crawl: Crawls,
     via: options.Via = None,
     output: Annotated[
         str | None,
@@ -136,7 +86,7 @@ def lookup(
     ] = None,
     subset: options.Subsets = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
-    harvest: _Harvest = False,
+    harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -177,7 +127,7 @@ def lookup(
         left = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
-            return _captures(question, crawl, read, wanted if filtered else None, harvest)
+            return captures_of(question, crawl, read, wanted if filtered else None, harvest)
 
         failed: list[str] = []
         found: set[str] = set()
@@ -201,13 +151,15 @@ def lookup(
 
 
 def check(
-    targets: _Texts,
-    crawl: _Crawls,
+    targets: Texts,
+    crawl: Crawls,
     via: options.Via = None,
     subset: options.Subsets = None,
-    harvest: _Harvest = False,
+    harvest: Harvest = False,
+    where: options.Where = None,
+    facts: AskFacts = False,
     allow_gaps: options.AllowGaps = False,
-    output: _Format = "table",
+    output: Format = "table",
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -237,19 +189,26 @@ def check(
         # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
         question = Question(found.workspace, found.crawls, single)
+        left: dict[str, tuple[Target, ...]] = {}
 
         def ask(crawl: str) -> list[pa.Table]:
-            return _captures(question, crawl, _PLACE, None, harvest)
+            show_predicted(question, crawl, ask=facts)
+            here = chosen_by(question, crawl, where)
+            left[crawl] = here.targets
+            return captures_of(here, crawl, PLACE, None, harvest) if here.targets else []
 
         def rows() -> Iterator[Sequence[object]]:
             for one, tables in _each(question.crawls, ask, failed):
-                yield from ((one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True))
-                if len(single) > 1:
+                yield from ((one, t.definition, *_counted(table)) for t, table in zip(left[one], tables, strict=True))
+                if len(left[one]) > 1:
                     yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
-                counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
+                counts[one] = {t.slug: table.num_rows for t, table in zip(left[one], tables, strict=True)}
 
         # lines for programs appear as they are found
         write_rows("what there is", columns, rows(), output)
+        if where is not None:
+            _end(question, failed)
+            return
         few = dict(list(counts.items())[:_MOST_LEFT_OUT])
         for note in left_out(question.workspace, single, few):
             warn(note)
@@ -303,7 +262,7 @@ def _end(question: Question, failed: Sequence[str]) -> None:
         )
 
 
-def _captures(
+def captures_of(
     question: Question, crawl: str, read: Sequence[str] | None, filters: Filters | None, harvest: bool
 ) -> list[pa.Table]:
     """A table of captures per target, in the targets' order, with a ``target`` column.
@@ -343,7 +302,7 @@ def _columns_to_read(names: Sequence[str], filtered: bool) -> tuple[str, ...] | 
     if "extra_columns" in names:
         return None
     derived = ("url_host_registered_domain",) if "domain" in names else ()
-    return tuple(dict.fromkeys((*names, *_PLACE, *derived, *(_FILTERED if filtered else ()))))
+    return tuple(dict.fromkeys((*names, *PLACE, *derived, *(_FILTERED if filtered else ()))))
 
 
 def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
@@ -354,43 +313,3 @@ def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     price = price_of(captures)
     pages = pc.count_distinct(captures["url_surtkey"]).as_py()
     return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes
-
-
-def _located(question: Question, crawl: str) -> FetchPrice:
-    import pyarrow as pa
-
-    from cc_pipeline.deliveries.copying import distinct_captures
-    from cc_pipeline.records.plan import price_of
-
-    return price_of(distinct_captures(pa.concat_tables(_captures(question, crawl, _PLACE, None, False))))
-
-
-def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
-    """A note when row groups are read only because they have no key bounds."""
-    from cc_pipeline.commoncrawl.target import merge_ranges
-    from cc_pipeline.index.catalog.catalog import open_catalog
-    from cc_pipeline.index.catalog.price import plan_lookup, unbounded_note
-
-    settings = question.settings
-    if price.index != "parquet":
-        return ()
-    ranges = merge_ranges(keys for target in question.targets for keys in target.ranges)
-    with open_catalog(settings.catalog_path) as catalog:
-        unbounded = plan_lookup(catalog, crawl, settings.subsets, ranges).unbounded_row_groups
-    return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
-
-
-def _known(question: Question, crawl: str) -> FetchPrice | None:
-    """The price of captures that earlier runs have located; ``None`` unless every target is."""
-    from cc_pipeline.deliveries.copying import distinct_captures
-    from cc_pipeline.keys import CAPTURE, PLACE
-    from cc_pipeline.records.plan import price_of
-    from cc_pipeline.stages.slice import LOCATE, slices_of
-
-    lake = question.workspace.lake
-    parts = question.workspace.parts([target.slug for target in question.targets])
-    slugs = [part for own in parts.values() for part in own]
-    if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
-        return None
-    columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
-    return price_of(distinct_captures(lake.read("captures", {"crawl": crawl, "target": slugs}, columns)))

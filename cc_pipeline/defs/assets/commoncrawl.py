@@ -11,12 +11,17 @@ from cc_pipeline.defs.lineage import (
     CLUSTER_INDEX,
     COLLINFO,
     COLUMNAR_INDEX,
+    DEGREES,
+    GNEISSWEB,
+    HOST_INDEX,
+    KEYED,
     PATH_LISTS,
     RECORD_BYTES,
     URL_INDEX_2012,
     WHOLE_FILES,
 )
 from cc_pipeline.defs.metadata import OWNERS
+from cc_pipeline.stages.facts.datasets import ready_made
 
 _SITE = "https://commoncrawl.org"
 _DATA = "https://data.commoncrawl.org"
@@ -98,6 +103,25 @@ url_index_2012 = _spec(
     era="arc",
     kinds={"file"},
     deps=(ARCHIVES,),
+)
+
+
+def _keyed(key: dg.AssetKey, description: str, about: str) -> dg.AssetSpec:
+    dataset = ready_made()[KEYED[key]]
+    columns = ((dataset.key, "string"), *((name, str(kind)) for name, kind in (dataset.columns or {}).items()))
+    return _spec(key, description, about, era="columnar", kinds={"parquet"}, columns=columns)
+
+
+host_index = _keyed(
+    HOST_INDEX,
+    "The host index: a row a host of the web graph, with its ranks and how its fetches went.",
+    "https://github.com/commoncrawl/cc-host-index",
+)
+webgraph_degrees = _keyed(
+    DEGREES, "How many hosts each host of the web graph links to, and how many link to it.", f"{_SITE}/web-graphs"
+)
+gneissweb_hosts = _keyed(
+    GNEISSWEB, "What GneissWeb's classifiers say of hosts.", "https://github.com/commoncrawl/cc-index-annotations"
 )
 whole_files = _spec(
     WHOLE_FILES,

@@ -13,7 +13,17 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.host_keys import HostRanges, host_of_surt
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.keyed.lookup import KeyedPrice
-from cc_pipeline.stages.facts.asking import Answer, Columns, Facts, all_facts, ask, check_kinds, price, refuse_gaps
+from cc_pipeline.stages.facts.asking import (
+    Answer,
+    Columns,
+    Facts,
+    all_facts,
+    ask,
+    check_kinds,
+    kept_answer,
+    price,
+    refuse_gaps,
+)
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.of_hosts import HOST, OfHosts
 from cc_pipeline.stages.workspace import Workspace
@@ -47,6 +57,16 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
     settings' ``max_bytes``; ``EnvironmentFault`` when the source fails.
     """
     return _facts(workspace, crawl, [target], datasets, keep=True)
+
+
+def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
+    """The same where :func:`facts_of_hosts` was asked before and its answer was kept: without a request. Datasets whose
+    answer is not here are left out; ``None`` where none is."""
+    started = time.monotonic()
+    hosts = HostRanges(target)
+    kept = {one.name: kept_answer(workspace, crawl, one, OfHosts(one, hosts)) for one in datasets}
+    answers = {name: answer for name, answer in kept.items() if answer is not None}
+    return _joined(crawl, [one for one in datasets if one.name in answers], answers, started) if answers else None
 
 
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
@@ -89,6 +109,10 @@ def _facts(
     check_kinds(datasets, by_url=False)
     hosts = HostRanges(*targets)
     answers = {one.name: ask(workspace, crawl, one, OfHosts(one, hosts), keep=keep) for one in datasets}
+    return _joined(crawl, datasets, answers, started)
+
+
+def _joined(crawl: str, datasets: Sequence[Dataset], answers: dict[str, Answer], started: float) -> Facts:
     keys = _hosts(datasets, answers)
     names = [host_of_surt(key) for key in keys.to_pylist()]
     domains = [registered_domain(name.partition(":")[0]) for name in names]

@@ -13,11 +13,11 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.keyed.kept_answers import KeptAnswers
-from cc_pipeline.index.keyed.lookup import Keep, KeyedLookup, KeyedPrice, KeyedRows
+from cc_pipeline.index.keyed.lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
-from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset
+from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -65,12 +65,13 @@ class Answer:
 class Question(Protocol):
     """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
 
-    ``columns`` are read beside the dataset's own; a file that lacks one is a gap. ``named`` says all that the answer
-    depends on beside the dataset, as JSON-like values.
+    ``endings`` is a shorter way to pass over row groups. ``columns`` are read beside the dataset's own; a file that
+    lacks one is a gap. ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
     keep: Keep | None
+    endings: Endings | None
     columns: Mapping[str, pa.DataType]
     named: object
 
@@ -83,7 +84,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
         kept = KeptAnswers(workspace.settings.cache_path / "facts")
-        name = json.dumps([dataset.version, shards.version, question.named])
+        name = _name_of(dataset, shards, question)
         table, gaps = kept.find(name) if keep else None, shards.gaps
         known = table is not None
         if table is None:
@@ -92,7 +93,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
             if changed:
                 # footers of files that were replaced since: those of now are asked for, once
                 shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
-                name = json.dumps([dataset.version, shards.version, question.named])
+                name = _name_of(dataset, shards, question)
                 found = _read(workspace, crawl, dataset, shards, question, reader)
             table = question.rows(found.table)
             gaps = (*gaps, *found.gaps)
@@ -102,6 +103,22 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
     spent = (after[0] - before[0], after[1] - before[1])
     return Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
+
+
+def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
+    """The answer that was kept, without a request; ``None`` where it, or what it depends on, is not here."""
+    shards = kept_shards(workspace, dataset, crawl)
+    if shards is None:
+        return None
+    table = KeptAnswers(workspace.settings.cache_path / "facts").find(_name_of(dataset, shards, question))
+    if table is None:
+        return None
+    return Answer(table, shards.gaps, True, not shards.paths, (), shards.version, 0, 0, len(shards.paths))
+
+
+def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
+    """What an answer is kept under: all that it depends on."""
+    return json.dumps([dataset.version, shards.version, question.named])
 
 
 def _read(
@@ -217,7 +234,7 @@ def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[Keyed
         else:
             known.append(each)
     schema = result_schema(dataset, known, question.columns)
-    return KeyedLookup(known, question.ranges, schema, question.keep), unread
+    return KeyedLookup(known, question.ranges, schema, question.keep, question.endings), unread
 
 
 def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:

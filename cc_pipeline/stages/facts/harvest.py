@@ -97,7 +97,7 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
     if dataset.files:
         return _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     key = dataset.paths.replace("{crawl}", crawl)
-    copy = _folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    copy = _list_copy(workspace, dataset, key)
     known = _kept_list(dataset, key, copy)
     now = datetime.now(UTC)
     if known is not None:
@@ -155,6 +155,27 @@ def harvest_dataset(
     crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
     notes = () if listed.note is None else (listed.note,)
     return Shards(tuple(paths), footers, version, listed.gaps, crawls, notes)
+
+
+def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | None:
+    """The same of what is here already, however old, without a request; ``None`` where something is not here."""
+    key = dataset.paths.replace("{crawl}", crawl)
+    if dataset.files:
+        listed: Listed | None = _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
+    else:
+        listed = _kept_list(dataset, key, _list_copy(workspace, dataset, key))
+    if listed is None:
+        return None
+    paths, name, store = listed.of(dataset, crawl), _name(dataset, crawl), _store(workspace, dataset)
+    footers = store.read(name)
+    if not all(path in footers.entries for path in paths):
+        return None
+    crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
+    return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listed.gaps, crawls)
+
+
+def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:
+    return _folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
 def changed_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> list[str]:

@@ -1,0 +1,257 @@
+"""``facts`` and ``datasets``: what data keyed by host says of sites, and which such data a home knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.question import open_question
+from cc_pipeline.cli.running import all_runs, step
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import load_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.cli.question import Question
+    from cc_pipeline.stages.facts.annotations import Action
+    from cc_pipeline.stages.facts.asking import Facts
+    from cc_pipeline.stages.facts.known import Known
+
+app = typer.Typer(no_args_is_help=True, help="Data keyed by host or URL: what there is, and what you add to it.")
+
+#: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
+_SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
+          "webgraph_outdegree")  # fmt: skip
+
+
+def facts(
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TARGET…", show_default=False, help="Domains or other targets, @FILE or -.")
+    ],
+    crawl: Annotated[
+        list[str], typer.Option("--crawl", "-c", help="A crawl id, newest, all, a year, or a range; may be repeated.")
+    ],
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset",
+            show_default=False,
+            help="A dataset to ask; may be repeated (default: host-index, degrees, and those of this home).",
+        ),
+    ] = None,
+    where: options.Where = None,
+    action: Annotated[
+        Path | None,
+        typer.Option(
+            "--action", show_default=False, help="An action file of cc-index-annotations: filter and columns."
+        ),
+    ] = None,
+    argument: Annotated[
+        list[str] | None, typer.Option("--arg", show_default=False, help="An argument of the action; may be repeated.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", show_default=False, help="Comma-separated columns, or 'all'.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
+    ] = False,
+    price: Annotated[bool, typer.Option("--price", help="Only say what the look-up would read.")] = False,
+    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+    allow_gaps: options.AllowGaps = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Show what datasets say of a site's hosts: size, ranks, robots.txt, links, and what you added.
+
+    The first question about a crawl fetches the footers of a dataset's files (some 30 requests). What it cost goes to
+    standard error. An answer is kept: asked again, it costs nothing.
+
+    [bold]Examples[/]
+
+      cc-pipeline facts example.com -c CC-MAIN-2025-18
+
+      cc-pipeline facts suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100" --format csv
+
+      cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
+    """
+    from cc_pipeline.stages.facts.asking import refuse_gaps
+    from cc_pipeline.stages.facts.choosing import facts_of
+    from cc_pipeline.stages.facts.known import known_datasets
+
+    checked_format(output)
+    acting = _action(action, argument or (), where)
+    with open_question(
+        targets, crawl, source=source, home=home, allow_gaps=allow_gaps, several=True
+    ) as question, progress_bars():  # fmt: skip
+        known = known_datasets(question.settings)
+        chosen = _asked(known, dataset, acting)
+        rows: list[Sequence[object]] = []
+        names: list[str] = []
+        if price:
+            _price(question, chosen, output)
+            return
+        for one in question.crawls:
+            for target in question.targets:
+                found = facts_of(question.workspace, one, target, chosen)
+                say_cost(one, target.definition, found)
+                refuse_gaps(question.workspace, found, one)
+                table = _acted(found.table, acting, one)
+                wanted = _columns(table, columns, acting, output)
+                names = names or list(wanted.column_names)
+                rows += [tuple(row.get(name) for name in names) for row in wanted.to_pylist()]
+        if keep:
+            _keep(question, [] if dataset is None else dataset)
+    write_rows("what is known of the hosts", names, rows, output)
+
+
+def _keep(question: Question, datasets: Sequence[str]) -> None:
+    """Fills the table of facts by a run, as it is done in the UI, and publishes."""
+    from cc_pipeline.defs.launch import Launcher
+
+    with Launcher(question.workspace) as launcher:
+        step("facts", lambda: all_runs(launcher.fill_facts(question.crawls, question.targets, datasets)))
+        step("cc.duckdb", launcher.publish_what_is_new)
+
+
+def say_cost(crawl: str, target: str, found: Facts) -> None:
+    """Writes to standard error what facts cost, and what is missing in them."""
+    cost = f"{found.requests:,} requests, {human_bytes(found.bytes)}" if found.requests else "no request"
+    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} hosts; {cost}, {found.seconds:.1f} s")
+    for note in found.notes:
+        notice(f"{crawl}: {note}")
+    for name, gaps in found.gaps.items():
+        warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
+
+
+def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
+    from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, needed_for
+
+    own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
+    names = list(named) if named else [*USUAL, *own]
+    return hosts_only(known, names) if acting is None else needed_for(acting.where, known, names)
+
+
+def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
+    import yaml
+
+    from cc_pipeline.stages.facts.annotations import Action, read_action
+    from cc_pipeline.stages.facts.filter import parse_filter
+
+    if arguments and file is None:
+        raise UserInputError("--arg is an argument of an action file; name it with --action")
+    if file is None:
+        return None if where is None else Action(parse_filter(where), ())
+    if where is not None:
+        raise UserInputError("--where and --action both say which hosts are meant; give one of them")
+    try:
+        said = yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserInputError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
+    return read_action(said, str(file), arguments)
+
+
+def _acted(table: pa.Table, acting: Action | None, crawl: str) -> pa.Table:
+    if acting is None:
+        return table
+    found = acting.where.over(table)
+    if found.unknown:
+        notice(f"{crawl}: of {found.unknown:,} hosts it cannot be told, since a fact is missing: they do not match")
+    table = table.filter(found.rows)
+    for name, downwards in reversed(acting.order):
+        _known_column(table, name)
+        table = table.sort_by([(name, "descending" if downwards else "ascending")])
+    return table if acting.limit is None else table.slice(0, acting.limit)
+
+
+def _columns(table: pa.Table, said: str | None, acting: Action | None, output: str) -> pa.Table:
+    if said == "all":
+        return table
+    names = [name.strip() for name in said.split(",")] if said else list(acting.columns) if acting else []
+    for name in names:
+        _known_column(table, name)
+    if not names and output == "table":
+        more = [name for name in acting.where.columns if name not in _SHOWN] if acting else []
+        names = [name for name in (*_SHOWN, *more) if name in table.column_names]
+    return table.select(names) if names else table
+
+
+def _known_column(table: pa.Table, name: str) -> None:
+    if name not in table.column_names:
+        raise UserInputError(f"there is no column {name}; there are {', '.join(table.column_names)}")
+
+
+def _price(question: Question, chosen: Sequence[Known], output: str) -> None:
+    from cc_pipeline.stages.facts.answers import price_of_hosts
+    from cc_pipeline.stages.facts.harvest import price_harvest
+
+    rows: list[Sequence[object]] = []
+    for crawl in question.crawls:
+        for one in chosen:
+            first = price_harvest(question.workspace, one.dataset, crawl)
+            if first.files:
+                rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))
+                continue
+            for target in () if one.of_domains else question.targets:
+                cost = price_of_hosts(question.workspace, crawl, target, [one.dataset])[one.name]
+                rows.append(
+                    (crawl, one.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
+                     cost.likely_bytes)
+                )  # fmt: skip
+    columns = ["crawl", "dataset", "what", "files", "row groups", "requests", "bytes at most", "bytes likely"]
+    write_rows("what it would cost", columns, rows, output)
+
+
+@app.command("list")
+def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+          home: options.Home = None) -> None:  # fmt: skip
+    """List the datasets that this home knows: those that come with the program, and those that were added."""
+    from cc_pipeline.stages.facts.known import known_datasets
+
+    checked_format(output)
+    rows = []
+    for one in known_datasets(load_settings(home=home)).values():
+        columns = one.columns()
+        about = "captures" if one.dataset.by_url else "domains" if one.of_domains else "hosts"
+        what = "all" if columns is None else f"{len(columns):,}"
+        where = one.dataset.root or "the source"
+        rows.append((one.name, about, one.dataset.action, what, where, "" if one.file is None else str(one.file)))
+    write_rows("datasets", ["name", "about", "action", "columns", "where", "added in"], rows, output)
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(help="A YAML file: a dataset, or a join of cc-index-annotations.")],
+    name: Annotated[str | None, typer.Option("--name", show_default=False, help="What it is called here.")] = None,
+    home: options.Home = None,
+) -> None:
+    """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.
+
+    It is kept in the home. A CSV or JSON table becomes Parquet there.
+
+    [bold]Examples[/]
+
+      cc-pipeline datasets add tranco.yaml
+
+      cc-pipeline datasets add join_spam.yaml --name spam
+    """
+    from cc_pipeline.stages.facts.known import add_dataset
+
+    added = add_dataset(load_settings(home=home), file, name)
+    columns = added.columns()
+    gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it filters"
+    notice(f"{added.name} is known in this home now, and gives {gives}")
+
+
+@app.command()
+def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")], home: options.Home = None) -> None:
+    """Forget a dataset that was added. Facts that a run wrote down stay."""
+    from cc_pipeline.stages.facts.known import remove_dataset
+
+    remove_dataset(load_settings(home=home), name)
+    notice(f"{name} is forgotten")

@@ -1,0 +1,69 @@
+"""What is known of a site before anything of it is located: its predicted size and rank, and which hosts are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cc_pipeline.cli.asking.facts import say_cost
+from cc_pipeline.cli.output import notice, warn
+from cc_pipeline.cli.question import Question
+
+if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.stages.workspace import Workspace
+
+#: Targets of which facts are shown; more would bury the answer.
+_MOST_SHOWN = 10
+
+
+def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
+    """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
+    no request is sent; then it says how to ask."""
+    from cc_pipeline.stages.facts.answers import facts_at_hand
+    from cc_pipeline.stages.facts.choosing import USUAL, facts_of, hosts_only, predicted
+    from cc_pipeline.stages.facts.known import known_datasets
+
+    usual = hosts_only(known_datasets(question.settings), USUAL)
+    for target in question.targets[:_MOST_SHOWN]:
+        if ask:
+            found = facts_of(question.workspace, crawl, target, usual)
+            say_cost(crawl, target.definition, found)
+        else:
+            here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in usual])
+            if here is None:
+                notice(f"{crawl}: how large {target.definition} is, and its rank, was not asked for yet: add --facts")
+                return
+            found = here
+        notice(f"{crawl}: {target.definition}: {predicted(found)}")
+
+
+def chosen_by(question: Question, crawl: str, where: str | None) -> Question:
+    """The question with the targets that a filter on facts leaves in a crawl; what it did is written down."""
+    return question if where is None else replace(question, targets=chosen(
+        question.workspace, crawl, question.targets, where))  # fmt: skip
+
+
+def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
+    """Of ``targets``, what lies on hosts that match in ``crawl``. Writes what that cost and what was left out.
+
+    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has.
+    """
+    from cc_pipeline.stages.facts.choosing import choose, needed_for
+    from cc_pipeline.stages.facts.filter import parse_filter
+    from cc_pipeline.stages.facts.known import known_datasets
+
+    condition = parse_filter(where)
+    needed = needed_for(condition, known_datasets(workspace.settings))
+    left: dict[str, Target] = {}
+    for target in targets:
+        one = choose(workspace, crawl, target, condition, needed)
+        say_cost(crawl, target.definition, one.facts)
+        unknown = f"; of {one.unknown:,} a fact is missing, so they do not match" if one.unknown else ""
+        notice(f"{crawl}: {one.matched:,} of {one.hosts:,} known hosts of {target.definition} match{unknown}")
+        if one.unnameable:
+            warn(f"{crawl}: {len(one.unnameable):,} hosts that match cannot be looked up: {one.unnameable[0]} …")
+        if one.narrowed is not None:
+            left[one.narrowed.slug] = one.narrowed
+    return tuple(left.values())

@@ -1,0 +1,212 @@
+"""The datasets that a home knows: those that come with this program, and those that a person added to it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import yaml
+
+from cc_pipeline.addresses import NO_ACCESS, scheme_of
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.settings import Settings
+from cc_pipeline.stages.facts.annotations import Unpacked, read_join
+from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline.stages.workspace import open_transport
+
+#: Bytes of a YAML file, and of a table on the web that is fetched whole to be joined.
+_MOST_BYTES: Final = 1 << 20
+_MOST_FETCHED: Final = 256 << 20
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
+_OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A dataset, whether its key is a registered domain (``of_domains``), and the home's file of it (``None`` for one
+    that comes with this program)."""
+
+    dataset: Dataset
+    of_domains: bool = False
+    file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The dataset's."""
+        return self.dataset.name
+
+    def columns(self) -> dict[str, Any] | None:
+        """The columns it gives, with their types where these are declared; ``None`` where only its files tell."""
+        one = self.dataset
+        if one.action == "label":
+            return {one.label: None}
+        if one.action == "filter":
+            return {}
+        return None if one.columns is None else {one.prefix + name: kind for name, kind in one.columns.items()}
+
+
+def known_datasets(settings: Settings) -> dict[str, Known]:
+    """All datasets by name. Raises ``UserInputError`` for a file of the home that is wrong, and names it."""
+    found = {name: Known(dataset) for name, dataset in ready_made().items()}
+    folder = settings.datasets_path
+    for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
+        one = _read(file.read_text("utf-8"), file)
+        found[one.name] = one
+    return found
+
+
+def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:
+    """Keeps the dataset or annotation that a YAML file describes in the home, in the place of one of that name.
+
+    A table that is no Parquet is made one, in the home. Raises ``UserInputError`` naming file and field, and
+    ``EnvironmentFault`` where a table cannot be fetched.
+    """
+    joined = read_join(_loaded(file), file)
+    if joined is None:
+        found = _read(file.read_text("utf-8"), file)
+        if name not in (None, found.name):
+            raise UserInputError(f"{file} names itself {found.name}; change the field name there")
+    else:
+        name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
+        found = _read(_text({"name": _valid(name), **joined.described}, joined.of_domains), file)
+    if found.name in ready_made():
+        raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
+    if joined is None:
+        text = file.read_text("utf-8")
+    else:
+        described = {"name": found.name, **joined.described}
+        if joined.unpacked is not None:
+            made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
+            described["where"] |= {"root": str(made.parent), "files": [made.name]}
+        text = _text(described, joined.of_domains)
+    place = settings.datasets_path / f"{found.name}.yaml"
+    with disk_trouble(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        beside = place.with_name(f".{place.name}.{os.getpid()}")
+        beside.write_text(text, "utf-8")
+        beside.replace(place)
+    kept = _read(text, place)
+    _forget_tables(settings, found.name, but=kept.dataset.files)
+    return kept
+
+
+def remove_dataset(settings: Settings, name: str) -> None:
+    """Forgets a dataset that was added. Raises ``UserInputError`` for any other name."""
+    file = settings.datasets_path / f"{_valid(name)}.yaml"
+    if not file.is_file():
+        raise UserInputError(f"no dataset {name} was added to this home; see: cc-pipeline datasets list")
+    with disk_trouble(file):
+        file.unlink()
+    _forget_tables(settings, name)
+
+
+def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
+    """Deletes tables that were made for a dataset."""
+    for table in settings.datasets_path.glob(f"{name}.????????.parquet"):
+        if table.name not in but:
+            table.unlink(missing_ok=True)
+
+
+_OF_DOMAINS: Final = "# its key is a registered domain: it says the same of all hosts below it\n"
+
+
+def _text(described: Mapping[str, Any], of_domains: bool) -> str:
+    text = yaml.safe_dump(dict(described), sort_keys=False, allow_unicode=True)
+    return (_OF_DOMAINS if of_domains else "") + text
+
+
+def _read(text: str, file: Path) -> Known:
+    return Known(parse_dataset(text, str(file)), text.startswith(_OF_DOMAINS), file)
+
+
+def _valid(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UserInputError(f"{name[:60]!r} is no name of a dataset: letters, digits, - and _, in lower case")
+    return name
+
+
+def _loaded(file: Path) -> object:
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise UserInputError(f"{file} is larger than {_MOST_BYTES:,} bytes; a dataset is described in a few lines")
+        return yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserInputError(f"{file} cannot be read: {error}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserInputError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+
+
+def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
+    """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
+    nothing that was kept of another one is taken for it."""
+    options = _checked(table)
+    folder = settings.datasets_path
+    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in ("fetched", "part"))
+    with disk_trouble(beside):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            if scheme_of(table.where):
+                fetched.write_bytes(_fetched(settings, table.where))
+            _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, beside)
+            with beside.open("rb") as made:
+                digest = hashlib.file_digest(made, "sha256").hexdigest()[:8]
+            return beside.replace(folder / f"{name}.{digest}.parquet")
+        finally:
+            fetched.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
+
+
+def _fetched(settings: Settings, address: str) -> bytes:
+    root, _, last = address.rpartition("/")
+    try:
+        with open_transport(settings, root, NO_ACCESS) as transport:
+            return transport.read_all(last, _MOST_FETCHED).data
+    except DataFault as fault:
+        raise EnvironmentFault(
+            f"{address} could not be fetched: {fault}", "Check the address, or fetch it by other means."
+        ) from fault
+
+
+def _checked(table: Unpacked) -> Mapping[str, Any]:
+    known = _OPTIONS if table.format == "csv" else ("columns",)
+    for name, value in table.options.items():
+        fits = isinstance(value, dict) if name == "columns" else isinstance(value, bool | int | str)
+        if name not in known or not fits:
+            raise UserInputError(f"the option {name} of {table.where} is not known; known are: {', '.join(known)}")
+    return table.options
+
+
+def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, to: Path) -> None:
+    """Every name is quoted, every value is a parameter or a literal of ours: nothing of a file becomes SQL."""
+    reader = "read_csv" if table.format == "csv" else "read_json"
+    said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
+    columns = ", ".join(_name(column) for column in table.columns)
+    try:
+        with duckdb.connect(config={"memory_limit": "1GB", "threads": "1"}) as session:
+            session.execute("SET temp_directory = ?", [str(to.parent)])
+            session.execute(
+                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {_name(key)} IS NOT NULL "
+                f"ORDER BY {_name(key)}) TO {_literal(str(to))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
+            )
+    except duckdb.Error as error:
+        raise UserInputError(f"{table.where} cannot be read as {table.format}: {str(error).splitlines()[0]}") from error
+
+
+def _name(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(str(name))}: {_literal(str(kind))}" for name, kind in value.items()) + "}"
+    return "'" + str(value).replace("'", "''") + "'"

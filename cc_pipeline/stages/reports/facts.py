@@ -1,0 +1,70 @@
+"""Verdicts on facts: the table of hosts, and the datasets that a person added."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cc_pipeline.commoncrawl.host_keys import HostRanges
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.stages.facts.harvest import kept_shards
+from cc_pipeline.stages.facts.known import known_datasets
+from cc_pipeline.stages.reports.looking import Look, joined, some
+from cc_pipeline.stages.slice import FACTS, GONE, Slice
+from cc_pipeline.stages.targets import definitions
+from cc_pipeline.stages.workspace import Workspace
+
+_NAME: Final = "hosts_of_their_targets"
+
+
+def host_facts_verdict(workspace: Workspace, look: Look) -> CheckResult:
+    """Whether each slice has each of its hosts once, and no host that its target does not mean."""
+    lake = workspace.lake
+    slices = look.slices
+    if slices is None:
+        names = {name: one for name in lake.digest_names("host_facts") or () if (one := FACTS.slice_of(name))}
+        digests = lake.digests("host_facts", [*names])
+        slices = [one for name, one in names.items() if digests[name] != GONE]
+    verdicts, sound = [], 0
+    texts = definitions(lake, sorted({one.target for one in slices}))
+    for one in slices:
+        keys = lake.read("host_facts", Slice(one.crawl, one.target).where, ["surt_host_name"])["surt_host_name"]
+        hosts = keys.to_pylist()
+        twice = len(hosts) - len(set(hosts))
+        astray = _astray(texts.get(one.target), hosts)
+        if twice or astray:
+            message = f"{one.crawl}|{one.target}: {twice:,} hosts stand twice, {len(astray):,} are of no host of it"
+            wrong = (f"{one.crawl}|{one.target}",)
+            verdicts.append(CheckResult(_NAME, "error", f"{message} ({some(set(astray))}); fill it again", wrong=wrong))
+        else:
+            sound += 1
+    return joined(_NAME, verdicts) if verdicts else CheckResult(_NAME, "ok", f"{sound:,} partitions have their hosts")
+
+
+def _astray(definition: str | None, hosts: list[str]) -> list[str]:
+    from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415  # most looks find nothing to parse
+
+    if definition is None or not hosts:
+        return []
+    ranges = HostRanges(parse_target(definition))
+    return [key for key in hosts if not ranges.holds(key)]
+
+
+def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
+    """Whether a dataset that was added is still what a home can read, as far as that is known without asking."""
+    check = "can_be_read"
+    try:
+        known = known_datasets(workspace.settings).get(name)
+    except CcPipelineError as error:
+        return CheckResult(check, "error", f"{error}")
+    if known is None:
+        return CheckResult(check, "warn", f"{name} was forgotten; it goes when the code location is loaded again")
+    shards = kept_shards(workspace, known.dataset, "")
+    if shards is None or not shards.paths:
+        return CheckResult(check, "ok", f"{name} was not asked for yet")
+    failed = [path for path in shards.paths if shards.footers.entries[path].failed]
+    figures = {"files": len(shards.paths), "unread": len(failed)}
+    if failed:
+        message = f"{len(failed):,} of {len(shards.paths):,} files of {name} could not be read: {some(set(failed))}"
+        return CheckResult(check, "warn", message, figures)
+    return CheckResult(check, "ok", f"{len(shards.paths):,} files of {name} can be read", figures)

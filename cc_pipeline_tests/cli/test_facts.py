@@ -1,0 +1,130 @@
+"""Facts as a person asks for them: what is shown, what it costs, and what a filter lets a run fetch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.world import copy_of
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+SITES = ("example.com", "example-foo.com", "beispiel-example.de", "example.org")
+
+
+@pytest.fixture(scope="module")
+def told(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, KeyedTruth]:
+    """The bucket with facts of the newest crawl beside it."""
+    root = copy_of(world.bucket, tmp_path_factory.mktemp("told") / "bucket")
+    return root, write_keyed(root, KeyedSpec((NEW,)), world.truth.captures)
+
+
+@pytest.fixture
+def home(world: World, told: tuple[Path, KeyedTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(told[0]))
+    return tmp_path / "home"
+
+
+def matching(told: tuple[Path, KeyedTruth], least: int) -> set[str]:
+    rows = told[1].rows["host-index", NEW]
+    return {row["surt_host_name"] for row in rows if (row["fetch_200"] or 0) > least}
+
+
+def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) -> None:
+    said = cli("facts", "example.org", "-c", NEW, "--format", "jsonl", "--home", home)
+    assert said.status == 0, said.err
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
+    assert rows and all(row["fetch_200"] == truth[row["surt_host_name"]]["fetch_200"] for row in rows if
+                        row["surt_host_name"] in truth)  # fmt: skip
+    assert "requests" in said.err
+    again = cli("facts", "example.org", "-c", NEW, "--home", home)
+    assert "no request" in again.err
+    only = cli("facts", "example.org", "-c", NEW, "--where", "fetch_200 > 100", "--columns", "host", "--format", "csv",
+               "--home", home)  # fmt: skip
+    hosts = {row["host"] for row in rows if (row["fetch_200"] or 0) > 100}
+    assert set(only.out.split()[1:]) == hosts
+    kept = cli("facts", "example.org", "-c", NEW, "--dataset", "host-index", "--keep", "--home", home)
+    assert kept.status == 0, kept.err
+    query = "SELECT count(*), sum(fetch_200), any_value(facts_from) FROM host_facts"
+    shown = cli("sql", query, "--csv", "--home", home)
+    of_index = [row for row in rows if row["surt_host_name"] in truth]
+    pages = sum(row["fetch_200"] or 0 for row in of_index)
+    assert shown.out.splitlines()[1].split(",")[:2] == [str(len(of_index)), str(pages)]
+    assert "host-index" in shown.out
+    priced = cli("facts", "example.org", "-c", NEW, "--price", "--format", "csv", "--home", home)
+    assert (priced.status, "host-index" in priced.out) == (0, True), priced.err
+
+
+def test_plan_and_check_show_facts_first(cli: Cli, home: Path) -> None:
+    assert cli("harvest", "-c", NEW, "--home", home).status == 0
+    for command in ("plan", "check"):
+        said = cli(command, "example.org", "-c", NEW, "--home", home)
+        assert (said.status, "add --facts" in said.err) == (0, True), said.err
+    said = cli("plan", "example.org", "-c", NEW, "--facts", "--home", home)
+    assert (said.status, "pages fetched" in said.err) == (0, True), said.err
+    for command in ("plan", "check"):
+        said = cli(command, "example.org", "-c", NEW, "--home", home)
+        assert "pages fetched" in said.err, "asked before, shown without a request"
+        assert "add --facts" not in said.err
+
+
+def test_no_request_is_sent_for_facts_that_nobody_asked_for(cli: Cli, world: World, tmp_path: Path) -> None:
+    with FaultServer(world.bucket) as server:
+        assert cli("harvest", "-c", NEW, "--source", server.url, "--home", tmp_path).status == 0
+        assert cli("plan", "example.org", "-c", NEW, "--source", server.url, "--home", tmp_path).status == 0
+        assert not [hit.key for hit in server.hits if hit.key.startswith("projects/")]
+
+
+def test_a_filter_decides_what_is_counted_and_fetched(
+    cli: Cli, world: World, told: tuple[Path, KeyedTruth], home: Path
+) -> None:
+    meant = matching(told, 100)
+    captures = [c for c in world.truth.of(NEW, subset="warc") if c.url_surtkey.partition(")")[0] in meant]
+    mine = [c for c in captures if c.domain in SITES]
+    assert 0 < len(mine) < sum(c.domain in SITES for c in world.truth.of(NEW, subset="warc"))
+    domains = [part for site in SITES for part in ("-d", site)]
+    where = ("--where", "fetch_200 > 100")
+    said = cli("run", "-c", NEW, *domains, *where, "--home", home)
+    assert said.status == 0, said.err
+    assert "known hosts of example.org match" in said.err
+    rows = cli("sql", "SELECT DISTINCT warc_filename, warc_record_offset FROM page_metadata", "--csv", "--home", home)
+    assert len(rows.out.splitlines()) - 1 == len(mine)
+    said = cli("check", *SITES, "-c", NEW, *where, "--format", "csv", "--home", home)
+    assert said.status == 0, said.err
+    counted = [line.split(",") for line in said.out.splitlines()[1:] if "all of them" not in line]
+    assert sum(int(line[-5]) for line in counted) == len(mine)
+    assert cli("plan", *SITES, "-c", NEW, *where, "--home", home).status == 0
+
+
+def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
+    said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 > 100000", "--home", home)
+    assert (said.status, "no host matches" in said.err + said.out) == (0, True), said.err
+    said = cli("run", "-c", NEW, "-d", "example.org", "--where", "pagerank > 5", "--home", home)
+    assert (said.status, "there is no column pagerank; there are" in said.err) == (1, True)
+    said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 >", "--home", home)
+    assert (said.status, "is missing" in said.err) == (1, True)
+
+
+def test_datasets_are_listed_added_and_forgotten(cli: Cli, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("host,score\ncom.example,1\n")
+    file = tmp_path / "join_scores.yaml"
+    file.write_text("table:\n  source: {url: list.csv}\nright_columns: [score]\n"
+                    "join_columns: {left: url_host_name, right: host}\n")  # fmt: skip
+    assert cli("datasets", "add", file, "--home", home).status == 0
+    said = cli("datasets", "list", "--format", "csv", "--home", home)
+    assert {line.split(",")[0] for line in said.out.splitlines()[1:]} >= {"host-index", "degrees", "scores"}
+    said = cli("facts", "example.org", "-c", NEW, "--dataset", "host-index", "--dataset", "scores", "--columns",
+               "host,score", "--home", home)  # fmt: skip
+    assert said.status == 0, said.err
+    assert cli("datasets", "remove", "scores", "--home", home).status == 0
+    assert "scores" not in cli("datasets", "list", "--format", "csv", "--home", home).out
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("table: {local: .}\nright_columns: [a]\njoin_columns: [b]\n")
+    said = cli("datasets", "add", wrong, "--home", home)
+    assert (said.status, "field join_columns" in said.err) == (1, True)

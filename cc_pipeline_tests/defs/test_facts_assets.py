@@ -1,0 +1,100 @@
+"""Facts as assets: filled on request, with their lineage, and an asset for each annotation of a home."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import cc_pipeline.defs.assets.facts as assets
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.facts.datasets import ready_made
+from cc_pipeline.stages.facts.fill import fill_facts
+from cc_pipeline.stages.facts.known import add_dataset
+from cc_pipeline.stages.reports.facts import annotation_verdict, host_facts_verdict
+from cc_pipeline.stages.reports.looking import Look
+from cc_pipeline.stages.slice import FACTS, Slice
+from cc_pipeline_tests.world import NEW, copy_of, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+
+
+@pytest.fixture(scope="module")
+def told(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, KeyedTruth]:
+    root = copy_of(bucket[0], tmp_path_factory.mktemp("told") / "bucket")
+    return root, write_keyed(root, KeyedSpec((NEW,)), bucket[1].captures)
+
+
+@pytest.fixture
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home with an annotation, whose assets are loaded."""
+    home = tmp_path / "home"
+    (tmp_path / "list.csv").write_text("host,score\nexample.org,1\n")
+    file = tmp_path / "join_scores.yaml"
+    file.write_text("table: {source: {url: list.csv}}\nright_columns: [score]\n"
+                    "join_columns: {left: url_host_name, right: host}\n")  # fmt: skip
+    add_dataset(workspace_of(tmp_path, home).settings, file)
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
+    yield home
+    monkeypatch.delenv("CC_PIPELINE_HOME")
+    importlib.reload(assets)
+
+
+def test_facts_are_filled_and_each_annotation_is_an_asset(told: tuple[Path, KeyedTruth], added: Path) -> None:
+    module = importlib.reload(assets)
+    workspace = workspace_of(told[0], added)
+    [annotation] = module.annotations
+    target = parse_target("example.org")
+    workspace.register_targets([target])
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("crawl", [NEW])
+        instance.add_dynamic_partitions("domain", [target.slug])
+        resources = {WORKSPACE: workspace}
+        made = dg.materialize([annotation], instance=instance, resources=resources)
+        assert made.success
+        filled = dg.materialize(
+            [module.host_facts, annotation],
+            selection=["host_facts"],
+            instance=instance,
+            resources=resources,
+            partition_key=f"{NEW}|{target.slug}",
+        )
+        assert filled.success
+    rows = {row["surt_host_name"]: row for row in workspace.lake.read("host_facts").to_pylist()}
+    truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
+    assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]
+    assert dict(rows["org,example"]["other_facts"]) == {"score": "1"}
+    assert dg.AssetKey("annotation_scores") in {dep.asset_key for spec in module.host_facts.specs for dep in spec.deps}
+    assert host_facts_verdict(workspace, Look()).passed
+    verdict = annotation_verdict(workspace, "scores")
+    assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
+    assert annotation_verdict(workspace, "nobody").severity == "warn"
+
+
+def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
+    workspace = workspace_of(told[0], tmp_path)
+    workspace.register_targets([parse_target("example.org")])
+    fill_facts(workspace, NEW, ["example.org"], [ready_made()["host-index"]])
+    slice_ = Slice(NEW, "example.org")
+    rows = workspace.lake.read("host_facts", slice_.where)
+    place = rows.schema.get_field_index("surt_host_name")
+    wrong = rows.set_column(place, rows.schema.field(place), [["com,other"] * rows.num_rows])
+    FACTS.commit(workspace.lake, {slice_: "0" * 15}, {"host_facts": wrong})
+    found = host_facts_verdict(workspace, Look())
+    assert (found.severity, "com,other" in found.message, found.wrong) == ("error", True, (f"{NEW}|example.org",))
+
+
+def test_the_job_fills_facts(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
+    workspace = workspace_of(told[0], tmp_path)
+    with Launcher(workspace) as launcher:
+        launcher.list_crawls()
+        runs = list(launcher.fill_facts([NEW], [parse_target("example.org")]))
+    assert len(runs) == 1
+    assert workspace.lake.read("host_facts").num_rows
