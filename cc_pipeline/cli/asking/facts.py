@@ -42,7 +42,7 @@ def facts(
         typer.Option(
             "--dataset",
             show_default=False,
-            help="A dataset to ask; may be repeated (default: host-index, degrees, and those of this home).",
+            help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
         ),
     ] = None,
     where: options.Where = None,
@@ -81,24 +81,24 @@ def facts(
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
     from cc_pipeline.stages.facts.asking import refuse_gaps
-    from cc_pipeline.stages.facts.choosing import facts_of
-    from cc_pipeline.stages.facts.known import known_datasets
+    from cc_pipeline.stages.facts.choosing import facts_of, known_for
 
     checked_format(output)
     acting = _action(action, argument or (), where)
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps, several=True
     ) as question, progress_bars():  # fmt: skip
-        known = known_datasets(question.settings)
-        chosen = _asked(known, dataset, acting)
+        asked = {
+            one: _asked(known_for(question.workspace, one, dataset or ()), dataset, acting) for one in question.crawls
+        }
         rows: list[Sequence[object]] = []
         names: list[str] = []
         if price:
-            _price(question, chosen, output)
+            _price(question, asked, output)
             return
         for one in question.crawls:
             for target in question.targets:
-                found = facts_of(question.workspace, one, target, chosen)
+                found = facts_of(question.workspace, one, target, asked[one])
                 say_cost(one, target.definition, found)
                 refuse_gaps(question.workspace, found, one)
                 table = _acted(found.table, acting, one)
@@ -130,10 +130,10 @@ def say_cost(crawl: str, target: str, found: Facts) -> None:
 
 
 def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
-    from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, needed_for
+    from cc_pipeline.stages.facts.choosing import hosts_only, needed_for, usual
 
     own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
-    names = list(named) if named else [*USUAL, *own]
+    names = list(named) if named else [*usual(known), *own]
     return hosts_only(known, names) if acting is None else needed_for(acting.where, known, names)
 
 
@@ -186,13 +186,13 @@ def _known_column(table: pa.Table, name: str) -> None:
         raise UserInputError(f"there is no column {name}; there are {', '.join(table.column_names)}")
 
 
-def _price(question: Question, chosen: Sequence[Known], output: str) -> None:
+def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
     from cc_pipeline.stages.facts.answers import price_of_hosts
     from cc_pipeline.stages.facts.harvest import price_harvest
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:
-        for one in chosen:
+        for one in asked[crawl]:
             first = price_harvest(question.workspace, one.dataset, crawl)
             if first.files:
                 rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))

@@ -16,12 +16,14 @@ from cc_pipeline.commoncrawl.host_keys import HostRanges, host_key, host_of_surt
 from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.commoncrawl.web_graph import parse_release
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts, facts_of_targets
 from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
 from cc_pipeline.stages.facts.filter import Filter
-from cc_pipeline.stages.facts.known import Known
+from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
+from cc_pipeline.stages.facts.ranks import NAMES, all_ranks, dataset_name, ranks_of_crawl
 from cc_pipeline.stages.workspace import Workspace
 
 #: Datasets that are asked where nobody names any: how large a site is and how important.
@@ -95,6 +97,23 @@ def _added(table: pa.Table, name: str, values: pa.Array, one: Known) -> pa.Table
     if name in table.column_names:
         raise UserInputError(f"the column {name} of {one.name} is there already; give {one.name} a prefix in its file")
     return table.append_column(name, values)
+
+
+def known_for(workspace: Workspace, crawl: str, named: Iterable[str] = ()) -> dict[str, Known]:
+    """The datasets that say something of ``crawl``: those the home knows, and ranks of the web graph that it has
+    converted. Raises ``UserInputError`` for ranks that are ``named`` and not converted: it says how."""
+    found = known_datasets(workspace.settings)
+    here = {dataset_name(ranks.level) for ranks in all_ranks(workspace) if parse_release(ranks.release).spans(crawl)}
+    for name in NAMES:
+        if name in here or name in named:
+            # a domain's ranks are said of all its hosts
+            found[name] = Known(ranks_of_crawl(workspace, name, crawl), of_domains=name == dataset_name("domain"))
+    return found
+
+
+def usual(known: Mapping[str, Known]) -> list[str]:
+    """The names of datasets that are asked where nobody names any: how large a site is, and how important."""
+    return [name for name in (*USUAL, *NAMES) if name in known]
 
 
 def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
@@ -231,6 +250,9 @@ def predicted(facts: Facts) -> str:
         if name in table.column_names and (best := pc.max(table[name]).as_py()) is not None:
             at = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()
             said.append(f"{word} {best:.2f} of 10 ({at})")
+    for name, word in (("harmonicc_pos", "hosts"), ("domain_harmonicc_pos", "domains")):
+        if name in table.column_names and (first := pc.min(table[name]).as_py()) is not None:
+            said.append(f"number {first:,} of all {word} by harmonic centrality")
     links = _sum(table, "webgraph_indegree")
     said += [f"{links:,} links from other hosts"] if links is not None else []
     return ", ".join(said)
