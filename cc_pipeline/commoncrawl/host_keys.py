@@ -13,11 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range, reverse_dots
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
@@ -33,8 +28,6 @@ WwwRule = Literal["folded", "kept", "stripped"]
 _WWW: Final = re.compile(r"www[0-9]*\.")
 _DEFAULT_PORTS: Final = (80, 443)
 _CUT: Final = ")/"
-#: Domains up to which comparing all keys with each is cheaper than looking at keys one by one.
-_FEW: Final = 64
 _EVERYTHING: Final = KeyRange(b"", None)
 
 
@@ -132,28 +125,26 @@ class HostRanges:
         """Whether the host with this SURT key is meant."""
         return self._surt.holds(key.encode("utf-8", "surrogateescape"))
 
-    def may_hold(self, keys: pa.Array, form: HostForm) -> npt.NDArray[np.bool_]:
-        """Which of a column's ``keys`` (bytes) may be of these hosts: a quick look, so that few are looked at closely.
+    def endings(self) -> frozenset[str] | None:
+        """The last labels that these hosts have; ``None`` where they cannot be told, as of IP addresses."""
+        found = set()
+        for span in self._spans:
+            last, comma, _ = span.key.partition(",")
+            if is_ip(host_of_surt(span.key)) or (span.start and not comma):
+                return None
+            found.add(last)
+        return frozenset(found)
 
-        Only plain hosts of a few domains are told apart; of all others each may be.
-        """
-        ends = [host_of_surt(span.key) for span in self._spans if not span.start]
-        if form != "host" or len(ends) < len(self._spans) or len(ends) > _FEW:
-            return np.ones(len(keys), dtype=bool)
-        mask = np.zeros(len(keys), dtype=bool)
-        for end in dict.fromkeys(ends):
-            mask |= _true(pc.ends_with(keys, end.encode())) | _true(pc.match_substring(keys, f"{end}:".encode()))
-        return mask
+    def names(self) -> tuple[str, ...] | None:
+        """Plain hosts, without port, that these hosts are or lie below; ``None`` where that cannot be said."""
+        if any(span.start for span in self._spans):
+            return None
+        return tuple(dict.fromkeys(host_of_surt(span.key) for span in self._spans))
 
     @property
     def surt(self) -> tuple[KeyRange, ...]:
         """The SURT host keys, sorted and disjoint: exact, no other host has one of them."""
         return tuple(self._surt)
-
-
-def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return found
 
 
 def _spans_of(target: Target) -> Iterable[_Span]:

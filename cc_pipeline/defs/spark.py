@@ -28,6 +28,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.current import current
 from cc_pipeline.stages.extract import Made, extract
+from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
 
 #: Tag of a run: the job on a cluster that made its records and pages.
@@ -93,6 +94,9 @@ def _by_job(
 ) -> Iterator[Made]:
     settings = workspace.settings
     missing = dict.fromkeys(asked)
+    if set(tables) & set(PAGE_TABLES):
+        # the job's home goes with it, and rows are made with the settings of this one
+        workspace.choose()
     with workspace.scratch_folder("spark") as folder, _job(context, workspace, asked, tables, folder) as job:
         for made in job.partitions(context):
             missing.pop((made.crawl, made.slug), None)

@@ -150,6 +150,8 @@ _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z",
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
 _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
+#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
+_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
 #: Seconds of a ``Retry-After`` that are believed.
 LONGEST_WAIT: Final = 3600.0
 
@@ -255,12 +257,15 @@ def error_document(body: bytes) -> Finding | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3).
+    """Seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3). Without one, when a
+    ``RateLimit`` header says that nothing is left until then.
 
     A date is compared with the ``Date`` of the same answer, so that a wrong clock on either side is no matter, else
     with our clock. ``None`` for a header that is neither.
     """
     stated = headers.get("retry-after", "").strip()
+    if not stated and (used_up := _USED_UP.search(headers.get("ratelimit", "")[:200])):
+        stated = used_up[1]
     if stated.isdecimal():
         return min(float(stated), LONGEST_WAIT) if len(stated) <= 9 else None
     until = _http_date(stated)

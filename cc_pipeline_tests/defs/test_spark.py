@@ -28,6 +28,7 @@ from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark import JOB_TAG
 from cc_pipeline.defs.spark_launch import EmrServerless, job_file
 from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
+from cc_pipeline.home import read_note
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.extract import TABLES
@@ -119,6 +120,10 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         assert "spark.speculation=false" in arguments
         assert "spark.cores.max=2" in arguments
         assert left_in_mailboxes(workspace) == []
+        # what pages were parsed with belongs to this home, and not to that of the job
+        note = read_note(workspace.settings.home)
+        assert note is not None
+        assert note.chosen["extractor"] == "fast"
         # and the local engine finds nothing to do
         near = closed_later(Workspace(replace(workspace.settings, engine="local")))
         with Launcher(near) as again:

@@ -110,6 +110,16 @@ def test_only_files_of_records_in_the_crawls_own_folder_are_looked_at(place: Pla
     assert {key for key in place.objects if "/superseded/" not in key} == set(others)
 
 
+def test_plans_of_a_killed_driver_go_a_week_later_and_those_of_a_running_one_stay(place: Place, swept: Sweep) -> None:
+    left, mine = (f"records/{CRAWL}/plans/{job}/000000.arrow" for job in ("left", "mine"))
+    place.put(left, b"1")
+    place.now += 8 * DAY
+    place.put(mine, b"1")
+    # not earlier because somebody wants superseded files to go at once
+    swept(retention=0)
+    assert set(place.objects) == {mine}
+
+
 def test_a_lease_holds_first_everything_then_what_it_says_and_what_it_writes(
     place: Place, storage: RecordStorage, swept: Sweep
 ) -> None:

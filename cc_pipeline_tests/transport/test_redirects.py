@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from cc_pipeline.stores.answer import NoAnswer, Timeouts
 from cc_pipeline.stores.connections import ConnectionPool, is_public
 from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport import FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.faults import retry_after
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
 from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -194,3 +197,59 @@ def test_what_the_last_hop_answers_is_judged_and_counts_against_its_host(
     out = {state.host for state in budget_state(budget) if state.out is not None}
     assert out == {f"127.0.0.1:{one.port}" for one in (place, cdn)}
     assert len(place.hits) <= 4 * 8
+
+
+@pytest.fixture
+def speaking(bucket: Path) -> Iterator[tuple[ThreadingHTTPServer, FaultServer, list[str]]]:
+    """A server that redirects and speaks of a size, as Hugging Face does; where it leads to; what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.command)
+            self.send_response(429 if "limited" in self.path else 302)
+            self.send_header("Location", f"{cdn.url}{self.path[1:]}?Signature=s3cret")
+            self.send_header("X-Linked-Size", "17" if "odd" in self.path else str(len(DATA)))
+            self.send_header("X-Linked-Etag", '"of the object"')
+            self.send_header("RateLimit", '"resolvers";r=0;t=55')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the terminal."""
+
+    (bucket / "odd").write_bytes(DATA)
+    with FaultServer(bucket) as cdn, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server, cdn, asked
+        server.shutdown()
+
+
+def test_the_size_that_a_redirect_speaks_of_counts(
+    speaking: tuple[ThreadingHTTPServer, FaultServer, list[str]],
+) -> None:
+    server, cdn, asked = speaking
+    url = f"http://127.0.0.1:{server.server_port}/"
+    with Transport(url, redirects=declared(cdn), retry=QUICK) as transport:
+        assert transport.read(key_of(1), 0, 4).data == DATA[:4]
+        # signed addresses are for GET: what the redirect says is enough
+        found = transport.head(key_of(1))
+        assert found is not None
+        assert (found.size, found.etag) == (len(DATA), '"of the object"')
+        assert {hit.method for hit in cdn.hits} == {"GET"}
+        with pytest.raises(RangeFault) as raised:
+            transport.read("odd", 0, 4)
+        assert raised.value.kind is FaultKind.WRONG_RANGE
+        assert asked == ["GET", "HEAD", "GET", "GET"]
+
+
+def test_a_rate_limit_that_is_used_up_is_waited_for() -> None:
+    def wait(limit: str, **headers: str) -> float | None:
+        return retry_after({"ratelimit": limit, **headers})
+
+    assert wait('"resolvers";r=0;t=55') == 55
+    assert wait('"api"; r=0; t=7') == 7
+    assert wait('"api";r=12;t=55') is None
+    assert wait('"api";r=0;t=55', **{"retry-after": "3"}) == 3

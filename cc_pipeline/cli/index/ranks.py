@@ -55,10 +55,10 @@ def ranks(
     claim_home(settings)
     with open_workspace(settings) as workspace:
         if named is None:
-            for one in all_ranks(workspace):
+            for one in all_ranks(settings):
                 _show(one)
             return
-        here = find_ranks(workspace, named, wanted)
+        here = find_ranks(settings, named, wanted)
         if here is None:
             price = price_ranks(workspace, named, wanted)
             _show_price(price)

@@ -6,7 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -73,7 +73,9 @@ class SparkEngine:
             left.rows.batches(),
             *self._of_a_task(asked.captures, "warc_record_length"),
         )
-        job = FetchJob(**self._common(workspace, crawl, commit), options=asked.options, plan=asked.plan)
+        # a task has one core, however many its host has
+        options = replace(asked.options, examiners=0)
+        job = FetchJob(**self._common(workspace, crawl, commit), options=options, plan=asked.plan)
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
                 done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))

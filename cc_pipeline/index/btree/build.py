@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 import shutil
-import struct
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import IO
 
 from cc_pipeline import progress
 from cc_pipeline.archive.arc import iter_located
@@ -29,90 +23,8 @@ from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.read import scan_columns
+from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.transport.client import Transport
-
-_LENGTH = struct.Struct("<I")
-#: Bytes a byte string takes in a list beyond its own.
-_OVERHEAD = 41
-#: Runs merged at once, which is also how many files are open. When there are as many, they are merged into one.
-_MOST_RUNS = 64
-#: Bytes of the buffer of each open run.
-_BUFFER = 1 << 17
-
-
-class ExternalSort:
-    """Takes byte strings in any order and gives them back sorted. A context manager: it deletes its files at the end.
-
-    ``memory`` bounds the strings held at a time, in bytes. Runs are files in a folder of its own below ``scratch``.
-    """
-
-    def __init__(self, scratch: Path, memory: int = 32 << 20) -> None:
-        self.count = 0
-        self._memory = memory
-        self._held: list[bytes] = []
-        self._size = 0
-        self._runs: list[Path] = []
-        self._number = 0
-        try:
-            scratch.mkdir(parents=True, exist_ok=True)
-            self._folder = tempfile.TemporaryDirectory(prefix="sort-", dir=scratch)
-        except OSError as error:
-            raise EnvironmentFault(f"cannot write to {scratch}: {error.strerror}", "Choose another folder") from error
-
-    def __enter__(self) -> ExternalSort:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
-        self._folder.cleanup()
-
-    def add(self, item: bytes) -> None:
-        """Raises ``EnvironmentFault`` when the disk does not take a run."""
-        self._held.append(item)
-        self._size += len(item) + _OVERHEAD
-        self.count += 1
-        if self._size >= self._memory:
-            self._spill()
-
-    def items(self) -> Iterator[bytes]:
-        """All strings added, sorted as bytes; to be called once, when all have been added."""
-        self._held.sort()
-        if not self._runs:
-            yield from self._held
-            return
-        with ExitStack() as stack:
-            yield from heapq.merge(self._held, *(self._read(path, stack) for path in self._runs))
-
-    def _spill(self) -> None:
-        self._held.sort()
-        self._runs.append(self._write(self._held))
-        self._held, self._size = [], 0
-        if len(self._runs) >= _MOST_RUNS:
-            with ExitStack() as stack:
-                merged = self._write(heapq.merge(*(self._read(path, stack) for path in self._runs)))
-            for path in self._runs:
-                path.unlink()
-            self._runs = [merged]
-
-    def _write(self, items: Iterable[bytes]) -> Path:
-        self._number += 1
-        path = Path(self._folder.name) / f"run-{self._number}"
-        try:
-            with path.open("wb", buffering=_BUFFER) as out:
-                for item in items:
-                    out.write(_LENGTH.pack(len(item)) + item)
-        except OSError as error:
-            raise EnvironmentFault(f"cannot write {path}: {error.strerror}", "Check the disk's free space") from error
-        return path
-
-    def _read(self, path: Path, stack: ExitStack) -> Iterator[bytes]:
-        file: IO[bytes] = stack.enter_context(path.open("rb", buffering=_BUFFER))
-        return _items(file)
-
-
-def _items(file: IO[bytes]) -> Iterator[bytes]:
-    while head := file.read(_LENGTH.size):
-        yield file.read(_LENGTH.unpack(head)[0])
-
 
 _COLUMNS = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
 _EVERYTHING = (KeyRange(b"", None),)

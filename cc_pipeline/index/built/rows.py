@@ -6,10 +6,13 @@ ways of its own: ``content_mime_detected``, ``content_charset`` and ``content_la
 
 from __future__ import annotations
 
+import marshal
+import struct
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urljoin
 
@@ -28,18 +31,25 @@ from cc_pipeline.index.built.names import is_arc
 
 #: The columns of an index built here, as captures have them: offsets of 64 bits.
 BUILT_SCHEMA: Final = pa.schema([*INDEX_COLUMNS, *LATER_COLUMNS])
-#: How rows of a file lie: by key, then by what tells captures of one URL apart.
-BUILT_ORDER: Final = ("url_surtkey", "fetch_time", "warc_record_offset")
+Row = tuple[Any, ...]
 
 #: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.
 _HOLDING: Final = frozenset({"response", "resource", "arc"})
 _BATCH_ROWS: Final = 1_024
-#: Characters of URLs in a batch: a few columns repeat them.
-_BATCH_CHARACTERS: Final = 2 << 20
+_BATCH_BYTES: Final = 8 << 20
 #: Characters of a URL that fits an index. Servers take some 8,000; a record's header may have a million.
 _MOST_CHARACTERS: Final = 1 << 14
 _SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
+_KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
+#: What stands behind the key of a packed row: its time and offset, so that they sort, then the row, then how long the
+#: part is that sorts.
+_BEHIND = struct.Struct(">QQ")
+_LENGTH = struct.Struct("<I")
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+#: Makes times before 1970 sort before others.
+_EPOCH: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -51,17 +61,14 @@ class Tally:
     faults: int = 0
 
 
-def index_rows(
-    stream: ByteSource, filename: str, segment: str | None, tally: Tally
-) -> Iterator[pa.RecordBatch | DataFault]:
-    """The rows of an archive file in the order of its records, batch by batch, and a ``DataFault`` for each stretch
-    that is none or cannot be asked for by its place. ``filename`` is where records are fetched from.
+def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Tally) -> Iterator[Row | DataFault]:
+    """The rows of an archive file (values of ``BUILT_SCHEMA``, times as milliseconds) in the order of its records, and
+    a ``DataFault`` for each stretch that is none or cannot be asked for by its place.
 
-    Raises nothing but ``EnvironmentFault``, for a file that cannot be read.
+    ``filename`` is where records are fetched from. Raises nothing but ``EnvironmentFault``, for a file that cannot be
+    read.
     """
     read = arc.iter_located if is_arc(filename) else warc.iter_located
-    rows: list[tuple[Any, ...]] = []
-    characters = 0
     for found in read(stream, filename):
         if isinstance(found, DataFault):
             tally.faults += 1
@@ -71,18 +78,34 @@ def index_rows(
         if found.record.record_type not in _HOLDING:
             continue
         wrong = _unfit(found, filename)
-        if wrong is not None:
+        if wrong is None:
+            tally.rows += 1
+            yield _row(found, filename, segment)
+        else:
             tally.faults += 1
             yield wrong
-            continue
-        rows.append(_row(found, filename, segment))
-        characters += len(found.record.url)
-        if len(rows) == _BATCH_ROWS or characters > _BATCH_CHARACTERS:
-            tally.rows += len(rows)
+
+
+def packed(row: Row) -> bytes:
+    """A row as bytes that sort as rows of an index lie: by key, then by time and offset."""
+    moment = row[_TIME]
+    head = row[_KEY].encode("utf-8", "surrogatepass") + b"\0"
+    head += _BEHIND.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
+    return b"".join((head, marshal.dumps(row), _LENGTH.pack(len(head))))
+
+
+def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Packed rows as batches of ``BUILT_SCHEMA``, in their order."""
+    rows: list[Row] = []
+    size = 0
+    for item in items:
+        [length] = _LENGTH.unpack_from(item, len(item) - _LENGTH.size)
+        rows.append(marshal.loads(memoryview(item)[length : -_LENGTH.size]))
+        size += len(item)
+        if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
             yield _batch(rows)
-            rows, characters = [], 0
+            rows, size = [], 0
     if rows:
-        tally.rows += len(rows)
         yield _batch(rows)
 
 
@@ -99,7 +122,7 @@ def _unfit(found: StoredRecord, filename: str) -> DataFault | None:
     return None
 
 
-def _row(found: StoredRecord, filename: str, segment: str | None) -> tuple[Any, ...]:
+def _row(found: StoredRecord, filename: str, segment: str | None) -> Row:
     record = found.record
     url = record.url
     hosts = host_columns(url)
@@ -111,7 +134,7 @@ def _row(found: StoredRecord, filename: str, segment: str | None) -> tuple[Any, 
         surt_key(url),
         url,
         *[hosts[name] for name in HOST_COLUMNS],
-        record.fetch_time,
+        None if record.fetch_time is None else (record.fetch_time - _BEGIN) // _MILLISECOND,
         status,
         _redirect(record, status),
         digest,
@@ -151,7 +174,7 @@ def _record_id(record: ArchivedRecord) -> bytes | None:
         return None
 
 
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+def _batch(rows: list[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [_array(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)

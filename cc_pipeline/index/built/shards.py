@@ -17,10 +17,10 @@ from cc_pipeline.index.built.rows import BUILT_SCHEMA
 ABOUT: Final = b"cc_pipeline.built"
 #: Columns without a dictionary: nearly every value is its own.
 _PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
-#: An archive file of 1 GB holds some 40,000 pages: one row group, whose pages a look-up reads two or three of.
-_GROUP_ROWS: Final = 65_536
+#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
+_GROUP_ROWS: Final = 32_768
 #: Bytes of rows in a row group, where that is fewer of them.
-_GROUP_BYTES: Final = 64 << 20
+_GROUP_BYTES: Final = 16 << 20
 _PAGE_ROWS: Final = 1_000
 
 

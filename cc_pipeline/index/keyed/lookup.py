@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.keyed.columns import typed
 from cc_pipeline.index.keyed.shards import Bounds, Gap, Shard
-from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes
+from cc_pipeline.index.parquet.decoding import decode_pages
+from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import RowGroupPlace
+from cc_pipeline.index.parquet.places import ColumnPlace, RowGroupPlace
 from cc_pipeline.index.parquet.pricing import likely_bytes, most_requests
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 
@@ -27,6 +30,10 @@ MOST_ROWS = 4_000_000
 #: Row groups of an unsorted dataset that are expected to have rows of what is asked.
 _LIKELY_GROUPS = 4
 
+#: How many times smaller than the keys the endings of a row group must be.
+_WORTH = 8
+
+T = TypeVar("T")
 Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
 
 
@@ -69,6 +76,11 @@ class _Candidate:
     place: RowGroupPlace
     bounds: Bounds
     in_order: bool
+    ending: ColumnPlace | None = None
+
+    @property
+    def path(self) -> str:
+        return self.shard.file.path
 
     @property
     def size(self) -> int:
@@ -80,10 +92,20 @@ class _Candidate:
         return any(low is not None and high is not None and low in one and high in one for one in ranges)
 
 
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """A small ``column`` that says of each host its last label: row groups of files in no order that have none of
+    ``values`` (and no null) in it are not looked into."""
+
+    column: str
+    values: frozenset[str]
+
+
 class KeyedLookup:
     """One question to the shards of a dataset: the rows whose key lies in ``ranges``, with the columns of ``schema``.
 
-    ``keep`` decides about keys within the ranges. Shards whose places cannot be are ``gaps``.
+    ``keep`` decides about keys within the ranges, ``endings`` is a shorter way to find out where none can be. Shards
+    whose places cannot be are ``gaps``.
     """
 
     def __init__(
@@ -92,11 +114,13 @@ class KeyedLookup:
         ranges: Sequence[KeyRange],
         schema: pa.Schema,
         keep: Keep | None,
+        endings: Endings | None = None,
     ) -> None:
         self.schema = schema
         self.gaps: list[Gap] = []
         self._ranges = RangeSet(ranges)
         self._keep = keep
+        self._endings = endings
         self._groups = self._unknown = 0
         self._candidates: list[_Candidate] = []
         for shard in shards:
@@ -106,34 +130,46 @@ class KeyedLookup:
             if not numbers:
                 continue
             try:
-                places = shard.row_groups(numbers, schema.names)
+                names = schema.names if endings is None else [*schema.names, endings.column]
+                places = shard.row_groups(numbers, names)
             except DataFault as fault:
                 self.gaps.append(_gap(fault))
                 continue
             in_order = shard.in_order()
-            self._candidates += [_Candidate(shard, place, bounds[place.number], in_order) for place in places]
+            self._candidates += [
+                _Candidate(
+                    shard, place, bounds[place.number], in_order, None if in_order else self._ending(shard, place)
+                )
+                for place in places
+            ]
             self._unknown += sum(bounds[number] == (None, None) for number in numbers)
 
     def price(self) -> KeyedPrice:
         """What it costs; nothing is read."""
         likely = most = requests = 0
         searched: list[int] = []
+        # where sorted files have these hosts, those in no order have but strays
+        strays = any(each.in_order for each in self._candidates)
         for each in self._candidates:
             key = each.place.columns[each.shard.key]
             columns = list(each.place.columns.values())
             most += each.size
             requests += most_requests(each.place, columns)
             asked = self._ranges.near(*each.bounds)
+            others = likely_bytes(each.place, [one for one in columns if one is not key])
             if each.lies_in(asked):
                 likely += each.size
             elif each.in_order:
                 likely += min(each.size, len(asked) * likely_bytes(each.place, columns))
+            elif each.ending is not None and strays:
+                likely += each.ending.size
+                searched.append(key.size + others)
             else:
                 # all its keys are read, and the other columns of the few row groups that have a host
                 likely += key.size
-                searched.append(likely_bytes(each.place, [one for one in columns if one is not key]))
+                searched.append(others)
         likely += sum(sorted(searched)[-_LIKELY_GROUPS:])
-        files = len({each.shard.file.path for each in self._candidates})
+        files = len({each.path for each in self._candidates})
         read = len(self._candidates)
         return KeyedPrice(
             files, self._groups, self._groups - read, self._unknown, len(searched), requests, most, min(likely, most)
@@ -145,29 +181,53 @@ class KeyedLookup:
         Raises ``EnvironmentFault`` when the source fails, ``UserInputError`` for more than ``most_bytes`` bytes or
         ``MOST_ROWS`` rows.
         """
-        cost, faulty, found = Cost(), dict.fromkeys([gap.path for gap in self.gaps]), list[tuple[str, pa.Table]]()
-        gaps, rows = list(self.gaps), 0
-        for batch in self._batches():
-            left = [each for each in batch if each.shard.file.path not in faulty]
-            while left:
-                try:
-                    answers = read_rows(reader, [self._wanted(each) for each in left], indexes, cost)
-                    tables = [self._table(each, one) for each, one in zip(left, answers, strict=True)]
-                    break
-                except DataFault as fault:
-                    path = fault.source
-                    if path not in {each.shard.file.path for each in left}:
-                        raise
-                    faulty[path] = None
-                    gaps.append(_gap(fault))
-                    left = [each for each in left if each.shard.file.path != path]
-            else:
-                continue
-            rows += sum(table.num_rows for table in tables)
-            found += [(each.shard.file.path, table) for each, table in zip(left, tables, strict=True)]
+        cost, found, rows = Cost(), list[tuple[str, pa.Table]](), 0
+        gaps = {gap.path: gap for gap in self.gaps}
+
+        def rows_of(some: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
+            answers = read_rows(reader, [self._wanted(each) for each in some], indexes, cost)
+            return [(each.path, self._table(each, one)) for each, one in zip(some, answers, strict=True)]
+
+        def promising(some: Sequence[_Candidate]) -> list[_Candidate]:
+            return self._promising(reader, some, cost)
+
+        candidates: list[_Candidate] = []
+        for some in _rounds(self._candidates, lambda each: 0 if each.ending is None else each.ending.size):
+            candidates += _without_faulty(some, gaps, promising)
             _check(cost.bytes, most_bytes, rows)
-        whole = [table for path, table in found if path not in faulty]
-        return KeyedRows(pa.concat_tables([self._empty(), *whole]).combine_chunks(), gaps, cost)
+        for some in _rounds(candidates, lambda each: each.size):
+            tables = _without_faulty(some, gaps, rows_of)
+            rows += sum(table.num_rows for _, table in tables)
+            found += tables
+            _check(cost.bytes, most_bytes, rows)
+        whole = [table for path, table in found if path not in gaps]
+        return KeyedRows(pa.concat_tables([self._empty(), *whole]).combine_chunks(), list(gaps.values()), cost)
+
+    def _ending(self, shard: Shard, place: RowGroupPlace) -> ColumnPlace | None:
+        """The column of endings where it is worth its bytes."""
+        column = None if self._endings is None else place.columns.get(self._endings.column)
+        if column is None or column.layout.physical != "BYTE_ARRAY":
+            return None
+        return column if column.size * _WORTH <= place.columns[shard.key].size else None
+
+    def _promising(self, reader: ManyReader, some: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
+        """Those of ``some`` that are in order, or have an ending that is asked for."""
+        pieces = [
+            None if each.ending is None else Piece(each.path, each.ending.offset, each.ending.size) for each in some
+        ]
+        etags = {each.path: each.shard.file.etag for each in some}
+        found = fetch_pieces(reader, [piece for piece in pieces if piece is not None], etags, cost)
+        kept = []
+        for each, piece in zip(some, pieces, strict=True):
+            if piece is None or each.ending is None or self._endings is None:
+                kept.append(each)
+                continue
+            pages = [(piece.offset, found[piece])]
+            values = decode_pages(each.ending.layout, pages, each.place.rows, source=each.path)
+            wanted = pa.array([value.encode() for value in sorted(self._endings.values)], pa.binary())
+            if values.null_count or pc.any(pc.is_in(values, value_set=wanted)).as_py():
+                kept.append(each)
+        return kept
 
     def _wanted(self, each: _Candidate) -> Wanted:
         names = tuple(name for name in self.schema.names if name in each.place.columns)
@@ -190,17 +250,35 @@ class KeyedLookup:
     def _empty(self) -> pa.Table:
         return self._result().empty_table()
 
-    def _batches(self) -> Iterator[list[_Candidate]]:
-        batch: list[_Candidate] = []
-        held = 0
-        for each in self._candidates:
-            if batch and held + each.size > _ROUND_BYTES:
-                yield batch
-                batch, held = [], 0
-            batch.append(each)
-            held += each.size
-        if batch:
-            yield batch
+
+def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:
+    """``candidates`` in rounds whose bytes fit the memory bound together; a larger one makes a round of its own."""
+    some: list[_Candidate] = []
+    held = 0
+    for each in candidates:
+        if some and held + size(each) > _ROUND_BYTES:
+            yield some
+            some, held = [], 0
+        some.append(each)
+        held += size(each)
+    if some:
+        yield some
+
+
+def _without_faulty(
+    some: Sequence[_Candidate], gaps: dict[str, Gap], work: Callable[[Sequence[_Candidate]], list[T]]
+) -> list[T]:
+    """What ``work`` gives of those candidates whose files have no gap; a file that it finds faulty becomes one."""
+    while True:
+        left = [each for each in some if each.path not in gaps]
+        if not left:
+            return []
+        try:
+            return work(left)
+        except DataFault as fault:
+            if fault.source not in {each.path for each in left}:
+                raise
+            gaps[fault.source] = _gap(fault)
 
 
 #: The column of an answer that has the key as the dataset writes it.

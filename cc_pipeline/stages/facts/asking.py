@@ -13,7 +13,7 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.index.keyed.kept_answers import KeptAnswers
-from cc_pipeline.index.keyed.lookup import Keep, KeyedLookup, KeyedPrice, KeyedRows
+from cc_pipeline.index.keyed.lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
@@ -65,12 +65,13 @@ class Answer:
 class Question(Protocol):
     """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
 
-    ``columns`` are read beside the dataset's own; a file that lacks one is a gap. ``named`` says all that the answer
-    depends on beside the dataset, as JSON-like values.
+    ``endings`` is a shorter way to pass over row groups. ``columns`` are read beside the dataset's own; a file that
+    lacks one is a gap. ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
     keep: Keep | None
+    endings: Endings | None
     columns: Mapping[str, pa.DataType]
     named: object
 
@@ -233,7 +234,7 @@ def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[Keyed
         else:
             known.append(each)
     schema = result_schema(dataset, known, question.columns)
-    return KeyedLookup(known, question.ranges, schema, question.keep), unread
+    return KeyedLookup(known, question.ranges, schema, question.keep, question.endings), unread
 
 
 def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
-from cc_pipeline.index.keyed.lookup import KEY_TEXT, Keep
+from cc_pipeline.index.keyed.lookup import KEY_TEXT, Endings, Keep
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.stages.facts.asking import Columns, Facts, all_facts, ask, check_kinds
 from cc_pipeline.stages.facts.datasets import Dataset
@@ -104,6 +104,7 @@ class _OfUrls:
     """What ``dataset`` says of captures whose keys lie in ``ranges``: see ``asking.Question``."""
 
     keep: Keep | None = None
+    endings: Endings | None = None
 
     def __init__(self, dataset: Dataset, ranges: Sequence[KeyRange]) -> None:
         self._dataset = dataset

@@ -42,11 +42,12 @@ class Dataset:
     ``paths`` is the key of a path list (``{crawl}`` in it stands for the crawl), or ``files`` are the keys themselves;
     both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
     path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
-    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``columns`` are those that are taken,
-    with their types (``None``: the widest that the files have); ``None`` are all there are. ``prefix`` goes before
-    their names. ``inner`` drops hosts that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only
-    hosts that it has) or ``label`` (one column that says whether it has them). ``fold`` says how rows of one host
-    become one. ``written_in`` is the file that said so.
+    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
+    last label of each host, if there is one. ``columns`` are those that are taken, with their types (``None``: the
+    widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
+    that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
+    column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
+    that said so.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Dataset:
     by_crawl: bool = True
     www: str = "folded"
     time: str = ""
+    ending: str = ""
     columns: Mapping[str, pa.DataType | None] | None = None
     prefix: str = ""
     inner: bool = False
@@ -150,7 +152,7 @@ def read_yaml(text: str, name: str) -> object:
 
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
 _WHERE: Final = ("paths", "files", "root", "crawl")
-_KEY: Final = ("column", "form", "www", "time")
+_KEY: Final = ("column", "form", "www", "time", "ending")
 
 
 class _Reader:
@@ -194,6 +196,7 @@ class _Reader:
             by_crawl=crawl == "partition",
             www=www,
             time=time,
+            ending=self.text(key.get("ending", ""), "key.ending"),
             columns=columns,
             prefix=self.pattern(top.get("prefix", ""), "prefix", _PREFIX, "letters, digits and _"),
             inner=self.choice(top.get("join", "outer"), "join", ("outer", "inner")) == "inner",

@@ -8,15 +8,18 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.host_keys import HostForm, HostRanges, WwwRule, host_key
-from cc_pipeline.index.keyed.lookup import KEY_TEXT
+from cc_pipeline.index.keyed.lookup import KEY_TEXT, Endings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.folding import folded
 
 #: The column by which hosts are joined.
 HOST: Final = "surt_host_name"
+#: Domains up to which comparing all keys with each is cheaper than looking at keys one by one.
+_FEW: Final = 64
 
 
 class OfHosts:
@@ -31,6 +34,8 @@ class OfHosts:
             None if self._form == "surt_host" else self._meant
         )
         self.columns: Mapping[str, pa.DataType] = {}
+        endings = hosts.endings() if dataset.ending else None
+        self.endings = None if endings is None else Endings(dataset.ending, endings)
         self.named: object = ["hosts", [[each.start.hex(), (each.end or b"").hex()] for each in hosts.surt]]
 
     def rows(self, table: pa.Table) -> pa.Table:
@@ -46,8 +51,22 @@ class OfHosts:
 
     def _meant(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(keys), dtype=bool)
-        near = self._hosts.may_hold(keys, self._form)
-        for place in np.flatnonzero(near):
+        for place in np.flatnonzero(self._near(keys)):
             found = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
             mask[place] = found is not None and self._hosts.holds(found.surt)
         return mask
+
+    def _near(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        """Which keys may be meant: a quick look, so that of a column of plain hosts few are looked at closely."""
+        names = self._hosts.names()
+        if self._form != "host" or names is None or len(names) > _FEW:
+            return np.ones(len(keys), dtype=bool)
+        mask = np.zeros(len(keys), dtype=bool)
+        for name in names:
+            mask |= _true(pc.ends_with(keys, name.encode())) | _true(pc.match_substring(keys, f"{name}:".encode()))
+        return mask
+
+
+def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return found

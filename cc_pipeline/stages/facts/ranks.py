@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, Release, parse_release
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, PlaceFault, UserInputError, disk_trouble
-from cc_pipeline.stages.facts.datasets import Dataset, read_dataset
+from cc_pipeline.settings import Settings
+from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.rank_text import HOSTS, KEY, POSITIONS, SCHEMA, SCORES, Tally, inflated_stream, rank_rows
 from cc_pipeline.stages.workspace import Workspace
 
@@ -120,10 +121,10 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
     little room, ``EnvironmentFault`` where the source fails, ``DataFault`` for bytes that are no ranks; the home is as
     before then.
     """
-    here = find_ranks(workspace, release, level)
+    here = find_ranks(workspace.settings, release, level)
     if here is not None:
         return here
-    folder = _folder(workspace, release.name, level)
+    folder = _folder(workspace.settings, release.name, level)
     with disk_trouble(folder), workspace.scratch_folder("ranks") as scratch:
         _check_room(scratch, price)
         made = scratch / "made"
@@ -158,85 +159,67 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
             made.rename(folder)
         except OSError:
             # another process was faster
-            if (there := find_ranks(workspace, release, level)) is not None:
+            if (there := find_ranks(workspace.settings, release, level)) is not None:
                 return there
             raise
     return ranks
 
 
-def find_ranks(workspace: Workspace, release: Release, level: Level) -> Ranks | None:
+def find_ranks(settings: Settings, release: Release, level: Level) -> Ranks | None:
     """The converted ranks of a release; ``None`` where there are none."""
-    return _read_note(_folder(workspace, release.name, level))
+    return _read_note(_folder(settings, release.name, level))
 
 
-def all_ranks(workspace: Workspace) -> list[Ranks]:
-    """All converted ranks of the home, the newest release first."""
-    folders = (workspace.settings.keyed_path / _FOLDER).glob("*/*")
+def all_ranks(settings: Settings) -> list[Ranks]:
+    """All converted ranks of the home, the newest release first. Raises ``EnvironmentFault``."""
+    folders = (settings.keyed_path / _FOLDER).glob("*/*")
     found = [ranks for ranks in map(_read_note, folders) if ranks is not None]
     return sorted(found, key=lambda one: (parse_release(one.release).last, one.release, one.level), reverse=True)
 
 
-def ranks_dataset(workspace: Workspace, ranks: Ranks) -> Dataset:
-    """Converted ranks as a dataset, for any crawl: ``host-ranks`` or ``domain-ranks``.
+def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Dataset]:
+    """Converted ranks as datasets by name, each for any crawl: ``host-ranks-2026-may-jun-jul`` is of one release.
 
-    The columns of domains begin with ``domain_``; each stands in the row of the domain's own host.
+    ``host-ranks`` and ``domain-ranks`` are of the newest that is here, and of the newest that spans ``crawl`` where one
+    is given and any does. Raises ``EnvironmentFault`` where a home's note of them cannot be read.
     """
-    folder = _folder(workspace, ranks.release, ranks.level)
-    names = [field.name for field in SCHEMA if field.name not in (KEY, HOSTS) or field.name == _extra(ranks.level)]
+    found: dict[str, Dataset] = {}
+    every = all_ranks(settings)
+    for level in LEVELS:
+        own = [ranks for ranks in every if ranks.level == level]
+        spanning = [ranks for ranks in own if crawl is not None and parse_release(ranks.release).spans(crawl)]
+        name = f"{level}-ranks"
+        for ranks in (spanning or own)[:1]:
+            found[name] = ranks_dataset(settings, ranks, name)
+        for ranks in own:
+            full = f"{name}-{ranks.release.removeprefix('cc-main-')}"
+            found[full] = ranks_dataset(settings, ranks, full)
+    return found
+
+
+def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
+    """Converted ranks as a dataset. The columns of domains begin with ``domain_``, and their keys are those of domains'
+    own hosts."""
+    folder = _folder(settings, ranks.release, ranks.level)
+    left_out = {KEY} if ranks.level == "domain" else {KEY, HOSTS}
+    columns = {field.name: field.type for field in SCHEMA if field.name not in left_out}
     return Dataset(
-        dataset_name(ranks.level),
+        name,
         key=KEY,
         form="surt_host",
         root=str(folder),
         files=ranks.files,
         by_crawl=False,
-        columns={**{name: SCHEMA.field(name).type for name in names}, RELEASE: pa.string()},
+        columns={**columns, RELEASE: pa.string()},
         prefix="domain_" if ranks.level == "domain" else "",
-        fold={name: FOLDS[name] for name in names},
+        fold={name: FOLDS[name] for name in columns},
         title=f"Ranks of {ranks.level}s in Common Crawl's web graph ({ranks.release})",
         written_in=str(folder / _NOTE),
     )
 
 
-def dataset_name(level: str) -> str:
-    """What the dataset of a level's ranks is called."""
-    return f"{level}-ranks"
-
-
-#: The names of datasets that :func:`ranks_of_crawl` answers for.
-NAMES: Final = tuple(dataset_name(level) for level in LEVELS)
-
-
-def ranks_of_crawl(workspace: Workspace, name: str, crawl: str) -> Dataset:
-    """The dataset ``host-ranks`` or ``domain-ranks`` for a crawl: of the newest converted release that spans it.
-
-    Raises ``UserInputError`` where none does: it says which are here, and how to have another.
-    """
-    here = [ranks for ranks in all_ranks(workspace) if dataset_name(ranks.level) == name]
-    for ranks in here:
-        if parse_release(ranks.release).spans(crawl):
-            return ranks_dataset(workspace, ranks)
-    known = ", ".join(ranks.release for ranks in here) or "none"
-    raise UserInputError(
-        f"the home has no {name} of a release of the web graph that spans {crawl} (it has: {known}). "
-        f"Convert one with: cc-pipeline ranks RELEASE --level {name.removesuffix('-ranks')}"
-    )
-
-
-def named_dataset(workspace: Workspace, name: str, crawl: str) -> Dataset:
-    """The dataset of that name for a crawl: ranks of the home, a ready-made one, or what a YAML file describes.
-
-    Raises ``UserInputError``.
-    """
-    return ranks_of_crawl(workspace, name, crawl) if name in NAMES else read_dataset(name)
-
-
-def _extra(level: str) -> str:
-    return HOSTS if level == "domain" else ""
-
-
-def _folder(workspace: Workspace, release: str, level: str) -> Path:
-    return workspace.settings.keyed_path / _FOLDER / release / level
+def _folder(settings: Settings, release: str, level: str) -> Path:
+    return settings.keyed_path / _FOLDER / release / level
 
 
 def _read_note(folder: Path) -> Ranks | None:

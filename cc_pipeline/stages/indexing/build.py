@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,9 +16,9 @@ from cc_pipeline.archive.members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.index.built.names import VERSION, Shard
-from cc_pipeline.index.built.rows import BUILT_ORDER, BUILT_SCHEMA, Tally, index_rows
+from cc_pipeline.index.built.rows import Tally, batches_of, index_rows, packed
 from cc_pipeline.index.built.shards import write_shard
-from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.records.leases import is_half_of_gone
 from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
@@ -36,6 +37,8 @@ _BYTES_PER_SECOND: Final = 20_000_000
 #: Files in a row that could not be read, after which no other is asked for.
 _MOST_IN_A_ROW: Final = 3
 _SHOWN: Final = 5
+#: Rows between two looks at whether somebody asks this process to end.
+_LOOK_EVERY: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +223,10 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
     if not info.size:
         raise _NotGiven("it is empty, or the source does not say how large it is", stops=False)
     tally, faults = Tally(), list[DataFault]()
-    with workspace.scratch_folder("built-index") as folder:
-        rows = OrderedRows(BUILT_SCHEMA, BUILT_ORDER, folder)
-        stream = ReadAhead(place, shard.filename, info.size, info.etag)
-        with stream:
+    with ExitStack() as stack:
+        folder = stack.enter_context(workspace.scratch_folder("built-index"))
+        rows = stack.enter_context(ExternalSort(folder))
+        with ReadAhead(place, shard.filename, info.size, info.etag) as stream:
             try:
                 _read(stream, shard, rows, tally, faults)
             except EnvironmentFault as fault:
@@ -239,7 +242,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
             "faults": tally.faults,
         }
         path = folder / "index.parquet"
-        write_shard(rows.batches(), about, path)
+        write_shard(batches_of(rows.items()), about, path)
         # first, so that whoever is killed in between reads the file, and so its faults, again
         _commit_faults(workspace, crawl, shard, faults)
         # whoever built the same file meanwhile wrote the same: theirs stays, and with it what its readers know of it
@@ -252,11 +255,12 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
     done.notes += [str(fault) for fault in faults[: max(0, _SHOWN - len(done.notes))]]
 
 
-def _read(stream: Readable, shard: Shard, rows: OrderedRows, tally: Tally, faults: list[DataFault]) -> None:
+def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faults: list[DataFault]) -> None:
     for found in index_rows(stream, shard.filename, shard.segment, tally):
-        interruption.check()
+        if not tally.rows % _LOOK_EVERY:
+            interruption.check()
         if not isinstance(found, DataFault):
-            rows.add(found)
+            rows.add(packed(found))
         elif len(faults) < MAX_FAULT_ROWS:
             faults.append(found)
 

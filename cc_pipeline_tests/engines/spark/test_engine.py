@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.engines.spark import cutting, engine, work
 from cc_pipeline.engines.spark.engine import SparkEngine
-from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault
+from cc_pipeline.engines.spark.run import run_job
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.places import Places
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
+from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages import fetch
 from cc_pipeline.stages.engine import LOCAL
 from cc_pipeline.stages.extract import TABLES
@@ -111,6 +115,49 @@ def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
         assert all(report.written == 0 for one in again_made.values() for report in one.reports.values())
         assert all(one.reports["records"].requests == 0 for one in again_made.values())
         same(theirs, mine, slugs)
+
+
+def test_a_job_needs_no_home_and_tells_of_each_partition(
+    bucket: Bucket,
+    slugs: list[str],
+    before: Path,
+    local: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    known = {path for path in mine.settings.home.iterdir() if path.name != "lake"}
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
+    told: list[tuple[str, int, int | None, str]] = []
+    wanted = [(NEW, slug) for slug in slugs]
+    job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))  # type: ignore[arg-type]
+    assert sorted(one.slug for one in job if one.error is None and set(one.reports) == set(PAGES)) == slugs
+    assert {stage for stage, done, total, _ in told if done == total} == {"fetch", "parse"}
+    assert {path for path in mine.settings.home.iterdir() if path.name != "lake"} == known
+    assert not (tmp_path / "nowhere").exists()
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+
+
+def test_partitions_of_many_captures_are_done_in_groups(
+    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    few = replace(spark(), captures=40)
+    found = made(mine, slugs, few, PAGES)
+    commits = {id(one.reports["records"]) for one in found.values()}
+    assert 1 < len(commits) < len(slugs)
+    assert mine.lake.version("records") >= len(commits)
+    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+
+
+def test_files_of_this_machine_are_not_asked_of_workers(
+    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = again(bucket, before, tmp_path / "spark")
+    monkeypatch.setattr(Places, "files", ["file:///home/me/my.warc.gz", None])
+    with pytest.raises(UserInputError, match=r"my\.warc\.gz"):
+        fetch_captures(mine, NEW, slugs, engine=spark())
 
 
 def test_one_task_has_all_captures_of_a_place_whoever_asks_for_them(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,37 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.engines.spark.inprocess import InProcess
 from cc_pipeline_tests.world import NEW
 
+#: Plans many captures, which take some 360 bytes each, and tells how much more memory that took (KiB).
+PLAN = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from cc_pipeline.engines.spark.cutting import fetch_plans
+from cc_pipeline.engines.spark.plans import Plans
+from cc_pipeline.keys import RECORD_KEY_FIELDS
+from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.peak import own_peak
+
+def batches(count, size=4096):
+    schema = pa.schema(RECORD_KEY_FIELDS)
+    for first in range(0, count, size):
+        rows = {field.name: pa.nulls(size, field.type) for field in schema}
+        rows["url"] = pa.array([f"https://www.example.com/{number:0200}" for number in range(first, first + size)])
+        rows["warc_filename"] = pa.array([f"crawl/warc/{first // 100_000:09}.warc.gz"] * size)
+        rows["warc_record_offset"] = pa.array(range(first * 5000, (first + size) * 5000, 5000))
+        rows["warc_record_length"] = pa.array([5000] * size)
+        yield pa.RecordBatch.from_pydict(rows)
+
+def planned(count):
+    plans = Plans(RecordStorage(Transport(sys.argv[1])), "CC-MAIN-2024-22", str(count))
+    plans.write(fetch_plans(batches(count), [], []))
+    return plans.count
+
+planned(50_000)
+before = own_peak()
+print(planned(400_000), own_peak() - before)
+"""
 SCHEMA = pa.schema([pa.field(PLACE[0], pa.string()), pa.field(PLACE[1], pa.int64()), pa.field(PLACE[2], pa.int64())])
 
 
@@ -115,6 +149,17 @@ def test_a_plan_reads_as_it_was_written_and_goes(storage: RecordStorage) -> None
     assert Plans(storage, NEW, "job").read(21) == tables
     mine.delete()
     assert not storage.transport.listing(f"records/{NEW}/plans/")
+
+
+def test_the_driver_holds_few_tasks_however_many_captures_there_are(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PLAN, str(tmp_path)], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert told.returncode == 0, told.stderr
+    plans, more = map(int, told.stdout.split())
+    assert plans >= 20
+    # 400,000 captures are 140 MB
+    assert more < 50 << 10
 
 
 def test_a_note_to_stop_is_looked_for_now_and_then(storage: RecordStorage) -> None:

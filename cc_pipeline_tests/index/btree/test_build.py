@@ -17,13 +17,14 @@ from cc_pipeline.commoncrawl.btree_keys import btree_key, url_of_btree_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree import build
-from cc_pipeline.index.btree.build import ExternalSort, UrlIndexReport, build_from_arcs, build_from_columnar
+from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
 from cc_pipeline.index.btree.files import ABOUT, FILES, TREE, open_url_index
 from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.parquet.finder import Footers
+from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.transport.client import Transport
 
 CRAWL = "CC-MAIN-2024-22"
@@ -158,7 +159,7 @@ _MEMORY = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from cc_pipeline.index.btree.build import ExternalSort
+from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.index.btree.writer import write_btree
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])

@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.index.keyed.lookup import KeyedLookup
+from cc_pipeline.index.keyed.lookup import Endings, KeyedLookup
 from cc_pipeline.index.keyed.shards import Shard, open_shard
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.transport.client import Transport
@@ -79,3 +79,32 @@ def test_all_of_it_costs_all_of_it(folder: Path) -> None:
     lookup = KeyedLookup([shard(folder, "sorted")], HostRanges(parse_target("tld:com")).surt, SCHEMA, None)
     price = lookup.price()
     assert price.likely_bytes == price.bytes
+
+
+def test_strays_are_found_by_a_small_column(folder: Path, tmp_path: Path) -> None:
+    """``.com`` hosts in no order, others in every row group: those with a ``.de`` host are found by their endings."""
+    table = pq.read_table(folder / "unsorted")
+    keys, ends = table["key"].to_pylist(), ["com"] * table.num_rows
+    for place in range(0, len(keys), 1000):
+        keys[place], ends[place] = f"org,site{place}", "org"
+    for place, key, end in ((7_000, "de,site1", "de"), (61_000, "de,site1,blog", None)):
+        keys[place], ends[place] = key, end
+    strays = table.set_column(0, "key", pa.array(keys)).append_column("tld", pa.array(ends))
+    pq.write_table(strays, tmp_path / "com", row_group_size=HOSTS // 24)
+    pq.write_table(pa.table({"key": ["de,a", "de,site1,shop"], "tld": ["de", "de"]}), tmp_path / "de")
+    hosts = HostRanges(parse_target("site1.de"))
+    ends_of = hosts.endings()
+    assert ends_of == {"de"}
+    read, likely = {}, {}
+    for endings in (Endings("tld", ends_of), None):
+        lookup = KeyedLookup([shard(tmp_path, "com"), shard(tmp_path, "de")], hosts.surt, SCHEMA, None, endings)
+        with Transport(str(tmp_path)) as reader:
+            found = lookup.read(reader, PageIndexes())
+        assert sorted(found.table["_key"].to_pylist()) == ["de,site1", "de,site1,blog", "de,site1,shop"]
+        price = lookup.price()
+        assert (price.to_read, price.searched) == (25, 24)
+        read[endings is None], likely[endings is None] = found.cost.bytes, price.likely_bytes
+    groups = shard(tmp_path, "com").row_groups(range(24), ["tld"])
+    keys_of, ends_bytes = (sum(group.columns[name].size for group in groups) for name in ("key", "tld"))
+    assert read[True] - read[False] > keys_of * 20 / 24 - ends_bytes
+    assert likely[False] < likely[True]

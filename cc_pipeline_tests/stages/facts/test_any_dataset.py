@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.host_keys import host_key
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.index.keyed import lookup
 from cc_pipeline.stages.facts.answers import facts_of_hosts, price_of_hosts
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset
 from cc_pipeline_tests.stages.facts.brute import rows_of, whole
@@ -45,7 +47,7 @@ where:
   crawl: none
   files:
 {listed}
-key: {{column: name of it, form: {form}, www: {www}}}
+key: {{column: name of it, form: {form}, www: {www}, ending: last label}}
 columns: {{pos: int64, score: double, word: string, yes: boolean}}
 fold: {{pos: min, score: max, yes: any}}
 """,
@@ -68,6 +70,12 @@ def written(form: str, www: str, hosts: list[str]) -> list[str]:
         else:
             found.append(host)
     return list(dict.fromkeys(found))
+
+
+def ending(key: str, form: str) -> str:
+    found = host_key(key, form)  # type: ignore[arg-type]
+    assert found is not None
+    return found.surt.partition(",")[0]
 
 
 def expected(rows: dict[str, list[dict[str, Any]]], form: str, keys: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -132,6 +140,9 @@ def test_any_dataset(
                 "word": pa.array([draw.choice([None, f"w{place}"]) for place in range(len(mine))], pa.string()),
                 "pos": counted,
                 "name of it": pa.array(mine, pa.string()),
+                "last label": pa.array(
+                    [draw.choice([None, ending(key, form), ending(key, form)]) for key in mine]
+                ).cast(pa.string()),
                 "yes": pa.array([draw.choice([None, True, False]) for _ in mine], pa.bool_()),
                 "score": pa.array(
                     [draw.choice([None, draw.random()]) for _ in mine], draw.choice([pa.float64(), pa.float32()])
@@ -146,7 +157,8 @@ def test_any_dataset(
             )  # fmt: skip
         mine = dataset(form, www, names, root)
         workspace = workspace_of(root, root / "home")
-        found = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])
+        with mock.patch.object(lookup, "_WORTH", 0):
+            found = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])
         price = price_of_hosts(workspace, CRAWL, parse_target(target), [mine])["mine"]
         again = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])
         every = whole(root, names, mine)

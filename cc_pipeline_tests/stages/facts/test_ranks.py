@@ -30,13 +30,11 @@ from cc_pipeline.stages.facts.ranks import (
     Ranks,
     all_ranks,
     convert_ranks,
-    dataset_name,
     find_ranks,
     folded_runs,
-    named_dataset,
     price_ranks,
     ranks_dataset,
-    ranks_of_crawl,
+    ranks_datasets,
 )
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
@@ -75,7 +73,7 @@ def convert(workspace: Workspace, release: Any, level: Level = "host") -> Ranks:
 
 
 def stored(workspace: Workspace, ranks: Ranks) -> pa.Table:
-    root = ranks_dataset(workspace, ranks).root
+    root = ranks_dataset(workspace.settings, ranks, "ranks").root
     return pa.concat_tables([pq.read_table(f"{root}/{name}") for name in ranks.files])
 
 
@@ -110,8 +108,8 @@ def test_rows_are_those_of_duckdb_over_the_text(bucket: Path, home: Workspace, r
         assert ranks.nodes == len(nodes(HOSTS, release))
         # the two names of a site are folded where both are there
         assert (ranks.nodes > ranks.rows + 20) is release.www_kept
-    assert find_ranks(home, release, level) == ranks == convert(home, release, level)
-    assert all_ranks(home) == [ranks]
+    assert find_ranks(home.settings, release, level) == ranks == convert(home, release, level)
+    assert all_ranks(home.settings) == [ranks]
 
 
 def test_facts_of_hosts_have_them_beside_the_host_index(bucket: Path, home: Workspace) -> None:
@@ -119,7 +117,8 @@ def test_facts_of_hosts_have_them_beside_the_host_index(bucket: Path, home: Work
     for level in LEVELS:
         convert(home, OLD, level)
         convert(home, NEW, level)
-    datasets = [ready, *(named_dataset(home, dataset_name(level), CRAWL) for level in LEVELS)]
+    here = ranks_datasets(home.settings)
+    datasets = [ready, here["host-ranks"], here["domain-ranks"]]
     by_key = {row["surt_host_name"]: row for row in brute(bucket / NEW.ranks_key("host"), "host", www_kept=True)}
     domains = {row["surt_host_name"]: row for row in brute(bucket / NEW.ranks_key("domain"), "domain", www_kept=True)}
     seen = []
@@ -137,18 +136,20 @@ def test_facts_of_hosts_have_them_beside_the_host_index(bucket: Path, home: Work
         assert {row[name] is None for row in seen} == {True, False}
 
 
-def test_a_crawl_gets_the_newest_release_that_spans_it(home: Workspace) -> None:
-    with pytest.raises(UserInputError, match="it has: none"):
-        ranks_of_crawl(home, "host-ranks", CRAWL)
+def test_datasets_are_of_the_newest_release_that_spans_a_crawl_and_of_each(home: Workspace) -> None:
+    assert ranks_datasets(home.settings) == {}
     convert(home, OLD)
     convert(home, NEW)
-    assert NEW.name in ranks_of_crawl(home, "host-ranks", CRAWL).title
-    assert OLD.name in ranks_of_crawl(home, "host-ranks", "CC-MAIN-2025-43").title
-    with pytest.raises(UserInputError, match=f"it has: {NEW.name}, {OLD.name}"):
-        ranks_of_crawl(home, "host-ranks", "CC-MAIN-2024-51")
-    with pytest.raises(UserInputError, match="--level domain"):
-        ranks_of_crawl(home, "domain-ranks", CRAWL)
-    assert named_dataset(home, "host-index", CRAWL) == ready_made()["host-index"]
+    named = {"host-ranks", "host-ranks-2025-oct-nov-dec", "host-ranks-2025-26-nov-dec-jan"}
+    for crawl, release in ((None, NEW), (CRAWL, NEW), ("CC-MAIN-2025-43", OLD), ("CC-MAIN-2012", NEW)):
+        found = ranks_datasets(home.settings, crawl)
+        assert set(found) == named
+        assert release.name in found["host-ranks"].title
+        assert OLD.name in found["host-ranks-2025-oct-nov-dec"].title
+    for release in (OLD, NEW):
+        one = found[f"host-ranks-{release.name.removeprefix('cc-main-')}"]
+        rows = host_facts(home, CRAWL, parse_target("example.co.uk"), [one]).to_pylist()
+        assert {row["graph_release"] for row in rows} == {release.name}
 
 
 def test_the_price_is_known_before_and_kept_to(home: Workspace) -> None:
@@ -180,7 +181,7 @@ def test_a_killed_conversion_leaves_nothing_that_counts(bucket: Path, home: Work
     process.join(120)
     assert process.exitcode == 9
     assert any((tmp_path / "scratch").rglob("*.parquet"))
-    assert (find_ranks(home, NEW, "host"), all_ranks(home)) == (None, [])
+    assert (find_ranks(home.settings, NEW, "host"), all_ranks(home.settings)) == (None, [])
     assert clear_debris(home.settings) == 1
     assert not any((tmp_path / "scratch").rglob("*.parquet"))
     assert convert(home, NEW).rows
@@ -204,7 +205,7 @@ def test_a_source_that_fails_half_way_leaves_the_home_as_it_was(
         patched.setattr(home.transport, "read", read)
         with pytest.raises(EnvironmentFault, match="the source is gone"):
             convert_ranks(home, NEW, "host", price)
-    assert find_ranks(home, NEW, "host") is None
+    assert find_ranks(home.settings, NEW, "host") is None
     assert not any(home.settings.home.rglob("*.parquet"))
     assert convert_ranks(home, NEW, "host", price).rows
 
@@ -256,7 +257,7 @@ def test_text_with_too_many_such_lines_or_no_header_is_refused(tmp_path: Path) -
         workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
         with pytest.raises(DataFault, match=said):
             convert(workspace, release)
-        assert all_ranks(workspace) == []
+        assert all_ranks(workspace.settings) == []
 
 
 def test_gzip_is_read_to_its_end_whatever_its_members_and_no_further_than_makes_sense() -> None:
