@@ -12,7 +12,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def facts(
     columns: Annotated[
         str | None, typer.Option("--columns", show_default=False, help="Comma-separated columns, or 'all'.")
     ] = None,
+    captures: Annotated[
+        bool,
+        typer.Option(
+            "--captures", help="A row a capture, of datasets keyed by URL (gneissweb-urls); for located ones."
+        ),
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
     ] = False,
@@ -78,6 +84,8 @@ def facts(
 
       cc-pipeline facts suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100" --format csv
 
+      cc-pipeline facts example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
+
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
     from cc_pipeline.stages.facts.asking import refuse_gaps
@@ -85,14 +93,20 @@ def facts(
 
     checked_format(output)
     acting = _action(action, argument or (), where)
+    names: list[str] = []
+    rows: list[Sequence[object]] = []
+    if captures and (keep or price):
+        raise UserInputError("--captures only shows: leave out --keep and --price")
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps, several=True
     ) as question, progress_bars():  # fmt: skip
-        asked = {
-            one: _asked(known_for(question.workspace, one, dataset or ()), dataset, acting) for one in question.crawls
-        }
-        rows: list[Sequence[object]] = []
-        names: list[str] = []
+        if captures:
+            names, rows = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
+            write_rows("what is known of the captures", names, rows, output)
+            return
+        asked = {one: _asked(known_for(question.workspace, one), dataset, acting) for one in question.crawls}
+        rows = []
+        names = []
         if price:
             _price(question, asked, output)
             return
@@ -110,6 +124,42 @@ def facts(
     write_rows("what is known of the hosts", names, rows, output)
 
 
+def _of_captures(
+    question: Question, named: Sequence[str], acting: Action | None, columns: str | None
+) -> tuple[list[str], list[Sequence[object]]]:
+    """Column names and rows of the captures that runs have located, with what datasets say of each."""
+    from cc_pipeline.stages.facts.asking import refuse_gaps
+    from cc_pipeline.stages.facts.captures import facts_of_captures
+    from cc_pipeline.stages.facts.choosing import known_for
+    from cc_pipeline.stages.slice import LOCATE, slices_of
+
+    lake = question.workspace.lake
+    names: list[str] = []
+    rows: list[Sequence[object]] = []
+    for crawl in question.crawls:
+        known = known_for(question.workspace, crawl)
+        if unknown := [name for name in named if name not in known]:
+            raise UserInputError(f"there is no dataset {unknown[0]}; there are: {', '.join(known)}")
+        datasets = [known[name].dataset for name in named]
+        for target in question.targets:
+            slugs = question.workspace.parts([target.slug])[target.slug]
+            if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
+                raise EnvironmentFault(
+                    f"the captures of {target.definition} in {crawl} are not located in this home",
+                    f"Locate them: cc-pipeline run -c {crawl} -d {target.definition}",
+                )
+            where = {"crawl": crawl, "target": slugs}
+            located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])
+            found = facts_of_captures(question.workspace, crawl, located, datasets)
+            say_cost(crawl, target.definition, found)
+            refuse_gaps(question.workspace, found, crawl)
+            table = _acted(found.table, acting, crawl)
+            wanted = _columns(table, columns or "all", acting, "csv")
+            names = list(wanted.column_names)
+            rows += [tuple(row.values()) for row in wanted.to_pylist()]
+    return names, rows
+
+
 def _keep(question: Question, datasets: Sequence[str]) -> None:
     """Fills the table of facts by a run, as it is done in the UI, and publishes."""
     from cc_pipeline.defs.launch import Launcher
@@ -122,7 +172,7 @@ def _keep(question: Question, datasets: Sequence[str]) -> None:
 def say_cost(crawl: str, target: str, found: Facts) -> None:
     """Writes to standard error what facts cost, and what is missing in them."""
     cost = f"{found.requests:,} requests, {human_bytes(found.bytes)}" if found.requests else "no request"
-    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} hosts; {cost}, {found.seconds:.1f} s")
+    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} rows; {cost}, {found.seconds:.1f} s")
     for note in found.notes:
         notice(f"{crawl}: {note}")
     for name, gaps in found.gaps.items():

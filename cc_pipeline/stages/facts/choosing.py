@@ -16,18 +16,19 @@ from cc_pipeline.commoncrawl.host_keys import HostRanges, host_key, host_of_surt
 from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.commoncrawl.web_graph import parse_release
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts, facts_of_targets
 from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
 from cc_pipeline.stages.facts.filter import Filter
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
-from cc_pipeline.stages.facts.ranks import NAMES, all_ranks, dataset_name, ranks_of_crawl
+from cc_pipeline.stages.facts.ranks import ranks_datasets
 from cc_pipeline.stages.workspace import Workspace
 
 #: Datasets that are asked where nobody names any: how large a site is and how important.
 USUAL: Final = ("host-index", "degrees")
+#: Asked too, where they were converted.
+_RANKS: Final = ("host-ranks", "domain-ranks")
 #: Kinds of targets that lie on one host.
 _ON_ONE_HOST: Final = frozenset({"host", "url", "prefix"})
 _ODD: Final = re.compile(r"[^a-z0-9_]+")
@@ -99,21 +100,18 @@ def _added(table: pa.Table, name: str, values: pa.Array, one: Known) -> pa.Table
     return table.append_column(name, values)
 
 
-def known_for(workspace: Workspace, crawl: str, named: Iterable[str] = ()) -> dict[str, Known]:
-    """The datasets that say something of ``crawl``: those the home knows, and ranks of the web graph that it has
-    converted. Raises ``UserInputError`` for ranks that are ``named`` and not converted: it says how."""
-    found = known_datasets(workspace.settings)
-    here = {dataset_name(ranks.level) for ranks in all_ranks(workspace) if parse_release(ranks.release).spans(crawl)}
-    for name in NAMES:
-        if name in here or name in named:
-            # a domain's ranks are said of all its hosts
-            found[name] = Known(ranks_of_crawl(workspace, name, crawl), of_domains=name == dataset_name("domain"))
-    return found
+def known_for(workspace: Workspace, crawl: str) -> dict[str, Known]:
+    """The datasets that the home knows; ranks of the web graph are of a release that spans ``crawl`` where one that was
+    converted does."""
+    ranks = ranks_datasets(workspace.settings, crawl)
+    # a domain's ranks are said of all its hosts
+    of_crawl = {name: Known(one, of_domains=name.startswith(_RANKS[1])) for name, one in ranks.items()}
+    return known_datasets(workspace.settings) | of_crawl
 
 
 def usual(known: Mapping[str, Known]) -> list[str]:
     """The names of datasets that are asked where nobody names any: how large a site is, and how important."""
-    return [name for name in (*USUAL, *NAMES) if name in known]
+    return [name for name in (*USUAL, *_RANKS) if name in known]
 
 
 def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
@@ -124,7 +122,8 @@ def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     found = []
     for name in dict.fromkeys(names):
         if name not in known:
-            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}")
+            way = "; ranks are converted with: cc-pipeline ranks RELEASE" if name.startswith(_RANKS) else ""
+            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}{way}")
         if known[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
         found.append(known[name])
