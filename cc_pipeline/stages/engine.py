@@ -25,7 +25,6 @@ from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.keeping.held import Held
-from cc_pipeline.stages.paging import BATCH_ROWS, options_of, spill_pages
 from cc_pipeline.stages.sets.pages_before import PagesBefore
 from cc_pipeline.stages.shortfall import Shortfall, shortfalls
 from cc_pipeline.stages.slice import FETCH, PARSE, Slice
@@ -138,6 +137,9 @@ class LocalEngine:
         )
 
     def parse(self, workspace: Workspace, asked: ToParse) -> None:
+        # the parsers: a command that only asks for a price need not wait for them
+        from cc_pipeline.stages.paging import BATCH_ROWS, options_of, spill_pages  # noqa: PLC0415
+
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.folder)
         for batch in asked.records:
             rows.add(batch)
