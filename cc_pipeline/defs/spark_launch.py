@@ -17,12 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import botocore.session
 import dagster as dg
-from botocore.exceptions import BotoCoreError, ClientError
 
 from cc_pipeline.defs.spark_messages import Messages
-from cc_pipeline.engines.spark.mailbox import Mailbox
+from cc_pipeline.engines.spark.mailbox import Mailbox, no_answer
 from cc_pipeline.engines.spark.readiness import EMR, LOCAL, spark_submit
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
@@ -173,6 +171,9 @@ class EmrServerless:
         self._application = settings.spark_master.removeprefix(EMR)
         self._stopped = threading.Event()
         self._job: str | None = None
+        # heavy, and for these runs only
+        import botocore.session  # noqa: PLC0415
+
         session = botocore.session.Session()
         self._client = client or session.create_client("emr-serverless", region_name=settings.s3_region)
         # the client of Dagster keeps the job's id to itself, and we have to cancel it from another thread
@@ -194,7 +195,7 @@ class EmrServerless:
         asked = start_job_run(self._settings, self._application, f"s3://{self._mail.bucket}/{key}")
         try:
             client.run(context=context, start_job_run_params=asked, extras=dict(extras))
-        except (RuntimeError, ClientError, BotoCoreError) as error:
+        except _of_the_client() as error:
             if self._stopped.is_set():
                 return
             job = f"the job run {self._job} of" if self._job else "no job run could be started in"
@@ -216,8 +217,13 @@ class EmrServerless:
     def _cancel(self) -> None:
         if self._job is not None:
             # one that has ended cannot be cancelled
-            with suppress(ClientError, BotoCoreError):
+            with suppress(*no_answer()):
                 self._client.cancel_job_run(applicationId=self._application, jobRunId=self._job)
+
+
+def _of_the_client() -> tuple[type[Exception], ...]:
+    """What dagster-aws' client raises for a job run that failed, and what AWS says in its place."""
+    return (RuntimeError, *no_answer())
 
 
 def start_job_run(settings: Settings, application: str, entry_point: str) -> dict[str, Any]:

@@ -280,5 +280,7 @@ def _outcome(
 ) -> RangeBytes | RangeFault:
     if isinstance(found, Finding):
         return range_fault(found.kind, asked.key, asked.offset, asked.length, found.detail, attempts, tag=asked.tag)
-    etag, source = place.etag(found), place.source
-    return RangeBytes(asked.key, found.offset, answer.body, found.total, etag, attempts, asked.tag, source, unknown)
+    etag = found.etag if place.alone else place.etag(found)
+    return RangeBytes(
+        asked.key, found.offset, answer.body, found.total, etag, attempts, asked.tag, place.source, unknown
+    )

@@ -54,11 +54,6 @@ class NamedPlaces:
         return TransportStats(requests=sum(one.requests for one in every), bytes=sum(one.bytes for one in every))
 
     @property
-    def store(self) -> NamedPlaces:
-        """What gives addresses, as a transport's store does."""
-        return self
-
-    @property
     def sources(self) -> tuple[str, ...]:
         """As ``Transport.sources``, of the source."""
         return self._source.sources

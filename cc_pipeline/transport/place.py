@@ -81,6 +81,7 @@ class Place:
         )
         self.local = self.store if isinstance(self.store, LocalStore) else None
         self.limits = options.limits(self.source)
+        self.alone = options.outage is None
         self.host = self.store.host if self.local is None else self.source
         self._asker: Asker | None = None
         self._follower: Follower | None = None
@@ -91,13 +92,15 @@ class Place:
         """The bytes of a range."""
         span = Span(asked.offset, asked.length)
         etag = asked.etag and self.expected(asked.etag)
-        return await self._ask(
-            asked.key,
-            span,
-            span.length,
-            lambda answer: judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total),
-            tries,
-        )
+
+        def judge(answer: Answer) -> Verified | Finding:
+            return judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total)
+
+        asker = self._asker
+        if asker is None or self._follower is not None or self.local is not None:
+            return await self._ask(asked.key, span, span.length, judge, tries)
+        # what nearly every range takes
+        return await asker.ask(lambda: self.store.fetch(asked.key, span), judge, tries)
 
     async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
         """A whole object of at most ``limit`` bytes."""
@@ -140,11 +143,11 @@ class Place:
 
     def expected(self, etag: str) -> str | None:
         """The ETag that an answer of this place must have where ``etag`` is expected."""
-        return etags.expected_at(etag, self.source, alone=self.options.outage is None)
+        return etags.expected_at(etag, self.source, alone=self.alone)
 
     def etag(self, found: Verified) -> str | None:
         """The ETag of an answer, fit to be expected again."""
-        return found.etag if self.options.outage is None else etags.named(found.etag, self.source)
+        return found.etag if self.alone else etags.named(found.etag, self.source)
 
     async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> Asked:
         asker = self._ready()

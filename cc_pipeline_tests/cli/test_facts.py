@@ -95,6 +95,19 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     assert "known hosts of example.org match" in said.err
     rows = cli("sql", "SELECT DISTINCT warc_filename, warc_record_offset FROM page_metadata", "--csv", "--home", home)
     assert len(rows.out.splitlines()) - 1 == len(mine)
+    assert cli("run", "-c", NEW, "-d", "example.org", "--home", home).status == 0
+    said = cli("facts", "example.org", "-c", NEW, "--captures", "--columns", "url,fetch_time,gneissweb_science",
+               "--format", "jsonl", "--home", home)  # fmt: skip
+    assert said.status == 0, said.err
+    scores = {row["url_surtkey"]: row["gneissweb_science"] for row in told[1].rows["gneissweb-urls", NEW]}
+    of_site = world.truth.of(NEW, subset="warc", domain="example.org")
+    shown = [json.loads(line) for line in said.out.splitlines()]
+    assert len(shown) == len(of_site)
+    keys = {capture.url: capture.url_surtkey for capture in of_site}
+    assert any(row["gneissweb_science"] is not None for row in shown)
+    assert all(row["gneissweb_science"] in (None, scores.get(keys[row["url"]])) for row in shown)
+    said = cli("facts", "example.com", "-c", NEW, "--captures", "--home", home)
+    assert (said.status, "are not located" in said.err) == (1, True)
     said = cli("check", *SITES, "-c", NEW, *where, "--format", "csv", "--home", home)
     assert said.status == 0, said.err
     counted = [line.split(",") for line in said.out.splitlines()[1:] if "all of them" not in line]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+import typer
 
 from cc_pipeline.minicrawl import TEST, ensure
 from cc_pipeline.minicrawl.news import NewsSpec, write_news
@@ -75,6 +76,28 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert MONTH not in cli("crawls").out
     every = cli("lookup", DOMAIN, "-c", "all", "--format", "jsonl")
     assert MONTH not in every.out
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_at_a_terminal_the_price_is_a_question(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
+    bucket, asked = tmp_path / "bucket", list[str]()
+    ensure(bucket, TEST)
+    write_news(bucket, replace(SPEC, files=1, damaged=None))
+
+    def confirm(words: str, *, abort: bool) -> bool:
+        asked.append(words)
+        if not answer and abort:
+            raise typer.Abort
+        return answer
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    said = cli("build-index", "-c", MONTH, "--source", bucket, "--home", tmp_path / "home")
+    assert len(asked) == 1 and "1 archive files have to be read whole" in asked[0]
+    assert (said.status == 0) == answer, said.err
+    assert len(list((tmp_path / "home").glob("lake/built-index/**/*.parquet"))) == answer
 
 
 def test_what_cannot_be_built(cli: Cli, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_retry_takes_only_the_rest(
 def test_a_range_records_the_good_and_shows_the_bad_as_failed(
     bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
         if "example.org" in slugs:
             raise RuntimeError("a bug")
         return fetch_captures(workspace, crawl, slugs)
@@ -223,7 +223,7 @@ def test_a_command_makes_all_it_can_and_then_says_what_failed(
 ) -> None:
     domains = sorted(bucket[1].domains())
 
-    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
         if domains[0] in slugs:
             raise RuntimeError("a bug")
         return fetch_captures(workspace, crawl, slugs)
@@ -256,7 +256,7 @@ def settings_with(settings: object, **named: object) -> object:
 def test_a_full_disk_ends_the_run_and_no_other_is_begun(
     bucket: Bucket, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    def full(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
         raise PlaceFault("the disk is full", "Free some space")
 
     monkeypatch.setattr(extract, "fetch_captures", full)

@@ -12,7 +12,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def facts(
         typer.Option(
             "--dataset",
             show_default=False,
-            help="A dataset to ask; may be repeated (default: host-index, degrees, and those of this home).",
+            help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
         ),
     ] = None,
     where: options.Where = None,
@@ -58,6 +58,12 @@ def facts(
     columns: Annotated[
         str | None, typer.Option("--columns", show_default=False, help="Comma-separated columns, or 'all'.")
     ] = None,
+    captures: Annotated[
+        bool,
+        typer.Option(
+            "--captures", help="A row a capture, of datasets keyed by URL (gneissweb-urls); for located ones."
+        ),
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
     ] = False,
@@ -78,27 +84,35 @@ def facts(
 
       cc-pipeline facts suffix:gov.uk -c newest --where "prank10 > 5 and fetch_200 > 100" --format csv
 
+      cc-pipeline facts example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
+
       cc-pipeline facts example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
     from cc_pipeline.stages.facts.asking import refuse_gaps
-    from cc_pipeline.stages.facts.choosing import facts_of
-    from cc_pipeline.stages.facts.known import known_datasets
+    from cc_pipeline.stages.facts.choosing import facts_of, known_for
 
     checked_format(output)
     acting = _action(action, argument or (), where)
+    names: list[str] = []
+    rows: list[Sequence[object]] = []
+    if captures and (keep or price):
+        raise UserInputError("--captures only shows: leave out --keep and --price")
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps, several=True
     ) as question, progress_bars():  # fmt: skip
-        known = known_datasets(question.settings)
-        chosen = _asked(known, dataset, acting)
-        rows: list[Sequence[object]] = []
-        names: list[str] = []
+        if captures:
+            names, rows = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
+            write_rows("what is known of the captures", names, rows, output)
+            return
+        asked = {one: _asked(known_for(question.workspace, one), dataset, acting) for one in question.crawls}
+        rows = []
+        names = []
         if price:
-            _price(question, chosen, output)
+            _price(question, asked, output)
             return
         for one in question.crawls:
             for target in question.targets:
-                found = facts_of(question.workspace, one, target, chosen)
+                found = facts_of(question.workspace, one, target, asked[one])
                 say_cost(one, target.definition, found)
                 refuse_gaps(question.workspace, found, one)
                 table = _acted(found.table, acting, one)
@@ -108,6 +122,42 @@ def facts(
         if keep:
             _keep(question, [] if dataset is None else dataset)
     write_rows("what is known of the hosts", names, rows, output)
+
+
+def _of_captures(
+    question: Question, named: Sequence[str], acting: Action | None, columns: str | None
+) -> tuple[list[str], list[Sequence[object]]]:
+    """Column names and rows of the captures that runs have located, with what datasets say of each."""
+    from cc_pipeline.stages.facts.asking import refuse_gaps
+    from cc_pipeline.stages.facts.captures import facts_of_captures
+    from cc_pipeline.stages.facts.choosing import known_for
+    from cc_pipeline.stages.slice import LOCATE, slices_of
+
+    lake = question.workspace.lake
+    names: list[str] = []
+    rows: list[Sequence[object]] = []
+    for crawl in question.crawls:
+        known = known_for(question.workspace, crawl)
+        if unknown := [name for name in named if name not in known]:
+            raise UserInputError(f"there is no dataset {unknown[0]}; there are: {', '.join(known)}")
+        datasets = [known[name].dataset for name in named]
+        for target in question.targets:
+            slugs = question.workspace.parts([target.slug])[target.slug]
+            if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
+                raise EnvironmentFault(
+                    f"the captures of {target.definition} in {crawl} are not located in this home",
+                    f"Locate them: cc-pipeline run -c {crawl} -d {target.definition}",
+                )
+            where = {"crawl": crawl, "target": slugs}
+            located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])
+            found = facts_of_captures(question.workspace, crawl, located, datasets)
+            say_cost(crawl, target.definition, found)
+            refuse_gaps(question.workspace, found, crawl)
+            table = _acted(found.table, acting, crawl)
+            wanted = _columns(table, columns or "all", acting, "csv")
+            names = list(wanted.column_names)
+            rows += [tuple(row.values()) for row in wanted.to_pylist()]
+    return names, rows
 
 
 def _keep(question: Question, datasets: Sequence[str]) -> None:
@@ -122,7 +172,7 @@ def _keep(question: Question, datasets: Sequence[str]) -> None:
 def say_cost(crawl: str, target: str, found: Facts) -> None:
     """Writes to standard error what facts cost, and what is missing in them."""
     cost = f"{found.requests:,} requests, {human_bytes(found.bytes)}" if found.requests else "no request"
-    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} hosts; {cost}, {found.seconds:.1f} s")
+    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} rows; {cost}, {found.seconds:.1f} s")
     for note in found.notes:
         notice(f"{crawl}: {note}")
     for name, gaps in found.gaps.items():
@@ -130,10 +180,10 @@ def say_cost(crawl: str, target: str, found: Facts) -> None:
 
 
 def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
-    from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, needed_for
+    from cc_pipeline.stages.facts.choosing import hosts_only, needed_for, usual
 
     own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
-    names = list(named) if named else [*USUAL, *own]
+    names = list(named) if named else [*usual(known), *own]
     return hosts_only(known, names) if acting is None else needed_for(acting.where, known, names)
 
 
@@ -186,13 +236,13 @@ def _known_column(table: pa.Table, name: str) -> None:
         raise UserInputError(f"there is no column {name}; there are {', '.join(table.column_names)}")
 
 
-def _price(question: Question, chosen: Sequence[Known], output: str) -> None:
+def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
     from cc_pipeline.stages.facts.answers import price_of_hosts
     from cc_pipeline.stages.facts.harvest import price_harvest
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:
-        for one in chosen:
+        for one in asked[crawl]:
             first = price_harvest(question.workspace, one.dataset, crawl)
             if first.files:
                 rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))

@@ -22,16 +22,16 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
     """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
     no request is sent; then it says how to ask."""
     from cc_pipeline.stages.facts.answers import facts_at_hand
-    from cc_pipeline.stages.facts.choosing import USUAL, facts_of, hosts_only, predicted
-    from cc_pipeline.stages.facts.known import known_datasets
+    from cc_pipeline.stages.facts.choosing import facts_of, hosts_only, known_for, predicted, usual
 
-    usual = hosts_only(known_datasets(question.settings), USUAL)
+    known = known_for(question.workspace, crawl)
+    asked = hosts_only(known, usual(known))
     for target in question.targets[:_MOST_SHOWN]:
         if ask:
-            found = facts_of(question.workspace, crawl, target, usual)
+            found = facts_of(question.workspace, crawl, target, asked)
             say_cost(crawl, target.definition, found)
         else:
-            here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in usual])
+            here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in asked])
             if here is None:
                 notice(f"{crawl}: how large {target.definition} is, and its rank, was not asked for yet: add --facts")
                 return
@@ -50,12 +50,11 @@ def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: s
 
     Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has.
     """
-    from cc_pipeline.stages.facts.choosing import choose, needed_for
+    from cc_pipeline.stages.facts.choosing import choose, known_for, needed_for
     from cc_pipeline.stages.facts.filter import parse_filter
-    from cc_pipeline.stages.facts.known import known_datasets
 
     condition = parse_filter(where)
-    needed = needed_for(condition, known_datasets(workspace.settings))
+    needed = needed_for(condition, known_for(workspace, crawl))
     left: dict[str, Target] = {}
     for target in targets:
         one = choose(workspace, crawl, target, condition, needed)

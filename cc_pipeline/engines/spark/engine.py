@@ -46,7 +46,8 @@ class SparkEngine:
     ``workers`` is how many executors there may be at most: each sends its even share of the source's budget.
     ``partitions`` and ``captures`` are what one job, and one commit a table, is about, but for a single partition that
     has more. They bound the driver: it has captures on its disk (some 360 bytes each, and some 600 a record to parse),
-    and of each place 20 to 40 bytes in memory; tasks cost some kilobytes.
+    of each place 20 to 40 bytes in memory, and what tasks tell: some 750 bytes for each target in each task, which at
+    worst (every capture of a task is another target's) is 0.8 GB for a million captures.
 
     What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
     it needs of that. Raises ``UserInputError`` for an application that would not be polite
@@ -56,7 +57,7 @@ class SparkEngine:
     spark_context: SparkContext
     workers: int
     partitions: int = 10_000
-    captures: int = 2_000_000
+    captures: int = 1_000_000
 
     def __post_init__(self) -> None:
         refuse_impolite(self.spark_context, self.workers)

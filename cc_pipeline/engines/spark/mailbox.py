@@ -15,10 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
 from cc_pipeline.errors import PlaceFault
 
 #: The folder in the lake's root that has one folder for each job that runs.
@@ -36,10 +32,21 @@ Client = Any
 
 def s3_client(endpoint: str | None, region: str) -> Client:
     """A client for the lake's place, with credentials from the usual chain."""
+    # heavy, and for these runs only
+    import botocore.session  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+
     # servers that are not AWS have no name for each bucket
     style = Config(s3={"addressing_style": "path"}) if endpoint else None
     session = botocore.session.Session()
     return session.create_client("s3", endpoint_url=endpoint or None, region_name=region, config=style)
+
+
+def no_answer() -> tuple[type[Exception], ...]:
+    """The errors with which a client says that something is not there, is refused, or that nobody answers."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+    return BotoCoreError, ClientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class Mailbox:
         """
         try:
             self._beat(0)
-        except (ClientError, BotoCoreError) as error:
+        except no_answer() as error:
             raise PlaceFault(
                 f"s3://{self.bucket}/{self.prefix} cannot be written, where a job is told what to do: {error}",
                 "Check the lake's address, CC_PIPELINE_LAKE_ENDPOINT and the credentials (cc-pipeline doctor).",
@@ -77,14 +84,14 @@ class Mailbox:
         finally:
             ended.set()
             beating.join()
-            with suppress(ClientError, BotoCoreError):
+            with suppress(*no_answer()):
                 self._delete([one["Key"] for one in self._listed(self.prefix)])
 
     def read(self, key: str) -> bytes | None:
         """An object; ``None`` where there is none, or nobody answers at this moment."""
         try:
             body: bytes = self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-        except (ClientError, BotoCoreError):
+        except no_answer():
             return None
         return body
 
@@ -92,7 +99,7 @@ class Mailbox:
         number = 0
         while not ended.wait(_BEAT):
             number += 1
-            with suppress(ClientError, BotoCoreError):  # a driver is patient
+            with suppress(*no_answer()):  # a driver is patient
                 self._beat(number)
 
     def _beat(self, number: int) -> None:
@@ -101,7 +108,7 @@ class Mailbox:
     def _forget_old(self) -> None:
         others = self.prefix.rpartition("/")[0]
         before = datetime.now(UTC) - _FORGOTTEN
-        with suppress(ClientError, BotoCoreError):
+        with suppress(*no_answer()):
             self._delete([one["Key"] for one in self._listed(others) if one["LastModified"] < before])
 
     def _listed(self, prefix: str) -> Iterator[Any]:
@@ -132,11 +139,9 @@ def ends_when_alone(
         while not ended.wait(beat):
             try:
                 seen = client.get_object(Bucket=bucket, Key=key)["Body"].read()
-            except ClientError as error:
-                gone = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == _NOT_FOUND
-                seen = last if gone else None
-            except BotoCoreError:
-                seen = None
+            except no_answer() as error:
+                answer = getattr(error, "response", {}).get("ResponseMetadata", {})
+                seen = last if answer.get("HTTPStatusCode") == _NOT_FOUND else None
             if seen is None or seen != last:
                 last, since = last if seen is None else seen, time.monotonic()
             elif time.monotonic() - since > patience:

@@ -173,8 +173,8 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     raise IndexIncomplete(
         f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
         f"of {name}: {gaps[0]}",
-        "They are asked for again in an hour. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS (the "
-        "share of the files that may be missing).",
+        "They are asked for again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
+        "(the share of the files that may be missing).",
     )
 
 

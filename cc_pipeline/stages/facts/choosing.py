@@ -20,12 +20,15 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts, facts_of_targets
 from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
 from cc_pipeline.stages.facts.filter import Filter
-from cc_pipeline.stages.facts.known import Known
+from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
+from cc_pipeline.stages.facts.ranks import ranks_datasets
 from cc_pipeline.stages.workspace import Workspace
 
 #: Datasets that are asked where nobody names any: how large a site is and how important.
 USUAL: Final = ("host-index", "degrees")
+#: Asked too, where they were converted.
+_RANKS: Final = ("host-ranks", "domain-ranks")
 #: Kinds of targets that lie on one host.
 _ON_ONE_HOST: Final = frozenset({"host", "url", "prefix"})
 _ODD: Final = re.compile(r"[^a-z0-9_]+")
@@ -97,6 +100,20 @@ def _added(table: pa.Table, name: str, values: pa.Array, one: Known) -> pa.Table
     return table.append_column(name, values)
 
 
+def known_for(workspace: Workspace, crawl: str) -> dict[str, Known]:
+    """The datasets that the home knows; ranks of the web graph are of a release that spans ``crawl`` where one that was
+    converted does."""
+    ranks = ranks_datasets(workspace.settings, crawl)
+    # a domain's ranks are said of all its hosts
+    of_crawl = {name: Known(one, of_domains=name.startswith(_RANKS[1])) for name, one in ranks.items()}
+    return known_datasets(workspace.settings) | of_crawl
+
+
+def usual(known: Mapping[str, Known]) -> list[str]:
+    """The names of datasets that are asked where nobody names any: how large a site is, and how important."""
+    return [name for name in (*USUAL, *_RANKS) if name in known]
+
+
 def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     """The datasets of these names, each once.
 
@@ -105,7 +122,8 @@ def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     found = []
     for name in dict.fromkeys(names):
         if name not in known:
-            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}")
+            way = "; ranks are converted with: cc-pipeline ranks RELEASE" if name.startswith(_RANKS) else ""
+            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}{way}")
         if known[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
         found.append(known[name])
@@ -231,6 +249,9 @@ def predicted(facts: Facts) -> str:
         if name in table.column_names and (best := pc.max(table[name]).as_py()) is not None:
             at = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()
             said.append(f"{word} {best:.2f} of 10 ({at})")
+    for name, word in (("harmonicc_pos", "hosts"), ("domain_harmonicc_pos", "domains")):
+        if name in table.column_names and (first := pc.min(table[name]).as_py()) is not None:
+            said.append(f"number {first:,} of all {word} by harmonic centrality")
     links = _sum(table, "webgraph_indegree")
     said += [f"{links:,} links from other hosts"] if links is not None else []
     return ", ".join(said)

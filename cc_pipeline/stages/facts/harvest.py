@@ -31,7 +31,7 @@ from cc_pipeline.transport.faults import RangeFault
 _FRESH: Final = timedelta(days=1)
 _HOPEFUL: Final = timedelta(hours=1)
 #: A shard that could not be read is asked for again after so long.
-_AGAIN: Final = timedelta(hours=1)
+_AGAIN: Final = timedelta(minutes=10)
 #: Files of a dataset, of all crawls. The host index has 30 a crawl.
 _MOST_FILES: Final = 100_000
 _CRAWL: Final = re.compile(r"(?:^|/)crawl=([^/]+)/")
@@ -137,7 +137,7 @@ def harvest_dataset(
     """The shards of a dataset about ``crawl``; footers that are not here yet are fetched and kept, one request each,
     and those of files ``anew`` again. Another process that does the same is waited for.
 
-    A shard that stays bad is left out, for an hour. Raises ``EnvironmentFault`` when the source fails.
+    A shard that stays bad is left out, for ten minutes. Raises ``EnvironmentFault`` when the source fails.
     """
     listed = list_files(workspace, dataset, crawl, reader)
     paths = listed.of(dataset, crawl)
@@ -215,12 +215,14 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
-    """Files to ask for: those never asked for, and those that failed more than an hour ago."""
+    """Files to ask for: those never asked for, and those that failed some minutes ago; all where none came: then it was
+    the source that failed."""
     now = datetime.now(UTC)
+    wait = _AGAIN if any(path in footers for path in paths) else timedelta(0)
     found = []
     for path in paths:
         entry = footers.entries.get(path)
-        if entry is None or (entry.failed and now - entry.harvested_at > _AGAIN):
+        if entry is None or (entry.failed and now - entry.harvested_at > wait):
             found.append(path)
     return found
 

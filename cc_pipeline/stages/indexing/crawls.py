@@ -13,7 +13,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, unlisted_craw
 from cc_pipeline.commoncrawl.known_crawls import crawl_of
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.settings import remembered_source
+from cc_pipeline.settings import is_home_of
 from cc_pipeline.stages.indexing.collinfo import CrawlList, ago
 from cc_pipeline.stages.indexing.probing import found_by_name, probe, unknown
 from cc_pipeline.stages.slice import HARVEST, Slice, StageReport
@@ -67,7 +67,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
 def _is_here(workspace: Workspace, crawl: str) -> bool:
     """Whether the home has harvested a crawl. A home that belongs to no source yet is left alone."""
     settings = workspace.settings
-    return remembered_source(settings.home) == settings.source and HARVEST.is_made(workspace.lake, Slice(crawl))
+    return is_home_of(settings) and HARVEST.is_made(workspace.lake, Slice(crawl))
 
 
 def commit_crawls(workspace: Workspace) -> StageReport:

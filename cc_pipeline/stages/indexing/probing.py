@@ -107,7 +107,7 @@ def _remembered(settings: Settings, crawl: str) -> Probe | None:
 def _read(settings: Settings, crawl: str) -> Probe | None:
     try:
         noted = json.loads((_folder(settings) / f"{crawl}.json").read_bytes())
-        if noted["source"] != settings.source or noted["state"] not in _BELIEVED:
+        if noted["source"] != settings.source_text or noted["state"] not in _BELIEVED:
             return None
         return Probe(crawl, noted["state"], datetime.fromisoformat(noted["at"]), str(noted["why"]), remembered=True)
     except (OSError, ValueError, KeyError, TypeError):
@@ -116,7 +116,7 @@ def _read(settings: Settings, crawl: str) -> Probe | None:
 
 def _remember(settings: Settings, found: Probe) -> None:
     path = _folder(settings) / f"{found.crawl}.json"
-    noted = {"source": settings.source, "state": found.state, "at": found.at.isoformat(), "why": found.why}
+    noted = {"source": settings.source_text, "state": found.state, "at": found.at.isoformat(), "why": found.why}
     # where it cannot be kept, the next command asks again
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

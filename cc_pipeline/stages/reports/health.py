@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -342,11 +342,13 @@ def _finding(state: HostState) -> Finding:
             f"cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.out is not None:
+        over = state.out.until < datetime.now(UTC)
+        again = "with the next request" if over else f"after {_moment(state.out.until)}"
         return Finding(
             "note",
             "mirrors",
             f"{state.host} gives nothing since {_moment(state.out.since)} ({state.out.why}): other places are asked, "
-            f"and this one again after {_moment(state.out.until)}",
+            f"and this one again {again}",
             f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:

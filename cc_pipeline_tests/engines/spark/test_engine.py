@@ -66,7 +66,7 @@ def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
 @pytest.fixture(scope="module")
 def targets(bucket: Bucket) -> list[str]:
     # captures of one place are asked for by several
-    return [*sorted(bucket[1].domains()), "host:www.example.com"]
+    return [*sorted(bucket[1].domains()), "host:www.example.com", "absent.example"]
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +180,12 @@ def test_what_another_target_has_is_not_fetched_again(
     assert later.requests == 0
     assert later.written > 0
     assert not left_over(mine)
+    # and a target without captures is no job
+    context = InProcess()
+    [nothing] = made(mine, ["absent.example"], spark(context), PAGES).values()
+    assert nothing.error is None
+    assert not context.tasks
+    assert not made(mine, ["absent.example"], LOCAL)["absent.example"].reports["records"].fresh_slices
 
 
 def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:

@@ -9,13 +9,25 @@ import pytest
 
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.commoncrawl.web_graph import LEVELS, parse_release
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
+from cc_pipeline.minicrawl.graph import GraphSpec, write_graph
+from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
 from cc_pipeline.stages.facts.answers import facts_at_hand, facts_of_hosts
-from cc_pipeline.stages.facts.choosing import choose, facts_of, narrow, needed_for, predicted
+from cc_pipeline.stages.facts.choosing import (
+    choose,
+    facts_of,
+    hosts_only,
+    known_for,
+    narrow,
+    needed_for,
+    predicted,
+    usual,
+)
 from cc_pipeline.stages.facts.datasets import ready_made
 from cc_pipeline.stages.facts.filter import parse_filter
 from cc_pipeline.stages.facts.known import Known, add_dataset, known_datasets, remove_dataset
+from cc_pipeline.stages.facts.ranks import convert_ranks, price_ranks
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.stages.facts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
@@ -147,6 +159,40 @@ def test_a_column_that_nobody_has_is_refused_before_anything_is_asked() -> None:
         "host-index",
         "degrees",
     }
+
+
+def test_ranks_that_were_converted_are_asked_too(tmp_path: Path) -> None:
+    crawl, release = "CC-MAIN-2025-51", parse_release("cc-main-2025-oct-nov-dec")
+    spec = KeyedSpec((crawl,), domains=60)
+    keyed = write_keyed(tmp_path / "bucket", spec)
+    write_graph(tmp_path / "bucket", GraphSpec(release, tuple(plain_hosts(spec, crawl))))
+    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
+    assert usual(known_for(workspace, crawl)) == ["host-index", "degrees"]
+    with pytest.raises(UserInputError, match="cc-pipeline ranks"):
+        hosts_only(known_for(workspace, crawl), ["host-ranks"])
+    for level in LEVELS:
+        convert_ranks(workspace, release, level, price_ranks(workspace, release, level))
+    known = known_for(workspace, crawl)
+    assert usual(known) == ["host-index", "degrees", "host-ranks", "domain-ranks"]
+    target = parse_target("tld:com")
+    found = facts_of(workspace, crawl, target, hosts_only(known, usual(known)))
+    rows = found.table.select(["host", "domain", "harmonicc_pos", "domain_harmonicc_pos"]).to_pylist()
+    by_domain: dict[str, set[int | None]] = {}
+    for row in rows:
+        by_domain.setdefault(row["domain"], set()).add(row["domain_harmonicc_pos"])
+    assert all(len(positions) == 1 for positions in by_domain.values()), "a domain's rank is said of all its hosts"
+    assert any(len([r for r in rows if r["domain"] == name]) > 1 for name in by_domain)
+    with duckdb.connect() as session:
+        text = tmp_path / "bucket" / release.ranks_key("domain")
+        lines = "read_csv(?, delim = '\t', header = true, all_varchar = true, quote = '')"
+        query = f'SELECT "#host_rev", CAST("#harmonicc_pos" AS BIGINT) FROM {lines}'
+        truth = dict(session.execute(query, [str(text)]).fetchall())
+    told = {".".join(reversed(name.split("."))): position for name, position in truth.items()}
+    assert all(row["domain_harmonicc_pos"] == told.get(row["domain"]) for row in rows)
+    assert "of all domains by harmonic centrality" in predicted(found)
+    where = parse_filter("domain_harmonicc_pos <= 20")
+    assert [one.name for one in needed_for(where, known)] == ["host-index", "domain-ranks"]
+    assert keyed.rows
 
 
 def test_what_was_asked_before_is_shown_without_a_request(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
