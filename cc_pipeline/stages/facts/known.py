@@ -18,6 +18,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline.stages.facts.ranks import is_of_domains, ranks_datasets
 from cc_pipeline.stages.workspace import open_transport
 
 #: Bytes of a YAML file, and of a table on the web that is fetched whole to be joined.
@@ -52,8 +53,10 @@ class Known:
 
 
 def known_datasets(settings: Settings) -> dict[str, Known]:
-    """All datasets by name. Raises ``UserInputError`` for a file of the home that is wrong, and names it."""
+    """All datasets by name, ranks that were converted among them. Raises ``UserInputError`` for a file of the home that
+    is wrong, and names it."""
     found = {name: Known(dataset) for name, dataset in ready_made().items()}
+    found |= {name: Known(one, is_of_domains(name)) for name, one in ranks_datasets(settings).items()}
     folder = settings.datasets_path
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
         one = _read(file.read_text("utf-8"), file)

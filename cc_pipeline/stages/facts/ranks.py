@@ -201,6 +201,11 @@ def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Da
     return found
 
 
+def is_of_domains(name: str) -> bool:
+    """Whether that dataset of :func:`ranks_datasets` has a row for a domain, which says the same of all its hosts."""
+    return name.startswith("domain-ranks")
+
+
 def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
     """Converted ranks as a dataset. The columns of domains begin with ``domain_``, and their keys are those of domains'
     own hosts."""
