@@ -116,15 +116,16 @@ class Gate:
         """A request brought nothing, be it by the fault of a host that this one redirects to."""
         if self._outage is not None:
             self._in_a_row += 1
-            if self._in_a_row == self._outage.threshold:
-                self._was_out, self._told_out = True, finding
+            # each time anew: another process, or a person, may have found it well meanwhile
+            if self._in_a_row % self._outage.threshold == 0:
+                self._was_out, self._told_out, self._told_well = True, finding, False
                 self._wake()
 
     def _answered(self) -> None:
         """The host gave something, if only that it has no such object."""
         self._in_a_row = 0
         if self._was_out:
-            self._was_out, self._told_well = False, True
+            self._was_out, self._told_out, self._told_well = False, None, True
             self._wake()
 
     async def close(self) -> None:
@@ -221,7 +222,9 @@ class Gate:
             if delay > 0.0005:
                 await asyncio.sleep(delay)
             now = time.time()
-            if lease.spacing and (now - due > SLOT_LIFE or now < self._pause_until):
+            # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
+            late = now - due > SLOT_LIFE and not lease.asks
+            if lease.spacing and (late or now < self._pause_until):
                 continue  # a missed slot is void, or the place has asked for a pause meanwhile
             self._release()
 

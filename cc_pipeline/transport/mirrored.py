@@ -129,31 +129,30 @@ class Mirrored:
             answered = await self._ask_all(numbers, key, ask, question, tries)
             if answered is not None:
                 return answered
-        said_so = [number for number, lacking in enumerate(self._lacking) if lacking.lacks(key)]
-        others = {number: found for number, found in question.findings.items() if number not in said_so}
-        if all(found.kind is FaultKind.NOT_FOUND for found in others.values()):
+        # these said before that they do not have it
+        unasked = [number for number in range(len(self.places)) if number not in question.findings]
+        if all(found.kind is FaultKind.NOT_FOUND for found in question.findings.values()):
             # that it is nowhere is believed only of an answer to this very question
-            unasked = [number for number in said_so if number not in question.findings]
             answered = await self._ask_all(unasked, key, ask, question, tries)
             if answered is not None:
                 return answered
         else:
-            for number in said_so:
-                question.findings.setdefault(number, Finding(FaultKind.NOT_FOUND, "said before"))
+            for number in unasked:
+                question.findings[number] = Finding(FaultKind.NOT_FOUND, "said before")
         return Answered(self._verdict(question), NO_BODY, question.most, self.places[0])
 
     def _in_turn(self, key: str, avoid: frozenset[str]) -> list[list[int]]:
-        """The numbers of places that may have ``key``: others than those to ``avoid`` first, and last those that seem
-        to lack all that is like it."""
+        """The numbers of places that may have ``key``: those that seem to lack all that is like it after the others,
+        and last those to ``avoid``, whose bytes are not believed before everybody else was asked."""
         first: list[int] = []
         avoided: list[int] = []
         last: list[int] = []
         for number, (place, lacking) in enumerate(zip(self.places, self._lacking, strict=True)):
             if lacking.lacks(key):
                 continue
-            group = last if lacking.lacks_branch(key) else avoided if place.source in avoid else first
+            group = avoided if place.source in avoid else last if lacking.lacks_branch(key) else first
             group.append(number)
-        return [group for group in (first, avoided, last) if group]
+        return [group for group in (first, last, avoided) if group]
 
     async def _ask_all(
         self, numbers: Sequence[int], key: str, ask: AskOne, question: _Question, tries: int | None

@@ -31,6 +31,7 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 #: Neither spaces nor anything that would end the head of a request.
 _SENDABLE: Final = re.compile(r"[!-~]+")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 #: What Hugging Face says of an object at the redirect to it.
 _SIZE, _ETAG = "x-linked-size", "x-linked-etag"
 
@@ -56,11 +57,12 @@ def target_of(asked: str, location: str, declared: Sequence[str]) -> str:
         raise Undeclared("a redirect to no address")
     name = _netloc(there)
     from_here = is_loopback(here.hostname or "")
-    to_loopback = is_loopback(there.hostname or "")
+    to_host = (there.hostname or "").rstrip(".")
+    to_loopback = is_loopback(to_host)
     plain = (here.scheme, there.scheme) == ("http", "http") and from_here and to_loopback
     if not plain and (here.scheme, there.scheme) != ("https", "https"):
         raise Undeclared(f"a redirect to {there.scheme}://{name}: only https leads to https")
-    if not from_here and not _may_be_public(there.hostname or ""):
+    if not from_here and not _may_be_public(to_host):
         raise Undeclared(f"a redirect to {name}, which is an address of a private network")
     same = (here.scheme, _netloc(here)) == (there.scheme, name)
     if not same and not any(_fits(name, pattern) for pattern in declared):
@@ -95,7 +97,8 @@ def _may_be_public(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_global
     except ValueError:
-        return True
+        # a last part that is a number makes it an address in a form of old: 2130706433, 0x7f.1
+        return _NUMBER.fullmatch(host.rpartition(".")[2]) is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import socket
 import threading
@@ -17,9 +18,10 @@ from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.absences import branch_of
-from cc_pipeline.transport.budget import BreakerPolicy
+from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.states import budget_state
+from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
@@ -148,6 +150,37 @@ def test_while_a_host_is_out_one_request_at_a_time_asks_for_it(servers: list[Fau
     assert len(first.hits) - before <= 3 + waited / 0.4
 
 
+def test_a_dead_host_that_somebody_thinks_well_is_left_alone_again(servers: list[FaultServer], tmp_path: Path) -> None:
+    bad, good, _ = servers
+    bad.set_rules([Rule("500", times=None)])
+    budget = tmp_path / "budget.sqlite"
+    with over([bad, good], budget_path=budget) as transport:
+        for _ in range(3):
+            all_came(transport, ranges())
+            [out] = [state for state in budget_state(budget) if state.out is not None]
+            assert reset_breaker(budget, out.host)
+        all_came(transport, ranges())
+    assert len(bad.hits) <= 4 * (8 + OUT.threshold)
+
+
+def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, policy = SourceLimits(rate=1_000.0, concurrency=4), OutagePolicy(first=0.0)
+    monkeypatch.setattr("cc_pipeline.transport.gate.SLOT_LIFE", -1.0)
+
+    async def asked() -> None:
+        gate = Gate(lambda: Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy), policy)
+        try:
+            await asyncio.wait_for(gate.enter(), 10)
+            gate.leave()
+        finally:
+            await gate.close()
+
+    budget = Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy)
+    budget.out("silent", None)
+    budget.close()
+    asyncio.run(asked())
+
+
 def test_all_places_out_is_said_so_that_a_run_ends(servers: list[FaultServer]) -> None:
     for server in servers:
         server.set_rules([Rule("500", times=None)])
@@ -237,6 +270,19 @@ def test_bytes_that_turned_out_wrong_are_asked_of_another_place(servers: list[Fa
         got = asked(one)
         # one of the others may have better ones: that is not known
         assert (got.source, got.unknown) == (one, True)
+
+
+def test_a_place_that_lacks_others_is_asked_before_bytes_are_asked_again_that_were_wrong(
+    servers: list[FaultServer], tmp_path: Path
+) -> None:
+    (tmp_path / key_of(19)).parent.mkdir(parents=True)
+    (tmp_path / key_of(19)).write_bytes(DATA)
+    with FaultServer(tmp_path) as part, over([servers[0], part]) as transport:
+        avoid = frozenset([transport.sources[0]])
+        for number in (0, 1, 2, 19):
+            [got] = transport.read_many([ByteRange(key_of(number), 0, 100, avoid=avoid)])
+            assert isinstance(got, RangeBytes)
+            assert got.source == transport.sources[number == 19]
 
 
 def test_pieces_of_one_file_come_from_places_where_it_has_the_same_length(servers: list[FaultServer]) -> None:

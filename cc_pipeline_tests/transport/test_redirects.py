@@ -78,6 +78,12 @@ def test_others_are_refused(location: str) -> None:
         target_of(HF, location, (*CDN, "127.0.0.1", "[::1]", "localhost", "10.0.0.1", "169.254.169.254"))
 
 
+@pytest.mark.parametrize("host", ["2130706433", "127.1", "0x7f000001", "0x7f.1", "0.0.0.0", "10.0.0.1."])
+def test_an_address_in_a_form_of_old_is_no_name_whatever_is_declared(host: str) -> None:
+    with pytest.raises(Undeclared):
+        target_of(HF, f"https://{host}/a", ("*", "*.*", "*.*.*.*"))
+
+
 def test_only_a_loopback_source_may_lead_to_loopback_and_never_down_to_http() -> None:
     assert target_of("http://127.0.0.1:1/x", "http://127.0.0.1:2/y", ["127.0.0.1:2"]) == "http://127.0.0.1:2/y"
     for asked, location in (
