@@ -20,7 +20,9 @@ from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.engines.spark.halting import Halting
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.politeness import refuse_crowded
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.engines.spark.work import Failed, Job, Task
+from cc_pipeline.engines.spark.worker_facts import here
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.keys import PLACE
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.leases import lease, left_behind
@@ -230,6 +232,19 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         pass
 
 
+def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None:
+    def work(job: Job, number: int, count: object) -> int:
+        return number
+
+    own = here()
+    job = Job(sent={}, workers=1, tries=1, crawl=NEW, commit="c", driver=own)
+    assert list(Task(work, job, lambda more: None)(iter([7]))) == [7]
+    other = replace(job, driver=own | {"parser": "0"})
+    [failed] = Task(work, other, lambda more: None)(iter([7]))
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, EnvironmentFault)
+
+
 def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() -> None:
     context = InProcess()
     refuse_crowded(context, 2)  # type: ignore[arg-type]
@@ -242,6 +257,7 @@ def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() 
     ("conf", "word"),
     [
         ({"spark.speculation": "true"}, "speculation"),
+        ({"spark.speculation": "TRUE"}, "speculation"),
         ({"spark.executor.instances": "3"}, "executor.instances"),
         ({"spark.dynamicAllocation.enabled": "true"}, "maxExecutors"),
         ({"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "3"}, "maxExecutors"),
