@@ -22,7 +22,7 @@ from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.politeness import refuse_crowded
 from cc_pipeline.engines.spark.work import Failed, Job, Task
 from cc_pipeline.engines.spark.worker_facts import here
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.keys import PLACE
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.leases import lease, left_behind
@@ -177,6 +177,25 @@ def test_a_note_to_stop_is_looked_for_now_and_then(storage: RecordStorage) -> No
         assert left_behind(storage, NEW) == [], "its fetch goes on"
     # one that nobody took away goes with what its run left
     assert [key.rpartition("/")[2] for key in left_behind(storage, NEW)] == ["commit.stopped"]
+
+
+def test_a_note_to_stop_that_could_not_be_written_is_written_later(
+    storage: RecordStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    one, other = (Halting(storage, NEW, "commit", lambda: now[0]) for _ in range(2))
+
+    def full(*_: object, **__: object) -> None:
+        raise PlaceFault("no room", "wait")
+
+    with lease(storage, NEW, "commit"):
+        with monkeypatch.context() as trouble:
+            trouble.setattr(storage.transport, "put", full)
+            assert one(True)
+        assert not other(False)
+        now[0] += 60
+        assert one(True)
+        assert other(False)
 
 
 def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
