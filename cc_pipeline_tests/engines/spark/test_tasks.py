@@ -251,6 +251,21 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         pass
 
 
+def test_tasks_of_a_process_share_a_budget_wherever_they_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    # folders of somebody else
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    sent = as_texts(load_settings({}, source="https://data.example/cc", home=str(tmp_path)))
+    budgets = set()
+    for _ in range(2):
+        with at_work(sent, 2) as workspace:
+            budgets.add(workspace.settings.budget_path)
+    assert len(budgets) == 1
+
+
 def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None:
     def work(job: Job, number: int, count: object) -> int:
         return number
