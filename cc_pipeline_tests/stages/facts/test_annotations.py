@@ -127,11 +127,32 @@ def test_an_argument_in_quotes_stays_a_text(argument: str) -> None:
         ({"argv": {"surt_host_name": True}}, ["   "], "is no host"),
         ({"where": "a = 1 ANDD b"}, ["a.org"], "AND or OR is missing"),
         ({"extra": 1}, ["a.org"], "field extra is not known"),
+        ({"limits": 5}, ["a.org"], "field limits must be names with values"),
+        ({"limits": {"count": "ten"}}, ["a.org"], "field limits.count must be a number of rows"),
+        ({"limits": {"count": -3}}, ["a.org"], "field limits.count must be a number of rows"),
+        ({"argv": "surt_host_name"}, ["a.org"], "field argv must be names with values"),
     ],
 )
 def test_what_an_action_cannot_say(change: dict[str, Any], arguments: list[str], said: str) -> None:
     with pytest.raises(UserInputError, match=said):
         read_action(ACTION | change, "action.yaml", arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: &a [x]\nprefix: *a\n", "aliases are not read here"),
+        ("name: host-ranks-mine\nwhere: {files: [a.parquet]}\nkey: {column: h, form: surt_host}\n", "is taken by"),
+        ("name: " + "[" * 5_000, "is no YAML"),
+        ("# " + "x" * 2_000_000, "is larger than"),
+    ],
+    ids=["aliases", "taken", "deep", "large"],
+)
+def test_a_file_that_is_no_dataset(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(text)
+    with pytest.raises(UserInputError, match=said):
+        add_dataset(workspace_of(tmp_path, tmp_path / "home").settings, file)
 
 
 def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
