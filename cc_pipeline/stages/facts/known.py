@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import duckdb
 import yaml
@@ -137,7 +138,9 @@ def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Pat
     nothing that was kept of another one is taken for it."""
     options = _checked(table)
     folder = settings.datasets_path
-    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in ("fetched", "part"))
+    # DuckDB tells by its name whether a file is packed
+    packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
+    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in (f"fetched{packed}", "part"))
     with disk_trouble(beside):
         folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -15,6 +15,7 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.annotations import read_action, read_join
 from cc_pipeline.stages.facts.known import add_dataset
+from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import workspace_of
 
 
@@ -177,3 +178,16 @@ def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="cannot be read as csv"):
         add_dataset(home, tmp_path / "join_scores.yaml")
     assert sorted(file.name for file in home.datasets_path.iterdir()) == [*added.dataset.files, "scores.yaml"]
+
+
+def test_a_packed_table_on_the_web_is_unpacked(tmp_path: Path) -> None:
+    home = workspace_of(tmp_path, tmp_path / "home").settings
+    (tmp_path / "scores.csv.gz").write_bytes(gzip.compress(b"host,score\nb.org,2\na.org,1\n"))
+    with FaultServer(tmp_path) as server:
+        (tmp_path / "join_scores.yaml").write_text(
+            f"table: {{source: {{url: {server.url}scores.csv.gz}}}}\nright_columns: [score]\n"
+            "join_columns: {left: url_host_name, right: host}\n"
+        )
+        added = add_dataset(home, tmp_path / "join_scores.yaml")
+    rows = duckdb.sql(f"FROM '{added.dataset.root}/{added.dataset.files[0]}'").fetchall()
+    assert rows == [("a.org", 1), ("b.org", 2)]
