@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
-from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import copy_of
 
@@ -137,7 +139,27 @@ def test_datasets_are_listed_added_and_forgotten(cli: Cli, home: Path, tmp_path:
     assert said.status == 0, said.err
     assert cli("datasets", "remove", "scores", "--home", home).status == 0
     assert "scores" not in cli("datasets", "list", "--format", "csv", "--home", home).out
+    action = tmp_path / "action.yaml"
+    action.write_text(
+        "sql: SELECT {columns} FROM joined WHERE {where}\ncolumns: '*'\nwhere: fetch_200 > 1\nlimits: 5\n"
+    )
+    said = cli("facts", "example.org", "-c", NEW, "--action", action, "--home", home)
+    assert (said.status, "field limits must be" in said.err) == (1, True), said.err
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("table: {local: .}\nright_columns: [a]\njoin_columns: [b]\n")
     said = cli("datasets", "add", wrong, "--home", home)
     assert (said.status, "field join_columns" in said.told) == (1, True)
+
+
+def test_values_of_several_crawls_stand_under_their_columns(cli: Cli, home: Path, tmp_path: Path) -> None:
+    columns: dict[str, dict[str, list[int]]] = {NEW: {"a": [1], "b": [2]}, OLD: {"b": [3], "c": [4]}}
+    for crawl, values in columns.items():
+        (folder := tmp_path / f"crawl={crawl}").mkdir()
+        pq.write_table(pa.table({"k": ["org,example"], **values}), folder / "part.parquet")
+    file = tmp_path / "own.yaml"
+    files = ", ".join(f"crawl={crawl}/part.parquet" for crawl in columns)
+    file.write_text(f"name: own\nwhere: {{root: {tmp_path}, files: [{files}]}}\nkey: {{column: k, form: surt_host}}\n")
+    assert cli("datasets", "add", file, "--home", home).status == 0
+    said = cli("facts", "example.org", "-c", NEW, "-c", OLD, "--dataset", "own", "--format", "jsonl", "--home", home)
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert [(row["a"], row["b"], row["c"]) for row in rows] == [(1, 2, None), (None, 3, 4)], said.err
