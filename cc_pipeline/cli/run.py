@@ -21,6 +21,7 @@ from cc_pipeline.cli.running import (
     despite_gaps,
     others_are_done,
     resolve_crawls,
+    say_damage,
     step,
 )
 from cc_pipeline.commoncrawl.target import Target
@@ -239,6 +240,7 @@ def materialize(
         step("crawls", launcher.list_new_crawls, console)
         beforehand(workspace, chosen)
         build_indexes(launcher, to_build, console)
+        say_damage(workspace, to_build)
         despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
         try:
             step("pages", lambda: all_runs(launcher.extract(chosen, targets)), console)

@@ -174,6 +174,21 @@ def build_indexes(launcher: Launcher, crawls: Iterable[str], screen: Console, mo
             warn(f"{lacking.what}. {lacking.advice}")
 
 
+def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
+    """Writes down how many stretches of archive files no index of ours could take in."""
+    from cc_pipeline.wholefiles.files import ARCHIVE
+
+    for crawl in crawls:
+        rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()
+        files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
+        if files:
+            warn(
+                f"{crawl}: {len(files):,} stretches of {len(set(files)):,} archive files could not be read; their "
+                f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
+                f"'{crawl}'\" (once a run has published)"
+            )
+
+
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str]) -> None:
     """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails, ``IndexIncomplete``
     when that is because index files could not be read."""

@@ -9,7 +9,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.index.harvest import show_coverage
 from cc_pipeline.cli.output import console, progress_bars, show_table
-from cc_pipeline.cli.running import agreed_builds, build_indexes, despite_gaps, step
+from cc_pipeline.cli.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 
@@ -96,6 +96,7 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, console)
             despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), console))
+        say_damage(workspace, [crawl])
     show_coverage(settings, [crawl])
     console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …", highlight=False)
 

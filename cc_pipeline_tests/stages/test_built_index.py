@@ -293,6 +293,16 @@ def test_a_source_that_breaks_off_leaves_no_half_of_a_file(news: tuple[Path, New
     assert len(rows_of(workspace)) == len(news[1].truth.captures)
 
 
+def test_files_that_are_not_there_do_not_keep_others_from_being_built(tmp_path: Path) -> None:
+    write_news(tmp_path / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
+    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
+    for shard in built_index(workspace, MONTH).listed[:4]:
+        (tmp_path / "bucket" / shard.filename).unlink()
+    with pytest.raises(Incomplete, match="4 of 5 archive files"):
+        build_index(workspace, MONTH, agreed=True)
+    assert len(shards(workspace)) == 1
+
+
 def test_what_a_killed_process_left_half_written_goes_with_the_next_build(
     news: tuple[Path, NewsTruth], tmp_path: Path
 ) -> None:

@@ -93,49 +93,50 @@ def facts(
 
     checked_format(output)
     acting = _action(action, argument or (), where)
-    names: list[str] = []
-    rows: list[Sequence[object]] = []
     if captures and (keep or price):
         raise UserInputError("--captures only shows: leave out --keep and --price")
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps, several=True
     ) as question, progress_bars():  # fmt: skip
         if captures:
-            names, rows = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
-            write_rows("what is known of the captures", names, rows, output)
+            located = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
+            _write("what is known of the captures", located, output)
             return
         asked = {one: _asked(known_for(question.workspace, one), dataset, acting) for one in question.crawls}
-        rows = []
-        names = []
         if price:
             _price(question, asked, output)
             return
+        answers = []
         for one in question.crawls:
             for target in question.targets:
                 found = facts_of(question.workspace, one, target, asked[one])
                 say_cost(one, target.definition, found)
                 refuse_gaps(question.workspace, found, one)
                 table = _acted(found.table, acting, one)
-                wanted = _columns(table, columns, acting, output)
-                names = names or list(wanted.column_names)
-                rows += [tuple(row.get(name) for name in names) for row in wanted.to_pylist()]
+                answers.append(_columns(table, columns, acting, output))
         if keep:
             _keep(question, [] if dataset is None else dataset)
-    write_rows("what is known of the hosts", names, rows, output)
+    _write("what is known of the hosts", answers, output)
+
+
+def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
+    """Answers below each other. A dataset may have other columns in another crawl: each goes under its own name."""
+    names = list(dict.fromkeys(name for table in answers for name in table.column_names))
+    rows = [tuple(row.get(name) for name in names) for table in answers for row in table.to_pylist()]
+    write_rows(title, names, rows, output)
 
 
 def _of_captures(
     question: Question, named: Sequence[str], acting: Action | None, columns: str | None
-) -> tuple[list[str], list[Sequence[object]]]:
-    """Column names and rows of the captures that runs have located, with what datasets say of each."""
+) -> list[pa.Table]:
+    """The captures that runs have located with what datasets say of each, by crawl and target."""
     from cc_pipeline.stages.facts.asking import refuse_gaps
     from cc_pipeline.stages.facts.captures import facts_of_captures
     from cc_pipeline.stages.facts.choosing import known_for
     from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
-    names: list[str] = []
-    rows: list[Sequence[object]] = []
+    answers = []
     for crawl in question.crawls:
         known = known_for(question.workspace, crawl)
         if unknown := [name for name in named if name not in known]:
@@ -154,10 +155,8 @@ def _of_captures(
             say_cost(crawl, target.definition, found)
             refuse_gaps(question.workspace, found, crawl)
             table = _acted(found.table, acting, crawl)
-            wanted = _columns(table, columns or "all", acting, "csv")
-            names = list(wanted.column_names)
-            rows += [tuple(row.values()) for row in wanted.to_pylist()]
-    return names, rows
+            answers.append(_columns(table, columns or "all", acting, "csv"))
+    return answers
 
 
 def _keep(question: Question, datasets: Sequence[str]) -> None:
@@ -188,9 +187,8 @@ def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action 
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
-    import yaml
-
     from cc_pipeline.stages.facts.annotations import Action, read_action
+    from cc_pipeline.stages.facts.datasets import read_yaml, text_of
     from cc_pipeline.stages.facts.filter import parse_filter
 
     if arguments and file is None:
@@ -199,11 +197,7 @@ def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> A
         return None if where is None else Action(parse_filter(where), ())
     if where is not None:
         raise UserInputError("--where and --action both say which hosts are meant; give one of them")
-    try:
-        said = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserInputError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
-    return read_action(said, str(file), arguments)
+    return read_action(read_yaml(text_of(file), str(file)), str(file), arguments)
 
 
 def _acted(table: pa.Table, acting: Action | None, crawl: str) -> pa.Table:

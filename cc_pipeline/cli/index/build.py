@@ -9,7 +9,7 @@ import typer
 from cc_pipeline.cli import options
 from cc_pipeline.cli.index.harvest import show_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars
-from cc_pipeline.cli.running import agreed_builds, build_indexes, despite_gaps, resolve_crawls, step
+from cc_pipeline.cli.running import agreed_builds, build_indexes, despite_gaps, resolve_crawls, say_damage, step
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import claim_home, load_settings
 
@@ -53,6 +53,7 @@ def build_index(
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, console, most)
             despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
+        say_damage(workspace, chosen)
     if not to_build:
         notice("every archive file is indexed")
     show_coverage(settings, chosen)

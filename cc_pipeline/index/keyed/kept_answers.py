@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,24 +13,32 @@ import pyarrow as pa
 
 #: An answer above this is not kept: it is asked for by a run, which keeps its rows in the lake.
 _MOST_BYTES: Final = 64 << 20
+#: Bytes of all answers that are kept, of which the ones that were not asked for the longest go first.
+_MOST_KEPT: Final = 1 << 30
 _DIGEST: Final = 32
 
 
 class KeptAnswers:
     """Tables by name in a folder, which may be deleted at any time. What cannot be written or read is not there.
 
-    A name must say all that its table depends on: nothing here grows old.
+    A name must say all that its table depends on: nothing here grows old. The folder has about
+    ``most`` bytes at most.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most: int = _MOST_KEPT) -> None:
         self._folder = folder
+        self._most = most
 
     def find(self, name: str) -> pa.Table | None:
         """The table kept under ``name``; ``None`` also where its file has changed since."""
+        path = self._path(name)
         try:
-            raw = self._path(name).read_bytes()
+            raw = path.read_bytes()
         except OSError:
             return None
+        with suppress(OSError):
+            # asked for now: others go first
+            os.utime(path)
         data = memoryview(raw)[_DIGEST:]
         if hashlib.sha256(data).digest() != raw[:_DIGEST]:
             return None
@@ -49,8 +58,24 @@ class KeptAnswers:
             path.parent.mkdir(parents=True, exist_ok=True)
             beside.write_bytes(hashlib.sha256(data).digest() + data)
             beside.replace(path)
+            # looking at all files takes a while, so small answers have it done by one name in 256
+            if path.parent.name == "00" or len(data) * 256 > self._most:
+                self._make_room()
         except OSError:
             beside.unlink(missing_ok=True)
+
+    def _make_room(self) -> None:
+        files = []
+        for path in self._folder.rglob("*"):
+            if path.is_file():
+                found = path.stat()
+                files.append((found.st_mtime_ns, found.st_size, path))
+        held = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if held <= self._most:
+                return
+            path.unlink(missing_ok=True)
+            held -= size
 
     def _path(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()

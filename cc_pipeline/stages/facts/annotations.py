@@ -235,6 +235,9 @@ def read_action(said: object, file: str, arguments: Sequence[str] = ()) -> Actio
     for name in ("sql", "columns", "where"):
         if not isinstance(said.get(name), str):
             raise UserInputError(f"{file}: field {name} must be text")
+    for name in ("limits", "argv"):
+        if not isinstance(said.get(name) or {}, dict):
+            raise UserInputError(f"{file}: field {name} must be names with values")
     form = _SQL.fullmatch(" ".join(said["sql"].split()))
     if form is None:
         raise UserInputError(
@@ -251,6 +254,8 @@ def read_action(said: object, file: str, arguments: Sequence[str] = ()) -> Actio
             raise UserInputError(f"{file}: field sql is ordered by {part.strip()!r}, which is no column")
         order.append((one["name"], (one["way"] or "").upper() == "DESC"))
     count = (said.get("limits") or {}).get("count", form["limit"])
+    if count is not None and not re.fullmatch(r"\d{1,9}", str(count)):
+        raise UserInputError(f"{file}: field limits.count must be a number of rows")
     text = _filled_in(said["where"], file, _values(said, file, arguments))
     return Action(parse_filter(text), tuple(columns), tuple(order), None if count is None else int(count))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
@@ -191,6 +192,13 @@ def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
             raise UserInputError(f"the dataset {dataset.name} is about {what}")
 
 
+def labelled(place: pa.Array, *, whole: bool) -> pa.Array:
+    """What a label says of rows that a dataset has at ``place``. Where files of it were not read (not ``whole``) they
+    may have the others: null, not false."""
+    here = pc.is_valid(place)
+    return here if whole else pc.if_else(here, here, pa.scalar(None, pa.bool_()))
+
+
 class Columns:
     """The columns of an answer, put together dataset by dataset; two of one name are refused."""
 
@@ -201,11 +209,7 @@ class Columns:
     def add(self, dataset: Dataset, answer: Answer, keys: Sequence[str], place: pa.Array) -> None:
         """What a dataset says of each row: ``place`` is where its answer has the row's key, null where it lacks it."""
         if dataset.action == "label":
-            here = place.is_valid()
-            if answer.gaps:
-                # a file that was not read may have it
-                here = pa.array([True if one else None for one in here.to_pylist()], pa.bool_())
-            self._add(dataset, dataset.label, here)
+            self._add(dataset, dataset.label, labelled(place, whole=not answer.gaps))
         elif dataset.action == "join":
             for name in answer.table.column_names:
                 if name not in keys:

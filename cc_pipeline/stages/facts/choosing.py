@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts, facts_of_targets
-from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
+from cc_pipeline.stages.facts.asking import Facts, labelled, refuse_gaps
 from cc_pipeline.stages.facts.filter import Filter
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
@@ -73,7 +73,7 @@ def _with_domains(workspace: Workspace, crawl: str, facts: Facts, one: Known) ->
     place = pc.index_in(wanted, found.table[HOST].combine_chunks())
     table = facts.table
     if one.dataset.action == "label":
-        table = _added(table, one.dataset.label, pc.is_valid(place), one)
+        table = _added(table, one.dataset.label, labelled(place, whole=one.name not in found.gaps), one)
     elif one.dataset.action == "join":
         for name in found.table.column_names:
             if name not in {field.name for field in HOST_FIELDS}:

@@ -114,16 +114,20 @@ def read_dataset(path: Path | str) -> Dataset:
         if path not in known:
             raise UserInputError(f"there is no dataset {path}; there are: {', '.join(known)}, or name a YAML file")
         return known[path]
-    where = Path(path)
+    return parse_dataset(text_of(Path(path)), str(path))
+
+
+def text_of(file: Path) -> str:
+    """The text of a small YAML file that a person named. Raises ``UserInputError``."""
     try:
-        with where.open("rb") as handle:
+        with file.open("rb") as handle:
             data = handle.read(_MOST_BYTES + 1)
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserInputError(f"{where} cannot be read: {error}") from error
+        raise UserInputError(f"{file} cannot be read: {error}") from error
     if len(data) > _MOST_BYTES:
-        raise UserInputError(f"{where} is larger than {_MOST_BYTES:,} bytes; a dataset is described in a few lines")
-    return parse_dataset(text, str(where))
+        raise UserInputError(f"{file} is larger than {_MOST_BYTES:,} bytes; a dataset is described in a few lines")
+    return text
 
 
 def parse_dataset(text: str, name: str) -> Dataset:
@@ -132,7 +136,16 @@ def parse_dataset(text: str, name: str) -> Dataset:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which ``no`` and ``yes`` are words, as they are in names of columns: only true and false are not."""
+    """YAML in which ``no`` and ``yes`` are words, as they are in names of columns: only true and false are not.
+
+    A few lines of aliases can stand for more text than memory holds, and nobody needs one here.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(problem="aliases are not read here", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
 
 
 _Loader.yaml_implicit_resolvers = {

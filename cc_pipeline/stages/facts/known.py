@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import duckdb
 import yaml
@@ -17,12 +18,11 @@ from cc_pipeline.addresses import NO_ACCESS, scheme_of
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
-from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
-from cc_pipeline.stages.facts.ranks import is_of_domains, ranks_datasets
+from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.stages.facts.ranks import is_name_of_ranks, is_of_domains, ranks_datasets
 from cc_pipeline.stages.workspace import open_transport
 
-#: Bytes of a YAML file, and of a table on the web that is fetched whole to be joined.
-_MOST_BYTES: Final = 1 << 20
+#: Bytes of a table on the web that is fetched whole to be joined.
 _MOST_FETCHED: Final = 256 << 20
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
 _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
@@ -59,7 +59,7 @@ def known_datasets(settings: Settings) -> dict[str, Known]:
     found |= {name: Known(one, is_of_domains(name)) for name, one in ranks_datasets(settings).items()}
     folder = settings.datasets_path
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
-        one = _read(file.read_text("utf-8"), file)
+        one = _read(text_of(file), file)
         found[one.name] = one
     return found
 
@@ -70,19 +70,18 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
     A table that is no Parquet is made one, in the home. Raises ``UserInputError`` naming file and field, and
     ``EnvironmentFault`` where a table cannot be fetched.
     """
-    joined = read_join(_loaded(file), file)
+    text = text_of(file)
+    joined = read_join(read_yaml(text, str(file)), file)
     if joined is None:
-        found = _read(file.read_text("utf-8"), file)
+        found = _read(text, file)
         if name not in (None, found.name):
             raise UserInputError(f"{file} names itself {found.name}; change the field name there")
     else:
         name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
         found = _read(_text({"name": _valid(name), **joined.described}, joined.of_domains), file)
-    if found.name in ready_made():
+    if found.name in ready_made() or is_name_of_ranks(found.name):
         raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
-    if joined is None:
-        text = file.read_text("utf-8")
-    else:
+    if joined is not None:
         described = {"name": found.name, **joined.described}
         if joined.unpacked is not None:
             made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
@@ -134,23 +133,14 @@ def _valid(name: str) -> str:
     return name
 
 
-def _loaded(file: Path) -> object:
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise UserInputError(f"{file} is larger than {_MOST_BYTES:,} bytes; a dataset is described in a few lines")
-        return yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserInputError(f"{file} cannot be read: {error}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserInputError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
-
-
 def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
     """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
     nothing that was kept of another one is taken for it."""
     options = _checked(table)
     folder = settings.datasets_path
-    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in ("fetched", "part"))
+    # DuckDB tells by its name whether a file is packed
+    packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
+    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in (f"fetched{packed}", "part"))
     with disk_trouble(beside):
         folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -201,6 +201,11 @@ def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Da
     return found
 
 
+def is_name_of_ranks(name: str) -> bool:
+    """Whether that may be the name of a dataset of :func:`ranks_datasets`, so that no other can have it."""
+    return name.startswith(tuple(f"{level}-ranks" for level in LEVELS))
+
+
 def is_of_domains(name: str) -> bool:
     """Whether that dataset of :func:`ranks_datasets` has a row for a domain, which says the same of all its hosts."""
     return name.startswith("domain-ranks")

@@ -34,7 +34,8 @@ from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
 _ASKED_SIZES: Final = 12
 #: Bytes of an archive file that one process indexes in a second; measured: some 25 MB/s.
 _BYTES_PER_SECOND: Final = 20_000_000
-#: Files in a row that could not be read, after which no other is asked for.
+#: Files in a row that could not be read, after which no other is asked for. Those that are not there do not count: the
+#: source answered, and the next build would stop before the same ones again.
 _MOST_IN_A_ROW: Final = 3
 _SHOWN: Final = 5
 #: Rows between two looks at whether somebody asks this process to end.
@@ -145,7 +146,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
             in_a_row = 0
         except _NotGiven as lost:
             done.failed.append(f"{shard.filename} ({lost.why})")
-            in_a_row += 1
+            in_a_row += not lost.absent
             if lost.stops or in_a_row == _MOST_IN_A_ROW:
                 raise _stopped(crawl, done, len(missing)) from lost
     progress.report("index archives", len(missing), len(missing))
@@ -183,10 +184,12 @@ def _figures(index: BuiltIndex, done: _Done) -> Figures:
 
 
 class _NotGiven(Exception):
-    """An archive file that the source did not give whole: ``why``, and whether no other will come either."""
+    """An archive file that the source did not give whole: ``why``, whether it said that it has none, and whether no
+    other will come either (``stops``)."""
 
-    def __init__(self, why: str, stops: bool) -> None:
+    def __init__(self, why: str, *, absent: bool = False, stops: bool = False) -> None:
         self.why = why
+        self.absent = absent
         self.stops = stops
         super().__init__(why)
 
@@ -219,9 +222,9 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
     except RangeFault as fault:
         raise _not_given(fault) from fault
     if info is None:
-        raise _NotGiven("the source does not have it", stops=False)
+        raise _NotGiven("the source does not have it", absent=True)
     if not info.size:
-        raise _NotGiven("it is empty, or the source does not say how large it is", stops=False)
+        raise _NotGiven("it is empty, or the source does not say how large it is", absent=True)
     tally, faults = Tally(), list[DataFault]()
     with ExitStack() as stack:
         folder = stack.enter_context(workspace.scratch_folder("built-index"))

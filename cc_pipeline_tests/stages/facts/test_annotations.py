@@ -15,6 +15,7 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.annotations import read_action, read_join
 from cc_pipeline.stages.facts.known import add_dataset
+from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import workspace_of
 
 
@@ -127,11 +128,32 @@ def test_an_argument_in_quotes_stays_a_text(argument: str) -> None:
         ({"argv": {"surt_host_name": True}}, ["   "], "is no host"),
         ({"where": "a = 1 ANDD b"}, ["a.org"], "AND or OR is missing"),
         ({"extra": 1}, ["a.org"], "field extra is not known"),
+        ({"limits": 5}, ["a.org"], "field limits must be names with values"),
+        ({"limits": {"count": "ten"}}, ["a.org"], "field limits.count must be a number of rows"),
+        ({"limits": {"count": -3}}, ["a.org"], "field limits.count must be a number of rows"),
+        ({"argv": "surt_host_name"}, ["a.org"], "field argv must be names with values"),
     ],
 )
 def test_what_an_action_cannot_say(change: dict[str, Any], arguments: list[str], said: str) -> None:
     with pytest.raises(UserInputError, match=said):
         read_action(ACTION | change, "action.yaml", arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: &a [x]\nprefix: *a\n", "aliases are not read here"),
+        ("name: host-ranks-mine\nwhere: {files: [a.parquet]}\nkey: {column: h, form: surt_host}\n", "is taken by"),
+        ("name: " + "[" * 5_000, "is no YAML"),
+        ("# " + "x" * 2_000_000, "is larger than"),
+    ],
+    ids=["aliases", "taken", "deep", "large"],
+)
+def test_a_file_that_is_no_dataset(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(text)
+    with pytest.raises(UserInputError, match=said):
+        add_dataset(workspace_of(tmp_path, tmp_path / "home").settings, file)
 
 
 def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
@@ -156,3 +178,16 @@ def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="cannot be read as csv"):
         add_dataset(home, tmp_path / "join_scores.yaml")
     assert sorted(file.name for file in home.datasets_path.iterdir()) == [*added.dataset.files, "scores.yaml"]
+
+
+def test_a_packed_table_on_the_web_is_unpacked(tmp_path: Path) -> None:
+    home = workspace_of(tmp_path, tmp_path / "home").settings
+    (tmp_path / "scores.csv.gz").write_bytes(gzip.compress(b"host,score\nb.org,2\na.org,1\n"))
+    with FaultServer(tmp_path) as server:
+        (tmp_path / "join_scores.yaml").write_text(
+            f"table: {{source: {{url: {server.url}scores.csv.gz}}}}\nright_columns: [score]\n"
+            "join_columns: {left: url_host_name, right: host}\n"
+        )
+        added = add_dataset(home, tmp_path / "join_scores.yaml")
+    rows = duckdb.sql(f"FROM '{added.dataset.root}/{added.dataset.files[0]}'").fetchall()
+    assert rows == [("a.org", 1), ("b.org", 2)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.surt import surt_key
@@ -24,7 +26,7 @@ from cc_pipeline.stages.facts.choosing import (
     predicted,
     usual,
 )
-from cc_pipeline.stages.facts.datasets import ready_made
+from cc_pipeline.stages.facts.datasets import parse_dataset, ready_made
 from cc_pipeline.stages.facts.filter import parse_filter
 from cc_pipeline.stages.facts.known import Known, add_dataset, known_datasets, remove_dataset
 from cc_pipeline.stages.facts.ranks import convert_ranks, price_ranks
@@ -238,3 +240,21 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     assert "tranco" not in known_datasets(workspace.settings)
     with pytest.raises(UserInputError, match="was added"):
         remove_dataset(workspace.settings, "host-index")
+
+
+def test_a_label_of_domains_is_unknown_where_a_file_of_it_was_not_read(
+    keyed: tuple[Path, KeyedTruth], tmp_path: Path
+) -> None:
+    workspace = workspace_of(keyed[0], tmp_path / "home")
+    pq.write_table(pa.table({"host": ["example.com"]}), tmp_path / "here.parquet")
+    said = "where: {root: %s, crawl: none, files: [%s]}\nkey: {column: host, form: host, www: kept}\naction: label\n"
+    labels = {}
+    for files in ("here.parquet", "here.parquet, gone.parquet"):
+        bad = parse_dataset("name: bad\n" + said % (tmp_path, files), "bad.yaml")
+        asked = [READY["host-index"], Known(bad, of_domains=True)]
+        labels[files] = {
+            row["bad"]
+            for target in ("example.com", "example.org")
+            for row in facts_of(workspace, CRAWL, parse_target(target), asked).table.to_pylist()
+        }
+    assert list(labels.values()) == [{True, False}, {True, None}]
