@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.indexing.archives import archive_files, shard_of
 from cc_pipeline.stages.reports.health import budget_findings, examine
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, closed_port, extract, harvest, workspace_of
@@ -56,3 +58,15 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     again = extract(workspace_of("", tmp_path), "example.com")[1]
     assert again.requests == 0
     assert sum(len(server.hits) for server in servers) - requests <= 8
+
+
+def test_a_path_list_of_news_that_does_not_decode_is_read_at_the_next_place(tmp_path: Path) -> None:
+    folder = tmp_path / "bucket" / "crawl-data" / "CC-NEWS" / "2024" / "05"
+    folder.mkdir(parents=True)
+    listed = "crawl-data/CC-NEWS/2024/05/CC-NEWS-20240501000000-00001.warc.gz"
+    (folder / "warc.paths.gz").write_bytes(gzip.compress(f"{listed}\n".encode()))
+    with FaultServer(tmp_path / "bucket", rules=[Rule("garbage", times=None)]) as bad:
+        workspace = workspace_of(f"{bad.url}, {tmp_path / 'bucket'}", tmp_path / "home")
+        [shard] = archive_files(workspace, "CC-NEWS-2024-05")
+        workspace.close()
+    assert shard == shard_of("CC-NEWS-2024-05", listed)

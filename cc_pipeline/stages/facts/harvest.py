@@ -105,8 +105,7 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
         if now - known.read_at < wait:
             return known
     try:
-        data = reader.read_all(key).data
-        found = _read_list(dataset, key, data, now)
+        found, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
     except RangeFault as fault:
         if known is not None:
             age = (now - known.read_at) / timedelta(days=1)

@@ -49,14 +49,13 @@ def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
     if news_month(crawl) is not None:
         key = path_list_key(crawl, "warc")
         try:
-            data = workspace.transport.read_all(key).data
+            paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=_MOST_FILES))
         except RangeFault as fault:
             raise EnvironmentFault(
                 f"{crawl} has no path list at {key} ({fault.kind.value})",
                 "The month may not have begun, or the source is not the one you mean; check it: cc-pipeline doctor.",
             ) from fault
-        paths = dict.fromkeys(parse_path_list(data, key, most=_MOST_FILES))
-        return [shard_of(crawl, path) for path in paths]
+        return [shard_of(crawl, path) for path in dict.fromkeys(paths)]
     rows = _named(workspace, crawl)
     if not rows:
         raise UserInputError(
