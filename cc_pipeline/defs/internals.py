@@ -94,9 +94,15 @@ def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
             import_module("sqlalchemy").event.listen(engines[key], "connect", _normal)
         file = engines[key].url.database
         if key not in idle and file and Path(file).exists():
-            idle[key] = sqlite3.connect(file, check_same_thread=False)
-            # only one that has read keeps the log
-            idle[key].execute("SELECT count(*) FROM sqlite_master").fetchone()
+            one = sqlite3.connect(file, check_same_thread=False)
+            try:
+                # only one that has read keeps the log
+                one.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            except sqlite3.Error:
+                # a full disk, which Dagster's own connection meets too, and tells of
+                one.close()
+            else:
+                idle[key] = one
         return engines[key]
 
     return engine_of

@@ -6,8 +6,10 @@ is started (spark_launch), and what it does (engines/spark).
 
 from __future__ import annotations
 
+import fcntl
 import secrets
 import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +26,7 @@ from cc_pipeline.defs.spark_messages import Messages
 from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress
 from cc_pipeline.engines.spark.readiness import refuse_unready
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.current import current
 from cc_pipeline.stages.extract import Made, extract
@@ -34,6 +36,8 @@ from cc_pipeline.stages.workspace import Workspace
 #: Tag of a run: the job on a cluster that made its records and pages.
 JOB_TAG: Final = "cc_pipeline/spark_job"
 _CAPTURES: Final = "captures"
+#: The file in the home that a job has locked.
+_LOCK: Final = "spark.lock"
 #: Seconds between two looks at the signals that this process got.
 _LOOK: Final = 0.5
 #: Seconds that the thread of a job has to end after the job.
@@ -97,7 +101,11 @@ def _by_job(
     if set(tables) & set(PAGE_TABLES):
         # the job's home goes with it, and rows are made with the settings of this one
         workspace.choose()
-    with workspace.scratch_folder("spark") as folder, _job(context, workspace, asked, tables, folder) as job:
+    with (
+        _only_job(settings.home) as lock,
+        workspace.scratch_folder("spark") as folder,
+        _job(context, workspace, asked, tables, folder, lock) as job,
+    ):
         for made in job.partitions(context):
             missing.pop((made.crawl, made.slug), None)
             yield made
@@ -107,6 +115,25 @@ def _by_job(
             f"the Spark job at {settings.spark_master} said nothing of {len(missing):,} of {len(asked):,} partitions",
             "Run it again: what was committed stays, and is not done twice.",
         )
+
+
+@contextmanager
+def _only_job(home: Path) -> Iterator[int]:
+    """Waits until no other job of this home runs, and gives the open file whose lock says so: workers share the whole
+    of the source's budget, so those of two jobs would spend twice of it."""
+    path = home / _LOCK
+    with disk_trouble(path):
+        lock = path.open("w")
+    with lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                interruption.check()
+                progress.report("wait for another job on Spark", 0, 1, "")
+                time.sleep(_LOOK)
+        yield lock.fileno()
 
 
 class _Job:
@@ -165,15 +192,16 @@ def _job(
     asked: Sequence[_Key],
     tables: Sequence[str],
     folder: Path,
+    lock: int,
 ) -> Iterator[_Job]:
-    """Starts a job, and has it ended when the block ends, however that is."""
+    """Starts a job, and has it ended when the block ends, however that is. A driver on this host has ``lock`` too."""
     # heavy, and for these runs only
     from dagster_aws.pipes import PipesS3ContextInjector  # noqa: PLC0415
 
     settings = workspace.settings
     client = s3_client(settings.lake_endpoint, settings.s3_region)
     mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
-    launcher = launcher_for(settings, mail, folder / "driver.log")
+    launcher = launcher_for(settings, mail, folder / "driver.log", lock)
     reader = Messages(mail)
     extras = {
         "settings": as_texts(settings),

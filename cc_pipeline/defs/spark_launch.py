@@ -54,11 +54,12 @@ class Launcher(Protocol):
         ...
 
 
-def launcher_for(settings: Settings, mail: Mailbox, log: Path) -> Launcher:
-    """What starts jobs on the cluster of the settings. ``log`` is for what a driver on this host writes."""
+def launcher_for(settings: Settings, mail: Mailbox, log: Path, lock: int) -> Launcher:
+    """What starts jobs on the cluster of the settings. ``log`` is for what a driver on this host writes; ``lock`` is an
+    open file that such a driver keeps open, and with it the lock on it, also when this process is killed."""
     if settings.spark_master.startswith(EMR):
         return EmrServerless(settings, mail)
-    return SparkSubmit(settings, log)
+    return SparkSubmit(settings, log, lock)
 
 
 def job_file() -> Path:
@@ -92,10 +93,11 @@ def polite(workers: int) -> dict[str, str]:
 class SparkSubmit:
     """A driver on this host, in a session of its own: whoever ends this process ends what it has started."""
 
-    def __init__(self, settings: Settings, log: Path) -> None:
+    def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
         self.address = settings.spark_master
         self._settings = settings
         self._log = log
+        self._kept_open = kept_open
         self._lock = threading.Lock()
         self._stopped = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,7 +135,13 @@ class SparkSubmit:
         with self._lock, self._log.open("wb") as log:
             if not self._stopped:
                 self._process = subprocess.Popen(
-                    command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=(self._kept_open,),
                 )
         return self._process
 

@@ -75,6 +75,11 @@ class FileState:
         return not self.good and (bool(self.not_found) or self.failed >= _DOUBT or self.bad >= _DOUBT)
 
     @property
+    def unasked(self) -> bool:
+        """Whether nothing is known of it."""
+        return not (self.good or self.failed or self.bad)
+
+    @property
     def gone(self) -> bool:
         """Whether the source said twice that there is no such file, and never anything else."""
         return not self.good and self.not_found >= 2 and self.failed == self.not_found and not self.bad
@@ -181,9 +186,14 @@ class Patience:
             self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, told, 0)
 
     @property
+    def is_refused_now(self) -> bool:
+        """Whether the source's circuit breaker was open when it was asked last."""
+        return self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN
+
+    @property
     def at_its_end(self) -> bool:
         """Whether the source fails, so that nothing more should be asked of it now."""
-        if self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN:
+        if self.is_refused_now:
             return True
         if self.only_says_no and self.any_good:
             return False

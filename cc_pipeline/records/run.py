@@ -138,9 +138,11 @@ class FetchRun:
             return
         turns = self._turns()
         with examining(self.options.examiners) as (pool, ahead):
+            self._pass(turns.before_giving_up(), writer, pool, ahead)
             self._pass(turns.doubts(), writer, pool, ahead)
             for _ in range(self._places if self._places > 1 else 0):
                 self._pass(turns.elsewhere(), writer, pool, ahead)
+            self._pass(turns.before_giving_up(), writer, pool, ahead)
             self._pass(turns.the_rest(), writer, pool, ahead)
             # each of several places may have other bytes
             rounds = self.options.tries + self._places - 1

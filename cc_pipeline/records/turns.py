@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cc_pipeline.records.outcomes import Outcomes
 from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
 from cc_pipeline.records.pending import Ask, Pending
 from cc_pipeline.records.plan import PlannedRange
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind
+
+#: Files of a kind that are asked for once before it is believed that the source fails, and not some of its files.
+_WITNESSES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,38 @@ class Turns:
             else:
                 yield Ask(planned, self.patience.tries(planned.key))
 
+    def before_giving_up(self) -> Iterator[Ask]:
+        """Where the source seems to fail: one range each of a few files that gave something good, and of a few that
+        were not asked. Those that failed one after the other may be all that does."""
+        if not self.is_over() or self.patience.is_refused_now:
+            return
+        files = self.patience.files
+        good = [one.key for one, fault in self.pending.unread if fault.kind not in PERMANENT_KINDS]
+        good = [key for key in (*good, *(one.key for one in self.pending.deferred)) if files[key].good]
+        new = [one.key for one in self.pending.deferred if files[one.key].unasked]
+        chosen = {*_spread(good), *_spread(new)}
+        waiting, self.pending.deferred = self.pending.deferred, []
+        for planned in waiting:
+            if planned.key in chosen:
+                chosen.remove(planned.key)
+                yield Ask(planned, 1)
+            else:
+                self.pending.deferred.append(planned)
+        unread, self.pending.unread = self.pending.unread, []
+        for planned, fault in unread:
+            if planned.key in chosen and fault.kind not in PERMANENT_KINDS:
+                chosen.remove(planned.key)
+                yield Ask(planned, 1)
+            else:
+                self.pending.unread.append((planned, fault))
+
     def doubts(self) -> Iterator[Ask]:
         """One range of each file that gave nothing good; and of its bad records, as many as may be read again."""
         files = self.patience.files
         asked: set[str] = set()
-        waiting, self.pending.deferred = self.pending.deferred, []
+        # those that were not asked yet come before those that failed, which may have the source look as if it failed
+        waiting = sorted(self.pending.deferred, key=lambda planned: files[planned.key].doubtful)
+        self.pending.deferred = []
         for planned in waiting:
             if files[planned.key].good or planned.key in asked or self.is_over():
                 self.pending.deferred.append(planned)
@@ -126,3 +157,9 @@ class Turns:
                 yield Ask(self.alone(row), 1, alone=True)
             else:
                 self.pending.again.append(row)
+
+
+def _spread(keys: Sequence[str]) -> list[str]:
+    """A few of ``keys``, the last one among them: neighbours often share their fate."""
+    distinct = list(dict.fromkeys(keys))
+    return [distinct[len(distinct) * number // _WITNESSES - 1] for number in range(1, _WITNESSES + 1)] if keys else []

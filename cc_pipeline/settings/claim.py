@@ -48,8 +48,8 @@ def claim_home(settings: Settings) -> None:
     if known is not None and not is_home_of(settings):
         raise UserInputError(
             f"{settings.home} holds tables of {known}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder for the new source, or unset {PREFIX}SOURCE to keep the old one; name "
-            f"a mirror behind {known}"
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to go on with the old one; a mirror is "
+            "named behind it"
         )
     if note is not None:
         refuse_newer(settings.home, note)

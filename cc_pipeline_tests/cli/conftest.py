@@ -43,6 +43,11 @@ class Said:
     out: str
     err: str
 
+    @property
+    def told(self) -> str:
+        """What it said to a person, on one line, however wide the screen was."""
+        return " ".join(self.err.split())
+
 
 Cli = Callable[..., Said]
 

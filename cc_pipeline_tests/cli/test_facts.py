@@ -44,7 +44,7 @@ def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) ->
     truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
     assert rows and all(row["fetch_200"] == truth[row["surt_host_name"]]["fetch_200"] for row in rows if
                         row["surt_host_name"] in truth)  # fmt: skip
-    assert "requests" in said.err
+    assert "requests" in said.told
     again = cli("facts", "example.org", "-c", NEW, "--home", home)
     assert "no request" in again.err
     only = cli("facts", "example.org", "-c", NEW, "--where", "fetch_200 > 100", "--columns", "host", "--format", "csv",
@@ -67,13 +67,13 @@ def test_plan_and_check_show_facts_first(cli: Cli, home: Path) -> None:
     assert cli("harvest", "-c", NEW, "--home", home).status == 0
     for command in ("plan", "check"):
         said = cli(command, "example.org", "-c", NEW, "--home", home)
-        assert (said.status, "add --facts" in said.err) == (0, True), said.err
+        assert (said.status, "add --facts" in said.told) == (0, True), said.err
     said = cli("plan", "example.org", "-c", NEW, "--facts", "--home", home)
-    assert (said.status, "pages fetched" in said.err) == (0, True), said.err
+    assert (said.status, "pages fetched" in said.told) == (0, True), said.err
     for command in ("plan", "check"):
         said = cli(command, "example.org", "-c", NEW, "--home", home)
-        assert "pages fetched" in said.err, "asked before, shown without a request"
-        assert "add --facts" not in said.err
+        assert "pages fetched" in said.told, "asked before, shown without a request"
+        assert "add --facts" not in said.told
 
 
 def test_no_request_is_sent_for_facts_that_nobody_asked_for(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     where = ("--where", "fetch_200 > 100")
     said = cli("run", "-c", NEW, *domains, *where, "--home", home)
     assert said.status == 0, said.err
-    assert "known hosts of example.org match" in said.err
+    assert "known hosts of example.org match" in said.told
     rows = cli("sql", "SELECT DISTINCT warc_filename, warc_record_offset FROM page_metadata", "--csv", "--home", home)
     assert len(rows.out.splitlines()) - 1 == len(mine)
     assert cli("run", "-c", NEW, "-d", "example.org", "--home", home).status == 0
@@ -109,7 +109,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     assert any(row["gneissweb_science"] is not None for row in shown)
     assert all(row["gneissweb_science"] in (None, scores.get(keys[row["url"]])) for row in shown)
     said = cli("facts", "example.com", "-c", NEW, "--captures", "--home", home)
-    assert (said.status, "are not located" in said.err) == (1, True)
+    assert (said.status, "are not located" in said.told) == (1, True)
     said = cli("check", *SITES, "-c", NEW, *where, "--format", "csv", "--home", home)
     assert said.status == 0, said.err
     counted = [line.split(",") for line in said.out.splitlines()[1:] if "all of them" not in line]
@@ -119,11 +119,11 @@ def test_a_filter_decides_what_is_counted_and_fetched(
 
 def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
     said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 > 100000", "--home", home)
-    assert (said.status, "no host matches" in said.err + said.out) == (0, True), said.err
+    assert (said.status, "no host matches" in said.told + said.out) == (0, True), said.err
     said = cli("run", "-c", NEW, "-d", "example.org", "--where", "pagerank > 5", "--home", home)
-    assert (said.status, "there is no column pagerank; there are" in said.err) == (1, True)
+    assert (said.status, "there is no column pagerank; there are" in said.told) == (1, True)
     said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 >", "--home", home)
-    assert (said.status, "is missing" in said.err) == (1, True)
+    assert (said.status, "is missing" in said.told) == (1, True)
 
 
 def test_datasets_are_listed_added_and_forgotten(cli: Cli, home: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_datasets_are_listed_added_and_forgotten(cli: Cli, home: Path, tmp_path:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("table: {local: .}\nright_columns: [a]\njoin_columns: [b]\n")
     said = cli("datasets", "add", wrong, "--home", home)
-    assert (said.status, "field join_columns" in said.err) == (1, True)
+    assert (said.status, "field join_columns" in said.told) == (1, True)
 
 
 def test_values_of_several_crawls_stand_under_their_columns(cli: Cli, home: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
 
     refused = run()
     assert refused.status == 1
-    assert "2 archive files have to be read whole" in refused.err and "--yes" in refused.err
+    assert "2 archive files have to be read whole" in refused.told and "--yes" in refused.told
     assert not list(home.glob("lake/built-index/**/*.parquet"))
     said = run("--yes")
     assert said.status == 0, said.err
@@ -53,7 +53,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     # the month goes on: its new file is told with its price, and what is there can be had without it
     truth = write_news(bucket, SPEC)
     refused = run()
-    assert refused.status == 1 and "1 archive files" in refused.err and "2 of 3 are done" in refused.err
+    assert refused.status == 1 and "1 archive files" in refused.told and "2 of 3 are done" in refused.told
     lacking = run("--allow-gaps")
     assert lacking.status == 0 and truth.files[2] in lacking.out + lacking.err, lacking.err
     built = cli("build-index", "-c", MONTH, "--yes")
@@ -107,11 +107,11 @@ def test_what_cannot_be_built(cli: Cli, tmp_path: Path) -> None:
     ensure(bucket, TEST)
     place = ("--source", bucket, "--home", tmp_path / "home")
     said = cli("build-index", "-c", "CC-MAIN-2024-22", *place)
-    assert said.status == 1 and "has an index: cc-pipeline harvest" in said.err
+    assert said.status == 1 and "has an index: cc-pipeline harvest" in said.told
     said = cli("run", "-c", "CC-NEWS-2026-05", "-d", DOMAIN, "--yes", *place)
-    assert said.status == 1 and "crawl-data/CC-NEWS/2026/05/warc.paths.gz" in said.err
+    assert said.status == 1 and "crawl-data/CC-NEWS/2026/05/warc.paths.gz" in said.told
     said = cli("run", "-c", "LOCAL-press", "-d", DOMAIN, *place)
-    assert said.status == 1 and "add-source FILE --kind warc --crawl LOCAL-press" in said.err
+    assert said.status == 1 and "add-source FILE --kind warc --crawl LOCAL-press" in said.told
 
 
 def test_files_of_ones_own_become_a_crawl(cli: Cli, tmp_path: Path) -> None:

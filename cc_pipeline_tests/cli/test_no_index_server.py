@@ -33,7 +33,7 @@ def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path
     home = tmp_path / "home"
     said = cli("run", "--crawl", NEW, "--domain", "example.com", "--home", home)
     assert said.status == 0, said.err
-    assert "the list of crawls at" in said.err
+    assert "the list of crawls at" in said.told
     pages = cli("sql", "SELECT count(*) AS pages FROM page_metadata", "--csv", "--home", home)
     assert int(pages.out.split()[1]) > 5
     for command in (("check", "example.com", "-c", NEW), ("plan", "example.com", "-c", NEW), ("harvest", "-c", NEW),
@@ -45,8 +45,8 @@ def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path
     for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("lookup", "example.com", "-c", "all")):
         said = cli(*command, "--home", home)
         assert said.status == 1, command
-        assert "could not be read" in said.err
-        assert "A crawl that is named" in said.err
+        assert "could not be read" in said.told
+        assert "A crawl that is named" in said.told
     said = cli("doctor", "--home", home)
     assert said.status == 1
     assert "could not be read" in said.out
@@ -61,12 +61,12 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     os.utime(home / "cache" / "collinfo.json", (then, then))
     old = "the copy from 9 days ago is used instead"
     said = cli("run", "--crawl", "newest", "--domain", "example.com", "--home", home)
-    assert (said.status, old in said.err) == (0, True), said.err
+    assert (said.status, old in said.told) == (0, True), said.err
     for command in (("crawls",), ("check", "example.com", "-c", "newest"), ("harvest", "-c", NEW),
                     ("plan", "example.com", "-c", "2024"), ("lookup", "example.com", "-c", NEW, "--format", "csv"),
                     ("get", "http://example.com/", "-c", "newest", "--text")):  # fmt: skip
         said = cli(*command, "--home", home)
-        assert (said.status, old in said.err) == (0, True), (command, said.err)
+        assert (said.status, old in said.told) == (0, True), (command, said.err)
     said = cli("doctor", "--home", home)
     assert (said.status, old in " ".join(said.out.split())) == (0, True), said.out
 
@@ -78,13 +78,13 @@ def test_only_what_was_known_at_release(cli: Cli, source: str, tmp_path: Path, m
     said = cli("check", "example.com", "-c", "newest", "--harvest", "--home", home)
     assert said.status == 0, said.err
     assert NEW in said.out, "the newest that is there: the one after it is not"
-    assert "what was known at this version's release" in said.err
+    assert "what was known at this version's release" in said.told
     said = cli("crawls", "--home", home)
     assert (said.status, NEW in said.out) == (0, True)
     assert "newer crawls than CC-MAIN-2024-26 may exist" in " ".join(said.err.split())
     said = cli("check", "example.com", "-c", "CC-MAIN-2025-05", "--home", home)
     assert said.status == 1
-    assert "is not a crawl of" in said.err
+    assert "is not a crawl of" in said.told
 
 
 @pytest.mark.usefixtures("source")
@@ -97,8 +97,8 @@ def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     home = tmp_path / "home"
     said = cli("harvest", "-c", NEW, "--index-files", lists, "--home", home)
     assert said.status == 0, said.err
-    assert f"{len(keys)} index files of {NEW} are kept" in said.err
+    assert f"{len(keys)} index files of {NEW} are kept" in said.told
     said = cli("check", "example.com", "-c", NEW, "--home", home)
     assert said.status == 0, said.err
     said = cli("harvest", "--all", "--index-files", lists, "--home", home)
-    assert (said.status, "one crawl" in said.err) == (1, True)
+    assert (said.status, "one crawl" in said.told) == (1, True)

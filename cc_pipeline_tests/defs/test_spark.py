@@ -5,8 +5,10 @@ The driver is a stand-in with the local engine; the mailbox is on a real S3 serv
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +28,7 @@ from cc_pipeline.defs import spark, spark_launch
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark import JOB_TAG
-from cc_pipeline.defs.spark_launch import EmrServerless, job_file
+from cc_pipeline.defs.spark_launch import EmrServerless, SparkSubmit, job_file
 from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
 from cc_pipeline.home import read_note
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -168,6 +170,43 @@ def test_the_end_of_a_run_ends_its_job(workspace: Workspace, monkeypatch: pytest
     assert not [thread for thread in threading.enumerate() if thread.name == "job on Spark"]
 
 
+def test_jobs_of_one_home_come_one_after_the_other(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = (workspace.settings.home / "spark.lock").open("w")
+    fcntl.flock(other, fcntl.LOCK_EX)
+
+    def another_ends(seconds: float) -> None:
+        # workers of the other one share the whole budget: no driver is started beside it
+        assert not (tmp_path / "arguments").exists()
+        other.close()
+
+    monkeypatch.setattr(spark, "time", SimpleNamespace(sleep=another_ends))
+    with Launcher(workspace) as launcher:
+        list(launcher.extract([NEW], [parse_target(TWO[0])]))
+        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+    assert other.closed
+
+
+def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Workspace, tmp_path: Path) -> None:
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.write_text("#!/bin/sh\nsleep 60\n")
+    path = tmp_path / "lock"
+    with path.open("w") as mine:
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        submit = SparkSubmit(workspace.settings, tmp_path / "driver.log", mine.fileno())
+        driver = submit._start({})
+    assert driver is not None
+    with path.open("w") as next_one:
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(next_one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        fcntl.flock(next_one, fcntl.LOCK_EX)
+
+
 def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
     workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +300,9 @@ def emr(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert settings.lake_endpoint
     fake = FakeEmr(tmp_path / "emr", settings.lake_endpoint)
     monkeypatch.setattr(spark_launch, "_POLL", 0.2)
-    monkeypatch.setattr(spark, "launcher_for", lambda settings, mail, log: EmrServerless(settings, mail, fake.client))
+    monkeypatch.setattr(
+        spark, "launcher_for", lambda settings, mail, log, lock: EmrServerless(settings, mail, fake.client)
+    )
     # the source is a folder, which only the stand-in sees
     monkeypatch.setattr(spark, "refuse_unready", lambda settings: None)
     more = {"emr_role": "arn:aws:iam::123456789012:role/jobs", "emr_environment": "s3://lake/env.tar.gz"}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -118,7 +117,6 @@ def test_a_source_nobody_answers_at_is_given_up_after_a_few_attempts(run, tmp_pa
     assert status == 1
     assert source in err
     assert "Check CC_PIPELINE_SOURCE" in err
-    assert f"after {RetryPolicy().attempts} attempts" in err, "seconds, not minutes"
 
 
 def test_a_source_that_is_no_bucket(run, tmp_path: Path) -> None:
@@ -167,7 +165,7 @@ def test_a_corrupt_footer_and_a_corrupt_member_are_named_and_the_rest_is_there(
 def test_a_list_of_crawls_that_is_no_list(run, source: Path, tmp_path: Path) -> None:
     root = copy_of(source, tmp_path / "bucket")
     replace_file(root / "collinfo.json", b"<html>Service Unavailable</html>")
-    status, _, err = run("run", "-c", NEW, "-d", SITE, "--source", str(root), at=tmp_path / "home")
+    status, _, err = run("run", "-c", "newest", "-d", SITE, "--source", str(root), at=tmp_path / "home")
     assert status == 1
     assert re.search(r"collinfo\.json at byte 0: is not JSON.*CC_PIPELINE_COLLINFO", err)
 

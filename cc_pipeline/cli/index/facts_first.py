@@ -33,7 +33,7 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
         else:
             here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in asked])
             if here is None:
-                notice(f"{crawl}: how large {target.definition} is, and its rank, was not asked for yet: add --facts")
+                notice(f"{crawl}: how large {target.definition} is, and its rank, is not known here yet: add --facts")
                 return
             found = here
         notice(f"{crawl}: {target.definition}: {predicted(found)}")

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -78,7 +79,13 @@ def _own_folder() -> Path:
             continue
         if os.access(folder, os.W_OK | os.X_OK):
             return folder.resolve()
-    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-"))
+    return _folder_of_this_process()
+
+
+@cache
+def _folder_of_this_process() -> Path:
+    # one for all its tasks: each new one would begin with a whole budget, and know of no breaker
+    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-")).resolve()
 
 
 def _clear(scratch: Path) -> None:

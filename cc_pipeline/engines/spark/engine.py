@@ -18,6 +18,7 @@ from cc_pipeline.engines.spark.handing_out import on_spark, slots_of, tries_of
 from cc_pipeline.engines.spark.plans import Plans, written
 from cc_pipeline.engines.spark.politeness import refuse_crowded, refuse_impolite
 from cc_pipeline.engines.spark.work import FetchDone, FetchJob, Job, Written, fetch_task, parse_task
+from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
@@ -108,6 +109,7 @@ class SparkEngine:
             "tries": tries_of(self.spark_context),
             "crawl": crawl,
             "commit": commit,
+            "driver": here(),
         }
 
     def _of_a_task(self, rows: OrderedRows, length: str) -> tuple[int, int]:

@@ -31,17 +31,20 @@ class Halting:
         self._key = stop_note(storage, crawl, commit)
         self._clock = clock
         self._next = float("-inf")
+        self._told = False
         self.stopped = False
 
     def __call__(self, is_refused: bool) -> bool:
-        if self.stopped:
-            return True
-        # a place that does not answer now is asked again later; a source that refuses goes on refusing
-        with suppress(CcPipelineError):
-            if is_refused:
-                self.stopped = True
-                self._storage.transport.put(self._key, b"{}")
-            elif self._clock() >= self._next:
-                self._next = self._clock() + _EVERY
-                self.stopped = self._storage.transport.exists(self._key)
+        # a refusal that is new here is told at once
+        due = self._clock() >= self._next or (is_refused and not self.stopped)
+        if due and not self._told and (is_refused or not self.stopped):
+            self._next = self._clock() + _EVERY
+            self.stopped = self.stopped or is_refused
+            # a place that does not answer now is asked again later
+            with suppress(CcPipelineError):
+                if is_refused:
+                    self._storage.transport.put(self._key, b"{}")
+                    self._told = True
+                else:
+                    self.stopped = self._told = self._storage.transport.exists(self._key)
         return self.stopped

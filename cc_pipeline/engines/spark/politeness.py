@@ -21,11 +21,11 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
             "the number of Spark workers is not known, so none would know its share of the source's budget; "
             "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
         )
-    if conf.get("spark.speculation", "false") == _YES:
+    if _is_on(spark_context, "spark.speculation"):
         raise UserInputError(
             "spark.speculation is on: a slow source would be asked twice for the same. Set spark.speculation=false"
         )
-    if conf.get("spark.dynamicAllocation.enabled", "false") == _YES:
+    if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
         # without a number there is no bound
         most = conf.get("spark.dynamicAllocation.maxExecutors", "")
         name = "spark.dynamicAllocation.maxExecutors"
@@ -36,6 +36,11 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
             f"the application may have {most or 'any number of'} executors, and the source's budget is shared by "
             f"{workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
         )
+
+
+def _is_on(spark_context: SparkContext, name: str) -> bool:
+    # Spark takes TRUE for true
+    return (spark_context.getConf().get(name, "") or "").strip().lower() == _YES
 
 
 def refuse_crowded(spark_context: SparkContext, workers: int) -> None:

@@ -37,9 +37,10 @@ def refuse_unready(settings: Settings) -> None:
             f"the engine is spark, and the lake is {shown(settings.lake)}; workers share no disk, so set {PREFIX}LAKE "
             "to an s3:// place"
         )
-    if not scheme_of(settings.source) and not master.startswith(LOCAL):
+    folder = next((place for place in settings.sources if not scheme_of(place)), None)
+    if folder is not None and not master.startswith(LOCAL):
         raise UserInputError(
-            f"the engine is spark, and the source is the folder {settings.source}, which workers do not see; give an "
+            f"the engine is spark, and the source is the folder {folder}, which workers do not see; give an "
             "http(s):// or s3:// address"
         )
     if master.startswith(EMR):

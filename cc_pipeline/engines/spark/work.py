@@ -13,13 +13,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
 from cc_pipeline.engines.spark.ambient import at_work, storage_in
 from cc_pipeline.engines.spark.halting import Halting
 from cc_pipeline.engines.spark.plans import Plans
+from cc_pipeline.engines.spark.worker_facts import here, refuse_others
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
@@ -44,13 +45,14 @@ _SPECS: Final = {spec.name: spec for spec in TABLES}
 class Job:
     """What all tasks of a job have in common. ``commit`` names what they write; ``sent`` are the settings as texts,
     ``workers`` the number of executors that share the source, ``tries`` how often Spark runs a task before the job
-    fails."""
+    fails, ``driver`` what the driver runs with."""
 
     sent: Mapping[str, str]
     workers: int
     tries: int
     crawl: str
     commit: str
+    driver: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class Task(Generic[J, D_co]):
     def __call__(self, numbers: Iterable[int]) -> Iterator[D_co | Failed]:
         for number in numbers:
             try:
+                # not every worker was asked before: one may be new, in the place of one that was lost
+                refuse_others([here()], self.job.driver)
                 yield self.work(self.job, number, self.count)
             except Exception as error:
                 # Spark runs it again, perhaps elsewhere; the last time, the driver is told what it was

@@ -44,7 +44,8 @@ def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
     """Asks ``workers`` tasks what they run with, and gives it in words.
 
     Raises ``EnvironmentFault`` where a worker has no cc_pipeline, or another version of it or of its parser. The first
-    tasks of a context have its executors started, so this costs what the job would pay anyway.
+    tasks of a context have its executors started, so this costs what the job would pay anyway. Those that come later
+    are asked by each task.
     """
 
     # nested, so that it travels whole: a worker that lacks the package can say so
@@ -61,8 +62,9 @@ def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
     return in_words(answers, here())
 
 
-def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str, str]:
-    """The facts of workers that can work with a driver that has ``own``; raises as :func:`ask_workers` does."""
+def refuse_others(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> None:
+    """Raises ``EnvironmentFault`` for a worker that has no cc_pipeline, or another version of it or of its parser than
+    the driver, which has ``own``."""
     advice = (
         "Install the wheel (make wheel) in what the workers run with, and name its Python for them in PYSPARK_PYTHON; "
         "docs/spark.md says how."
@@ -76,6 +78,11 @@ def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str,
                 f"{own['version']} with parser {own['parser']}",
                 advice,
             )
+
+
+def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of workers that can work with a driver that has ``own``; raises as :func:`refuse_others` does."""
+    refuse_others(answers, own)
     twins = sorted({name.rpartition(".")[2] for one in answers for name in COMPILED if name not in one["compiled"]})
     return {
         "cc_pipeline of the workers": own["version"],

@@ -56,8 +56,11 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
         return crawl_of(wanted)
     if found.state == "unknown" and not (wanted in ARC_CRAWLS and listed.origin in ("list", "copy")):
         raise unknown(workspace, found)
+    if listed.fault is not None and not listed.crawls:
+        # neither a list nor the crawl: more likely that this is no bucket than that the id is wrong
+        raise listed.fault
     asked = f" (it was asked {ago(found.at)})" if found.remembered else ""
-    newest = ", ".join(crawl.id for crawl in listed.crawls[:5]) or "not known: the list of crawls cannot be read"
+    newest = ", ".join(crawl.id for crawl in listed.crawls[:5]) or "none"
     raise UserInputError(
         f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked}; the newest are {newest}. "
         "All of them: cc-pipeline crawls"

@@ -74,7 +74,8 @@ def unknown(workspace: Workspace, found: Probe) -> EnvironmentFault:
         again = f" The source is asked again after {after:%H:%M} UTC."
     return EnvironmentFault(
         f"whether {workspace.settings.source} has {found.crawl} is unknown: {found.why} (asked {ago(found.at)})",
-        f"The crawl may well exist: run it again later, and check the source: cc-pipeline doctor.{again}",
+        "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
+        f"later.{again}",
     )
 
 

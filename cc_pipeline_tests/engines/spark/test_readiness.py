@@ -42,6 +42,7 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
         ({"spark_workers": 0}, "CC_PIPELINE_SPARK_WORKERS"),
         ({"lake": "/home/lake"}, "CC_PIPELINE_LAKE"),
         ({"source": "/folder"}, "http"),
+        ({"mirrors": ("s3://bucket/crawls", "/folder")}, "/folder"),
         ({"spark_master": "emr-serverless:00abc"}, "CC_PIPELINE_EMR_ROLE"),
     ],
 )

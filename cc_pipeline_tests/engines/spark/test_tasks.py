@@ -20,7 +20,9 @@ from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.engines.spark.halting import Halting
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.politeness import refuse_crowded
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.engines.spark.work import Failed, Job, Task
+from cc_pipeline.engines.spark.worker_facts import here
+from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.keys import PLACE
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.leases import lease, left_behind
@@ -177,6 +179,25 @@ def test_a_note_to_stop_is_looked_for_now_and_then(storage: RecordStorage) -> No
     assert [key.rpartition("/")[2] for key in left_behind(storage, NEW)] == ["commit.stopped"]
 
 
+def test_a_note_to_stop_that_could_not_be_written_is_written_later(
+    storage: RecordStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    one, other = (Halting(storage, NEW, "commit", lambda: now[0]) for _ in range(2))
+
+    def full(*_: object, **__: object) -> None:
+        raise PlaceFault("no room", "wait")
+
+    with lease(storage, NEW, "commit"):
+        with monkeypatch.context() as trouble:
+            trouble.setattr(storage.transport, "put", full)
+            assert one(True)
+        assert not other(False)
+        now[0] += 60
+        assert one(True)
+        assert other(False)
+
+
 def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"CC_PIPELINE_WEBHOOK": "https://hooks.example/secret", "CC_PIPELINE_MARKDOWN": "yes"}
     settings = load_settings(
@@ -230,6 +251,34 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         pass
 
 
+def test_tasks_of_a_process_share_a_budget_wherever_they_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    # folders of somebody else
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    sent = as_texts(load_settings({}, source="https://data.example/cc", home=str(tmp_path)))
+    budgets = set()
+    for _ in range(2):
+        with at_work(sent, 2) as workspace:
+            budgets.add(workspace.settings.budget_path)
+    assert len(budgets) == 1
+
+
+def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None:
+    def work(job: Job, number: int, count: object) -> int:
+        return number
+
+    own = here()
+    job = Job(sent={}, workers=1, tries=1, crawl=NEW, commit="c", driver=own)
+    assert list(Task(work, job, lambda more: None)(iter([7]))) == [7]
+    other = replace(job, driver=own | {"parser": "0"})
+    [failed] = Task(work, other, lambda more: None)(iter([7]))
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, EnvironmentFault)
+
+
 def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() -> None:
     context = InProcess()
     refuse_crowded(context, 2)  # type: ignore[arg-type]
@@ -242,6 +291,7 @@ def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() 
     ("conf", "word"),
     [
         ({"spark.speculation": "true"}, "speculation"),
+        ({"spark.speculation": "TRUE"}, "speculation"),
         ({"spark.executor.instances": "3"}, "executor.instances"),
         ({"spark.dynamicAllocation.enabled": "true"}, "maxExecutors"),
         ({"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "3"}, "maxExecutors"),
