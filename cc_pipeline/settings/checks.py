@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from cc_pipeline.addresses import scheme_of, shown, split_access
 from cc_pipeline.commoncrawl.crawls import SUBSETS
@@ -15,6 +16,8 @@ LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "auto", "quality")
 PUBLISH = ("views", "copy", "none")
 ENGINES = ("local", "spark")
+#: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
+_HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS = frozenset("*?[]{}|^%\\\n")
 
@@ -51,6 +54,9 @@ def checked(settings: Settings) -> Settings:
     for name, amount in (("BACKFILL_HOURS", settings.backfill_hours), ("PUBLISH_EVERY", settings.publish_every)):
         if not 0 < amount < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {amount:g}")
+    if not all(_HOST_PATTERN.fullmatch(host) for host in settings.redirects):
+        # what stands there is not repeated: it may hold a password
+        raise UserInputError(f"{PREFIX}REDIRECTS takes names of hosts, such as *.aws.cdn.example, and no addresses")
     if settings.webhook and scheme_of(settings.webhook) not in WEB:
         raise UserInputError(f"{PREFIX}WEBHOOK is no http:// or https:// address")
     for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):

@@ -13,9 +13,10 @@ import pytest
 from cc_pipeline.commoncrawl import known_crawls as packaged
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.settings import places
+from cc_pipeline.settings import load_settings, places
 from cc_pipeline.stages import workspace as workspaces
 from cc_pipeline.stages.indexing import collinfo
+from cc_pipeline.stages.indexing.collinfo import read_crawl_list
 from cc_pipeline.stages.indexing.crawls import commit_crawls, crawls_are_listed, find_crawl, known_crawls
 from cc_pipeline.stages.indexing.harvest import is_published
 from cc_pipeline.stages.keeping.known_keys import known_keys
@@ -266,3 +267,17 @@ def test_whose_data_a_source_has(tmp_path: Path, source: str, ours: bool) -> Non
     settings = workspace_of(source, tmp_path).settings
     assert settings.is_common_crawl is ours
     assert (settings.collinfo == places.DEFAULT_COLLINFO) is ours
+
+
+@pytest.mark.parametrize(("days", "asked"), [(0.5, 0), (1.5, 1), (-3, 1)], ids=["fresh", "old", "of a wrong clock"])
+def test_a_copy_counts_for_a_day(bucket: Bucket, tmp_path: Path, days: float, asked: int) -> None:
+    with_copy(bucket[0], tmp_path / "home", days)
+    settings = load_settings({}, source="https://data.commoncrawl.org", home=str(tmp_path / "home"))
+    requests: list[int] = []
+
+    def download() -> bytes:
+        requests.append(1)
+        return (bucket[0] / "collinfo.json").read_bytes()
+
+    assert read_crawl_list(settings, download).origin == "list"
+    assert len(requests) == asked

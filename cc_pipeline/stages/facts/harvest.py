@@ -102,7 +102,7 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
     now = datetime.now(UTC)
     if known is not None:
         wait = _FRESH if known.of(dataset, crawl) else _HOPEFUL
-        if now - known.read_at < wait:
+        if timedelta(0) <= now - known.read_at < wait:
             return known
     try:
         found, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
@@ -221,7 +221,7 @@ def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
     found = []
     for path in paths:
         entry = footers.entries.get(path)
-        if entry is None or (entry.failed and now - entry.harvested_at > wait):
+        if entry is None or (entry.failed and not timedelta(0) <= now - entry.harvested_at <= wait):
             found.append(path)
     return found
 

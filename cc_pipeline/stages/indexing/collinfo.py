@@ -125,7 +125,7 @@ def _no_list(what: str) -> EnvironmentFault:
 def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
     # only requests to the public list are saved; a local or private list may change at any moment
     public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
-    return public and datetime.now(UTC) - copy.read_at < _A_DAY
+    return public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY
 
 
 def _is_apart(settings: Settings) -> bool:
