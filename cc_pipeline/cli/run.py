@@ -106,14 +106,24 @@ def _chosen(
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
     """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
     hosts are together, and those without any are left out."""
-    from cc_pipeline.cli.index.facts_first import chosen
+    from cc_pipeline.cli.index.facts_first import NoFacts, chosen
     from cc_pipeline.stages.workspace import open_workspace
 
     found: dict[tuple[Target, ...], list[str]] = {}
+    silent = 0
     claim_home(settings)
     with open_workspace(settings) as workspace, progress_bars():
-        for one in resolve_crawls(workspace, crawl):
-            left = chosen(workspace, one, targets, where)
+        crawls = resolve_crawls(workspace, crawl)
+        for number, one in enumerate(crawls):
+            try:
+                left = chosen(workspace, one, targets, where)
+            except NoFacts as fault:
+                # one crawl of many without facts is told of and passed over; where none has any, nothing was decided
+                if not found and number == len(crawls) - 1 and silent == number:
+                    raise
+                silent += 1
+                note(fault.what)
+                continue
             if left:
                 found.setdefault(left, []).append(one)
             else:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import copy_of
 
@@ -120,6 +120,11 @@ def test_a_filter_decides_what_is_counted_and_fetched(
 def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
     said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 > 100000", "--home", home)
     assert (said.status, "no host matches" in said.told + said.out) == (0, True), said.err
+    # nothing is decided where nothing is known: neither a match nor none
+    said = cli("run", "-c", ARC, "-d", "example.org", "--where", "fetch_200 > 1", "--home", home)
+    assert (said.status, "has nothing about this crawl" in said.told) == (1, True), said.err
+    said = cli("run", "-c", ARC, "-c", NEW, "-d", "example.org", "--where", "fetch_200 > 100000", "--home", home)
+    assert (said.status, "has nothing about this crawl" in said.told + " ".join(said.out.split())) == (0, True)
     said = cli("run", "-c", NEW, "-d", "example.org", "--where", "pagerank > 5", "--home", home)
     assert (said.status, "there is no column pagerank; there are" in said.told) == (1, True)
     said = cli("run", "-c", NEW, "-d", "example.org", "--where", "fetch_200 >", "--home", home)

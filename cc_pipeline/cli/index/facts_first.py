@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cc_pipeline.cli.asking.facts import say_cost
 from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.cli.question import Question
+from cc_pipeline.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 #: Targets of which facts are shown; more would bury the answer.
 _MOST_SHOWN = 10
+
+
+class NoFacts(EnvironmentFault):
+    """What a filter asks for is published for other crawls only."""
 
 
 def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
@@ -48,7 +53,8 @@ def chosen_by(question: Question, crawl: str, where: str | None) -> Question:
 def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
     """Of ``targets``, what lies on hosts that match in ``crawl``. Writes what that cost and what was left out.
 
-    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has.
+    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NoFacts`` where
+    nothing it names is known of any host of the crawl.
     """
     from cc_pipeline.stages.facts.choosing import choose, known_for, needed_for
     from cc_pipeline.stages.facts.filter import parse_filter
@@ -56,13 +62,20 @@ def chosen(workspace: Workspace, crawl: str, targets: Sequence[Target], where: s
     condition = parse_filter(where)
     needed = needed_for(condition, known_for(workspace, crawl))
     left: dict[str, Target] = {}
+    silent = {one.dataset.name for one in needed}
     for target in targets:
         one = choose(workspace, crawl, target, condition, needed)
         say_cost(crawl, target.definition, one.facts)
+        silent &= set(one.facts.absent)
         unknown = f"; of {one.unknown:,} a fact is missing, so they do not match" if one.unknown else ""
         notice(f"{crawl}: {one.matched:,} of {one.hosts:,} known hosts of {target.definition} match{unknown}")
         if one.unnameable:
             warn(f"{crawl}: {len(one.unnameable):,} hosts that match cannot be looked up: {one.unnameable[0]} …")
         if one.narrowed is not None:
             left[one.narrowed.slug] = one.narrowed
+    if needed and len(silent) == len(needed):
+        raise NoFacts(
+            f"which hosts of {crawl} match cannot be told: {', '.join(sorted(silent))} has nothing about this crawl",
+            "Name a crawl that is covered (docs/facts.md), or go without --where.",
+        )
     return tuple(left.values())
