@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.index.built.names import shard_of
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.indexing.archives import archive_files, shard_of
+from cc_pipeline.stages.indexing.archives import archive_files
 from cc_pipeline.stages.reports.health import budget_findings, examine
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, closed_port, extract, harvest, workspace_of
