@@ -46,8 +46,9 @@ _LONGEST_LINE: Final = 1 << 16
 _LARGEST: Final = 100
 #: Reversed hosts that need no more than other commas: plain labels, the last of which (the first here) is no number.
 _PLAIN: Final = r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$"
-_WWW_KEPT: Final = ((r"\.www[0-9]*$", ""),)
-_WWW_STRIPPED: Final = ((r"\.www[0-9]+$", ""), (r"^([^.]+)\.www$", r"\1"))
+_WWW_KEPT: Final = (r"\.www[0-9]*$", "")
+# one pattern: what the other leaves must not be taken for a name of its own
+_WWW_STRIPPED: Final = (r"^([^.]+)\.www$|\.www[0-9]+$", r"\1")
 _MOST_INT: Final = 2**63
 
 
@@ -191,9 +192,7 @@ def _keys(names: pa.Array, www_kept: bool) -> pa.Array:
     except pa.ArrowInvalid:
         texts = pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
     plain = pc.match_substring_regex(texts, _PLAIN)
-    keys = texts
-    for pattern, by in _WWW_KEPT if www_kept else _WWW_STRIPPED:
-        keys = pc.replace_substring_regex(keys, pattern, by)
+    keys = pc.replace_substring_regex(texts, *(_WWW_KEPT if www_kept else _WWW_STRIPPED))
     keys = pc.replace_substring(keys, ".", ",")
     if pc.all(plain, min_count=0).as_py():
         return keys
