@@ -18,7 +18,7 @@ from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import locate, parse
+from cc_pipeline.stages import locate, paging
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.parse import out_of_date, parse_records
@@ -173,7 +173,7 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
     first, second, third = bucket[1].domains()[:3]
     extract(home, f"set:many = {first}, {second}")
     tried: list[str] = []
-    plain = parse.parse_batches
+    plain = paging.parse_batches
 
     def noted(tasks, *given):
         def seen():
@@ -183,7 +183,7 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
 
         return plain(seen(), *given)
 
-    monkeypatch.setattr(parse, "parse_batches", noted)
+    monkeypatch.setattr(paging, "parse_batches", noted)
     extract(home, f"set:many = {second}, {third}")
     # of those that stay only what failed is tried again
     failed = home.lake.read("page_metadata", {"crawl": NEW, "target": SET}).to_pylist()
