@@ -48,6 +48,11 @@ class Said:
         """What it said to a person, on one line, however wide the screen was."""
         return " ".join(self.err.split())
 
+    @property
+    def shown(self) -> str:
+        """Its output on one line, in the same way."""
+        return " ".join(self.out.split())
+
 
 Cli = Callable[..., Said]
 

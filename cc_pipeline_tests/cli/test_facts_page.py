@@ -36,4 +36,4 @@ def test_the_examples_of_the_page_work(cli: Cli, world: World, tmp_path: Path, m
         said = cli(*arguments)
         assert said.status == 0, (command, said.err)
         if "score" in command and "--columns" in command:
-            assert "7" in said.out
+            assert "7" in said.shown

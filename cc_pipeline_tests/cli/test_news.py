@@ -121,7 +121,7 @@ def test_files_of_ones_own_become_a_crawl(cli: Cli, tmp_path: Path) -> None:
     files = [tmp_path / "mine" / file for file in truth.files]
     place = ("--source", bucket, "--home", home)
     said = cli("add-source", *files, "--kind", "warc", "--crawl", "press", *place)
-    assert said.status == 0 and "cc-pipeline run --crawl LOCAL-press" in said.out, said.err
+    assert said.status == 0 and "cc-pipeline run --crawl LOCAL-press" in said.shown, said.err
     said = cli("run", "-c", "local-press", "-d", DOMAIN, *place)
     assert said.status == 0, said.err
     wanted = truth.of(DOMAIN)

@@ -49,7 +49,7 @@ def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path
         assert "A crawl that is named" in said.told
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert "could not be read" in said.out
+    assert "could not be read" in said.shown
 
 
 @pytest.mark.usefixtures("source")
@@ -77,10 +77,10 @@ def test_only_what_was_known_at_release(cli: Cli, source: str, tmp_path: Path, m
     home = tmp_path / "home"
     said = cli("check", "example.com", "-c", "newest", "--harvest", "--home", home)
     assert said.status == 0, said.err
-    assert NEW in said.out, "the newest that is there: the one after it is not"
+    assert NEW in said.shown, "the newest that is there: the one after it is not"
     assert "what was known at this version's release" in said.told
     said = cli("crawls", "--home", home)
-    assert (said.status, NEW in said.out) == (0, True)
+    assert (said.status, NEW in said.shown) == (0, True)
     assert "newer crawls than CC-MAIN-2024-26 may exist" in " ".join(said.err.split())
     said = cli("check", "example.com", "-c", "CC-MAIN-2025-05", "--home", home)
     assert said.status == 1

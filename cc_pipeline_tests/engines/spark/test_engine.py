@@ -319,9 +319,10 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
             fetch_captures(workspace, NEW, slugs, engine=spark(context))
         asked = [task[0].result.requests for task in context.tasks]
         assert len(asked) > 2
-        assert 0 < asked[0] < 6
-        assert not any(asked[1:])
-        assert len(server.hits) - before == asked[0]
+        # on a busy machine the first may end before it knows that its breaker is open; the second then finds out
+        assert 0 < sum(asked[:2]) < 9
+        assert not any(asked[2:])
+        assert len(server.hits) - before == sum(asked)
         # the ledger balances all the same, and what was not asked for is asked for by the next run
         lacking = workspace.lake.read("fetches").to_pylist()
         assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
