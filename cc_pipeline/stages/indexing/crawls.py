@@ -56,8 +56,9 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
         return crawl_of(wanted)
     if found.state == "unknown" and not (wanted in ARC_CRAWLS and listed.origin in ("list", "copy")):
         raise unknown(workspace, found)
-    if listed.fault is not None and not listed.crawls:
-        # neither a list nor the crawl: more likely that this is no bucket than that the id is wrong
+    settings = workspace.settings
+    if listed.fault is not None and not listed.crawls and settings.collinfo.rpartition("/")[0] == settings.source:
+        # neither its list nor the crawl: more likely that this is no bucket than that the id is wrong
         raise listed.fault
     asked = f" (it was asked {ago(found.at)})" if found.remembered else ""
     newest = ", ".join(crawl.id for crawl in listed.crawls[:5]) or "none"
