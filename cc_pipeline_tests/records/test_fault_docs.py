@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataKind
-from cc_pipeline.records import patience
+from cc_pipeline.records import patience, turns
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.settings import Settings
@@ -73,6 +73,7 @@ def test_the_figures_are_those_of_the_code() -> None:
             RecordOptions().tries,
             RecordOptions().give_up_after,
             patience._FILES,
+            f"{turns._WITNESSES} each",
             Settings.__dataclass_fields__["max_unsettled"].default,
             shortfall.LEAST_CAPTURES,
             shortfall.MOST_ROUNDS,

@@ -20,6 +20,8 @@ from cc_pipeline.stores import Timeouts
 from cc_pipeline.stores.bucket import PART_BYTES
 from cc_pipeline.transport import FaultKind, RangeFault, RetryPolicy, Transport
 
+#: Long enough for an answer on a busy machine, for the kinds that are not silent.
+PATIENT = Timeouts(connect=10, silence=20, total=40.0, slowest=50_000_000)
 QUICK = Timeouts(connect=1, silence=0.4, total=1.0, slowest=50_000_000)
 ONCE = RetryPolicy(attempts=1)
 #: What the server sends for (method, path with query): status, headers, body; ``None`` is silence.
@@ -80,8 +82,8 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
 
 
-def place_at(endpoint: str, retry: RetryPolicy = ONCE) -> Transport:
-    return Transport("s3://mine/prefix", s3_endpoint=endpoint, retry=retry, timeouts=QUICK)
+def place_at(endpoint: str, retry: RetryPolicy = ONCE, timeouts: Timeouts = PATIENT) -> Transport:
+    return Transport("s3://mine/prefix", s3_endpoint=endpoint, retry=retry, timeouts=timeouts)
 
 
 REFUSALS = [
@@ -101,7 +103,8 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("answer", "kind"), REFUSALS)
 def test_refusals_keep_their_kinds(answer: tuple[int, dict[str, str], bytes] | None, kind: FaultKind) -> None:
-    with scripted(lambda method, path: answer) as (endpoint, asked), place_at(endpoint) as place:
+    timeouts = QUICK if answer is None else PATIENT
+    with scripted(lambda method, path: answer) as (endpoint, asked), place_at(endpoint, timeouts=timeouts) as place:
         with pytest.raises(RangeFault) as raised:
             place.put("x", b"12")
         assert raised.value.kind is kind
