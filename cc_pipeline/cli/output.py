@@ -21,8 +21,19 @@ from rich.text import Text
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
-console = Console()
-console_err = Console(stderr=True)
+#: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
+#: a message stays one line of a log.
+_UNBROKEN = 100_000
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console as wide as its terminal, or as ``COLUMNS`` says; one that breaks no line where it is neither."""
+    made = Console(stderr=stderr)
+    return made if made.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=_UNBROKEN)
+
+
+console = _console()
+console_err = _console(stderr=True)
 
 #: Characters that would end a line or a column of a table, or give orders to a terminal.
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
