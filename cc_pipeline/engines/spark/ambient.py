@@ -26,7 +26,9 @@ from cc_pipeline.settings.places import split_places
 from cc_pipeline.stages.workspace import Workspace
 
 #: Variables that say who somebody is at the source.
-_WHO: Final = frozenset({f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY"})
+_WHO: Final = frozenset(
+    {f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY", f"{PREFIX}SOURCE_HOST"}
+)
 _FOLDER: Final = "cc-pipeline"
 
 
