@@ -23,7 +23,7 @@ demo: setup      ## a mini crawl, the whole graph through Dagster, and what it f
 
 test: setup      ## the test suite
 	@.ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
-	$(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
 	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt
