@@ -3,6 +3,8 @@
 Belongs here: ``host_facts``, and an asset for each dataset of the home. Not here: how a dataset is read (stages).
 """
 
+from collections.abc import Mapping
+
 import dagster as dg
 from pydantic import Field
 
@@ -14,7 +16,7 @@ from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.facts.choosing import USUAL, hosts_only
+from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, known_for, with_hosts
 from cc_pipeline.stages.facts.fill import VERSION, fill_facts
 from cc_pipeline.stages.facts.harvest import dataset_transport, harvest_dataset
 from cc_pipeline.stages.facts.known import Known, known_datasets
@@ -43,7 +45,7 @@ ADDED = _added()
 
 
 class FactsConfig(dg.Config):
-    """Which datasets are asked; by default the host index, degrees, and those of the home that are keyed by host."""
+    """Which datasets are asked; by default the host index, degrees, and those of the home about hosts or domains."""
 
     datasets: list[str] = Field(default=[], description="Names of datasets; none: the usual ones.")
 
@@ -63,16 +65,12 @@ def host_facts(
     context: dg.AssetExecutionContext, config: FactsConfig, workspace: dg.ResourceParam[Workspace]
 ) -> Yielded:
     """One row per host of the target, with what datasets keyed by host say of it in the crawl. Filled on request."""
-    known = known_datasets(workspace.settings)
-    own = [
-        name
-        for name, one in known.items()
-        if one.file is not None and not one.dataset.by_url and not one.of_domains and one.dataset.action != "filter"
-    ]
-    datasets = [one.dataset for one in hosts_only(known, config.datasets or [*USUAL, *own])]
 
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
+        known = known_for(workspace, crawl)
+        names = with_hosts(known, config.datasets or [*USUAL, *_of_hosts(known)])
+        datasets = [one.dataset for one in hosts_only(known, names)]
         report = fill_facts(workspace, crawl, [slug], datasets)
         metadata = own_figures(report, slug, "host_facts")
         if report.per_target[slug]["rows:host_facts"]:
@@ -82,6 +80,12 @@ def host_facts(
         return {"host_facts": (metadata, None)}
 
     yield from each_alone(context, PartitionRun(context, wanted_keys(context), ["host_facts"]), fill)
+
+
+def _of_hosts(known: Mapping[str, Known]) -> list[str]:
+    """The datasets that were added and say something of hosts or of their domains."""
+    own = {name: one.dataset for name, one in known.items() if one.file is not None}
+    return [name for name, one in own.items() if not one.by_url and one.action != "filter"]
 
 
 def _annotation(one: Known) -> dg.AssetsDefinition:
