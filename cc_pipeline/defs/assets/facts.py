@@ -14,11 +14,12 @@ from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, known_for, with_hosts
 from cc_pipeline.stages.facts.fill import VERSION, fill_facts
-from cc_pipeline.stages.facts.harvest import dataset_transport, harvest_dataset
+from cc_pipeline.stages.facts.harvest import dataset_transport, read_ahead
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -42,6 +43,12 @@ def _added() -> dict[str, Known]:
 
 
 ADDED = _added()
+
+
+class AnnotationConfig(dg.Config):
+    """Of which crawls the files are looked at, where each crawl has its own."""
+
+    crawls: list[str] = Field(default=[], description="Crawl ids; none: the newest that is harvested here.")
 
 
 class FactsConfig(dg.Config):
@@ -99,17 +106,20 @@ def _annotation(one: Known) -> dg.AssetsDefinition:
         code_version=one.dataset.version[:16],
         description=one.dataset.title or f"The dataset {name}, which was added to this home.",
     )
-    def annotation(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+    def annotation(config: AnnotationConfig, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
         dataset = known_datasets(workspace.settings)[name].dataset
         with dataset_transport(workspace, dataset) as reader:
-            shards = harvest_dataset(workspace, dataset, "", reader)
+            found = read_ahead(workspace, dataset, reader, config.crawls)
+        crawls = sorted({crawl for shards in found.values() for crawl in shards.crawls} or found)
+        versions = {crawl: shards.version for crawl, shards in found.items()}
         return dg.MaterializeResult(
             metadata={
-                "files": dg.MetadataValue.int(len(shards.paths)),
-                "crawls": dg.MetadataValue.text(", ".join(shards.crawls) or "all"),
+                "files": dg.MetadataValue.int(sum(len(shards.paths) for shards in found.values())),
+                "crawls": dg.MetadataValue.text(", ".join(crawls)),
+                "looked at": dg.MetadataValue.text(", ".join(found)),
                 "described in": dg.MetadataValue.path(str(one.file)),
             },
-            data_version=dg.DataVersion(f"{dataset.version}:{shards.version}"[:64]),
+            data_version=dg.DataVersion(f"{dataset.version}:{input_digest(versions)}"),
         )
 
     return annotation

@@ -17,11 +17,12 @@ from typing import Final
 
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
-from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.index.catalog.from_footers import footers_digest
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.keyed.shards import Gap
+from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.workspace import Workspace, open_transport
 from cc_pipeline.transport.client import Transport
@@ -154,6 +155,38 @@ def harvest_dataset(
     crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
     notes = () if listed.note is None else (listed.note,)
     return Shards(tuple(paths), footers, version, listed.gaps, crawls, notes)
+
+
+def read_ahead(
+    workspace: Workspace, dataset: Dataset, reader: Transport, crawls: Sequence[str] = ()
+) -> dict[str, Shards]:
+    """The shards of a dataset before anybody asks about a target, by crawl: of ``crawls``, or, where none is named, of
+    the newest crawl harvested here that it has (else the newest that it has): each has files of its own. A dataset
+    whose files are of no crawl is one, under the name ``all``.
+
+    Raises ``UserInputError`` where no crawl can be told, and as :func:`harvest_dataset` does.
+    """
+    if not _is_split(dataset):
+        return {_NO_CRAWL: harvest_dataset(workspace, dataset, "", reader)}
+    if not crawls:
+        here = sorted(crawls_of(workspace.lake.pin("row_groups")), reverse=True)
+        # a list of each crawl's own says nothing about others
+        has = set(here) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
+        crawls = [crawl for crawl in here if crawl in has][:1] or sorted(has)[-1:]
+    if not crawls:
+        raise UserInputError(f"{dataset.name} has no files of a crawl that is known here: harvest a crawl, or name one")
+    return {crawl: harvest_dataset(workspace, dataset, crawl, reader) for crawl in crawls}
+
+
+def shards_read(workspace: Workspace, dataset: Dataset) -> dict[str, Shards]:
+    """What is here of a dataset, by crawl as :func:`read_ahead` gives it, without a request."""
+    names = _store(workspace, dataset).crawls() if _is_split(dataset) else (_NO_CRAWL,)
+    found = {name: kept_shards(workspace, dataset, name) for name in names}
+    return {name: shards for name, shards in found.items() if shards is not None and shards.paths}
+
+
+def _is_split(dataset: Dataset) -> bool:
+    return dataset.by_crawl or "{crawl}" in dataset.paths
 
 
 def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | None:
