@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harves
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.keyed.shards import Gap
 from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.workspace import Workspace, open_transport
 from cc_pipeline.transport.client import Transport
@@ -39,6 +41,10 @@ _CRAWL: Final = re.compile(r"(?:^|/)crawl=([^/]+)/")
 #: The name under which footers lie of files that are of no crawl.
 _NO_CRAWL: Final = "all"
 _CUT: Final = 2**20
+#: What is kept of a dataset that this home does not know, nor was asked for in so long, goes.
+_UNASKED: Final = timedelta(days=30)
+#: A folder of :func:`_folder`: the name of a dataset, and its place.
+_KEPT: Final = re.compile(r"(.+)-([0-9a-f]{15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,9 @@ def harvest_dataset(
     listed = list_files(workspace, dataset, crawl, reader)
     paths = listed.of(dataset, crawl)
     name, store = _name(dataset, crawl), _store(workspace, dataset)
+    with suppress(OSError):
+        # asked for now: see forget_unknown
+        os.utime(_folder(workspace, dataset))
     footers = store.read(name)
     if anew or _missing(footers, paths):
         with _alone(store.crawl_folder(name)):
@@ -204,6 +213,42 @@ def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | 
         return None
     crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
     return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listed.gaps, crawls)
+
+
+def page_indexes(workspace: Workspace, dataset: Dataset) -> Path:
+    """Where the page indexes of a dataset's files are kept."""
+    return _folder(workspace, dataset) / "page-indexes"
+
+
+def forget_files(settings: Settings, name: str, but: str = "") -> None:
+    """Deletes what is kept of the files of the dataset ``name``; ``but`` is the place whose files are still its."""
+    for folder, of, place in _kept_folders(settings):
+        if of == name and place != but:
+            _delete(folder)
+
+
+def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> int:
+    """Deletes what is kept of files of datasets that are none of ``places`` (name and place) and were not asked for in
+    a month: they may be known to a program of somebody's. Gives how many datasets these were."""
+    latest = time.time() - _UNASKED.total_seconds()
+    found = [
+        folder
+        for folder, name, place in _kept_folders(settings)
+        if (name, place) not in places and folder.stat().st_mtime < latest
+    ]
+    for folder in found:
+        _delete(folder)
+    return len(found)
+
+
+def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
+    here = settings.keyed_path.iterdir() if settings.keyed_path.is_dir() else ()
+    return [(folder, match[1], match[2]) for folder in here if (match := _KEPT.fullmatch(folder.name))]
+
+
+def _delete(folder: Path) -> None:
+    with disk_trouble(folder), suppress(FileNotFoundError):
+        shutil.rmtree(folder)
 
 
 def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:

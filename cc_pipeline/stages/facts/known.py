@@ -15,10 +15,11 @@ import duckdb
 import yaml
 
 from cc_pipeline.addresses import NO_ACCESS, scheme_of
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.stages.facts.harvest import forget_files, forget_unknown
 from cc_pipeline.stages.facts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.stages.workspace import open_transport
 
@@ -93,17 +94,29 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
         beside.replace(place)
     kept = _read(text, place)
     _forget_tables(settings, found.name, but=kept.dataset.files)
+    forget_files(settings, found.name, but=kept.dataset.place)
     return kept
 
 
 def remove_dataset(settings: Settings, name: str) -> None:
-    """Forgets a dataset that was added. Raises ``UserInputError`` for any other name."""
+    """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
     file = settings.datasets_path / f"{_valid(name)}.yaml"
     if not file.is_file():
         raise UserInputError(f"no dataset {name} was added to this home; see: cc-pipeline datasets list")
     with disk_trouble(file):
         file.unlink()
     _forget_tables(settings, name)
+    forget_files(settings, name)
+
+
+def sweep_datasets(settings: Settings) -> int:
+    """Deletes what is kept of files of datasets that this home does not know any more; gives how many those were.
+    Nothing where a dataset's description cannot be read: it may be the one whose files they are."""
+    try:
+        known = known_datasets(settings)
+    except CcPipelineError:
+        return 0
+    return forget_unknown(settings, {(one.name, one.dataset.place) for one in known.values()})
 
 
 def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
