@@ -5,8 +5,8 @@ VENV  := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: demo test httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
 
-# one more than there are cores: the tests of whole processes mostly wait
-WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 1 )))
+# two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
+WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
