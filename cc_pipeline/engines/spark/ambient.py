@@ -27,7 +27,9 @@ from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.sharing import Opening, take_over
 
 #: Variables that say who somebody is at the source.
-_WHO: Final = frozenset({f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY"})
+_WHO: Final = frozenset(
+    {f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY", f"{PREFIX}SOURCE_HOST"}
+)
 _FOLDER: Final = "cc-pipeline"
 
 
