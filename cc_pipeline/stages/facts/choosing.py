@@ -19,6 +19,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts
 from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
+from cc_pipeline.stages.facts.datasets import no_such
 from cc_pipeline.stages.facts.filter import Filter
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
@@ -77,7 +78,7 @@ def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     for name in dict.fromkeys(names):
         if name not in known:
             way = "; ranks are converted with: cc-pipeline ranks RELEASE" if name.startswith(_RANKS) else ""
-            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}{way}")
+            raise UserInputError(no_such("dataset", name, known) + way)
         if known[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
         found.append(known[name])

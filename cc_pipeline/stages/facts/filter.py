@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import reduce
 from typing import Any, Final, Literal, NoReturn
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.stages.facts.datasets import no_such
 
 Kind = Literal["number", "text", "truth"]
 
@@ -271,9 +271,7 @@ class _Columns:
         alike = self._folded.get(wanted.lower(), [])
         if len(alike) == 1:
             return alike[0]
-        near = get_close_matches(wanted, self.known, 3)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        _wrong(self.text, node.at, f"{hint}there is no column {wanted}; there are {', '.join(self.known)}")
+        _wrong(self.text, node.at, no_such("column", wanted, self.known))
 
     def kind(self, node: _Node) -> Kind:
         name = self.name(node)

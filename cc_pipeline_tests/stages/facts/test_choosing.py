@@ -238,7 +238,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     assert {row["domain"] for row in chosen.facts.table.filter(where.over(chosen.facts.table).rows).to_pylist()} <= best
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
-    with pytest.raises(UserInputError, match="was added"):
+    with pytest.raises(UserInputError, match="comes with this program"):
         remove_dataset(workspace.settings, "host-index")
 
 
