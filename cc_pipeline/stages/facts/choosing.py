@@ -93,10 +93,10 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
     own = {field.name.lower() for field in HOST_FIELDS}
     about_hosts = {name: one for name, one in known.items() if not one.dataset.by_url}
     names = list(named)
-    declared: dict[str, pa.DataType] = {field.name: field.type for field in HOST_FIELDS}
+    declared = {field.name: None for field in HOST_FIELDS}
     untold = [name for name, one in about_hosts.items() if one.columns() is None]
     for one in about_hosts.values():
-        declared |= {name: kind or pa.null() for name, kind in (one.columns() or {}).items()}
+        declared |= dict.fromkeys(one.columns() or ())
     for column in where.columns:
         owners = [
             name
@@ -107,7 +107,7 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
             names += owners[:1] if not set(owners) & set(names) else []
         elif column.lower() not in own:
             if not untold:
-                where.check(declared)
+                raise UserInputError(f"the filter {where.text[:200]!r}: {no_such('column', column, declared)}")
             names += untold
     return hosts_only(known, with_hosts(known, names))
 
