@@ -179,11 +179,11 @@ def say_cost(crawl: str, target: str, found: Facts) -> None:
 
 
 def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
-    from cc_pipeline.stages.facts.choosing import hosts_only, needed_for, usual
+    from cc_pipeline.stages.facts.choosing import hosts_only, needed_for, usual, with_hosts
 
     own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
     names = list(named) if named else [*usual(known), *own]
-    return hosts_only(known, names) if acting is None else needed_for(acting.where, known, names)
+    return hosts_only(known, with_hosts(known, names)) if acting is None else needed_for(acting.where, known, names)
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
@@ -241,7 +241,7 @@ def _price(question: Question, asked: dict[str, list[Known]], output: str) -> No
             if first.files:
                 rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))
                 continue
-            for target in () if one.of_domains else question.targets:
+            for target in () if one.dataset.of_domains else question.targets:
                 cost = price_of_hosts(question.workspace, crawl, target, [one.dataset])[one.name]
                 rows.append(
                     (crawl, one.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
@@ -261,7 +261,7 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
     rows = []
     for one in known_datasets(load_settings(home=home)).values():
         columns = one.columns()
-        about = "captures" if one.dataset.by_url else "domains" if one.of_domains else "hosts"
+        about = "captures" if one.dataset.by_url else "domains" if one.dataset.of_domains else "hosts"
         what = "all" if columns is None else f"{len(columns):,}"
         where = one.dataset.root or "the source"
         rows.append((one.name, about, one.dataset.action, what, where, "" if one.file is None else str(one.file)))

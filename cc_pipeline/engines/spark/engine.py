@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,7 @@ from cc_pipeline.stages.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.stages.shortfall import Tally
 from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.stages.workspace import Workspace, lake_options
+from cc_pipeline.transport.sharing import Opening, openings, take_over
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,6 +51,9 @@ class SparkEngine:
     of each place 20 to 40 bytes in memory, and what tasks tell: some 750 bytes for each target in each task, which at
     worst (every capture of a task is another target's) is 0.8 GB for a million captures.
 
+    Circuit breakers that the workspace's budget file knows of bind the workers, and what opens there is written into
+    it after each fetch; ``refused`` is told all that it knows then.
+
     What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
     it needs of that. Raises ``UserInputError`` for an application that would not be polite
     (:func:`~cc_pipeline.engines.spark.politeness.refuse_impolite`).
@@ -59,6 +63,7 @@ class SparkEngine:
     workers: int
     partitions: int = 10_000
     captures: int = 1_000_000
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
 
     def __post_init__(self) -> None:
         refuse_impolite(self.spark_context, self.workers)
@@ -77,7 +82,9 @@ class SparkEngine:
         )
         # a task has one core, however many its host has
         options = replace(asked.options, examiners=0)
-        job = FetchJob(**self._common(workspace, crawl, commit), options=options, plan=asked.plan)
+        budget = workspace.settings.budget_path
+        common = self._common(workspace, crawl, commit)
+        job = FetchJob(**common, options=options, plan=asked.plan, closed=openings(budget))
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
                 done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))
@@ -85,6 +92,9 @@ class SparkEngine:
             # one that cannot be deleted goes with the lease of this fetch
             with suppress(CcPipelineError):
                 storage.transport.delete(stop_note(storage, crawl, commit))
+        take_over(budget, [one for task in done for one in task.closed])
+        if closed := openings(budget):
+            self.refused(closed)
         return _fetched(storage, asked, left, done)
 
     def parse(self, workspace: Workspace, asked: ToParse) -> None:

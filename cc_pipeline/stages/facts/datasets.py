@@ -27,6 +27,7 @@ _COLUMN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,118}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]{0,30}")
 
 URL_KEY: Final = "url_key"
+DOMAINS: Final = "domains"
 FORMS: Final = (*get_args(HostForm), URL_KEY)
 #: How rows of one host (with and without ``www``) become one: of ``first`` the host without ``www`` goes first.
 FOLDS: Final = ("first", "min", "max", "sum", "any")
@@ -43,7 +44,8 @@ class Dataset:
     both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
     path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
     of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
-    last label of each host, if there is one. ``columns`` are those that are taken, with their types (``None``: the
+    last label of each host, if there is one. With ``of_domains`` its hosts are registered domains, and what it says of
+    one is said of every host of the domain. ``columns`` are those that are taken, with their types (``None``: the
     widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
     that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
     column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
@@ -60,6 +62,7 @@ class Dataset:
     www: str = "folded"
     time: str = ""
     ending: str = ""
+    of_domains: bool = False
     columns: Mapping[str, pa.DataType | None] | None = None
     prefix: str = ""
     inner: bool = False
@@ -83,7 +86,9 @@ class Dataset:
         """A digest of the whole definition: another one may give other columns or rows."""
         named = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
         said = [self.place, self.by_crawl, self.form, self.www, self.time, named, self.prefix, self.inner, self.action]
-        return input_digest({"dataset": said, "fold": sorted(self.fold.items()), "name": self.name})
+        digested = {"dataset": said, "fold": sorted(self.fold.items()), "name": self.name}
+        # said only where it is so: what was made of others before there was this field stays as good
+        return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
 
     def only(self, names: Collection[str]) -> Dataset:
         """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
@@ -165,7 +170,7 @@ def read_yaml(text: str, name: str) -> object:
 
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
 _WHERE: Final = ("paths", "files", "root", "crawl")
-_KEY: Final = ("column", "form", "www", "time", "ending")
+_KEY: Final = ("column", "form", "of", "www", "time", "ending")
 
 
 class _Reader:
@@ -193,6 +198,9 @@ class _Reader:
         time = self.text(key.get("time", ""), "key.time")
         if (form == URL_KEY) != bool(time):
             raise self.wrong("key.time", f"names the column of fetch times, for the form {URL_KEY} and no other")
+        of_domains = self.choice(key.get("of", "hosts"), "key.of", ("hosts", DOMAINS)) == DOMAINS
+        if of_domains and form == URL_KEY:
+            raise self.wrong("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
         columns = self.columns(top.get("columns", "all"))
         fold = self.mapping(top.get("fold", {}), "fold", None)
         for column, how in fold.items():
@@ -210,6 +218,7 @@ class _Reader:
             www=www,
             time=time,
             ending=self.text(key.get("ending", ""), "key.ending"),
+            of_domains=of_domains,
             columns=columns,
             prefix=self.pattern(top.get("prefix", ""), "prefix", _PREFIX, "letters, digits and _"),
             inner=self.choice(top.get("join", "outer"), "join", ("outer", "inner")) == "inner",

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport import budget
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.sharing import Opening, openings, take_over
 from cc_pipeline_tests.engines.spark.compared import (
     Bucket,
     left_over,
@@ -327,6 +329,51 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
         lacking = workspace.lake.read("fetches").to_pylist()
         assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
         assert not left_over(workspace)
+
+
+def test_an_open_breaker_outlives_the_job_and_binds_the_next(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = count()
+
+    def elsewhere(task: Callable[[], Any], number: int) -> Any:
+        folder = tmp_path / f"executor-{next(folders)}"
+        folder.mkdir()
+        with monkeypatch.context() as moved:
+            moved.chdir(folder)
+            return task()
+
+    monkeypatch.setattr(budget, "BreakerPolicy", partial(BreakerPolicy, threshold=2))
+    monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
+    slugs = sorted(bucket[1].domains())
+    with FaultServer(bucket[0]) as server:
+        # a rate binds all processes: those of this machine too
+        home = located(server.url, tmp_path / "home", slugs, rate=1000.0)
+        budget_path, wanted = home.settings.budget_path, [(NEW, slug) for slug in slugs]
+        server.set_rules([Rule("403", key="*/warc/*", times=None)])
+
+        def job(closed: tuple[Opening, ...]) -> tuple[int, tuple[Opening, ...]]:
+            before, told = len(server.hits), [closed]
+            run = run_job(
+                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,  # type: ignore[arg-type]
+                closed=closed, refused=told.append,
+            )  # fmt: skip
+            assert all(one.error is not None for one in run)
+            return len(server.hits) - before, told[-1]
+
+        requests, told = job(())
+        assert requests > 0
+        [opening] = told
+        assert opening.open_until > opening.opened_at
+        # of whatever job, and of however many new workers
+        assert job(told) == (0, told)
+        # and of this home's own runs, once they are told
+        take_over(budget_path, told)
+        before = len(server.hits)
+        with pytest.raises(Incomplete):
+            fetch_captures(home, NEW, slugs)
+        assert len(server.hits) == before
+        assert job(openings(budget_path)) == (0, told)
 
 
 def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
         "join_columns: {left: url_host_registered_domain, right: domain}\n"
     )
     added = add_dataset(workspace.settings, tmp_path / "join_tranco.yaml")
-    assert (added.name, added.of_domains, list(added.columns() or ())) == ("tranco", True, ["tranco_rank"])
+    assert (added.name, added.dataset.of_domains, list(added.columns() or ())) == ("tranco", True, ["tranco_rank"])
     known = known_datasets(workspace.settings)
     found = facts_of(workspace, CRAWL, parse_target("tld:com"), [known["host-index"], known["tranco"]])
     truth = {name: n for n, name in enumerate(domains[::2], 1)}
@@ -247,11 +247,14 @@ def test_a_label_of_domains_is_unknown_where_a_file_of_it_was_not_read(
 ) -> None:
     workspace = workspace_of(keyed[0], tmp_path / "home")
     pq.write_table(pa.table({"host": ["example.com"]}), tmp_path / "here.parquet")
-    said = "where: {root: %s, crawl: none, files: [%s]}\nkey: {column: host, form: host, www: kept}\naction: label\n"
+    said = (
+        "where: {root: %s, crawl: none, files: [%s]}\n"
+        "key: {column: host, form: host, of: domains, www: kept}\naction: label\n"
+    )
     labels = {}
     for files in ("here.parquet", "here.parquet, gone.parquet"):
         bad = parse_dataset("name: bad\n" + said % (tmp_path, files), "bad.yaml")
-        asked = [READY["host-index"], Known(bad, of_domains=True)]
+        asked = [READY["host-index"], Known(bad)]
         labels[files] = {
             row["bad"]
             for target in ("example.com", "example.org")
