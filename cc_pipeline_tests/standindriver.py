@@ -13,6 +13,7 @@ import tempfile
 import time
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.extract import Made, extract
 from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.transport.sharing import Opening
 
 
 class _Context:
@@ -38,9 +40,18 @@ class _Context:
 
 
 def run_job(
-    context: object, settings: dict[str, str], wanted: list[tuple[str, str]], tables: list[str], workers: int, told: Any
+    context: object,
+    settings: dict[str, str],
+    wanted: list[tuple[str, str]],
+    tables: list[str],
+    workers: int,
+    told: Any,
+    closed: list[Opening],
+    refused: Any,
 ) -> Iterator[Made]:
     assert workers == 2
+    # each breaker that it is told of opens again, a little later
+    refused([replace(one, opened_at=one.opened_at + 1, opens=one.opens + 1) for one in closed])
     how = os.environ.get("STAND_IN", "")
     with tempfile.TemporaryDirectory() as home:
         own = {f"CC_PIPELINE_{name}": value for name, value in settings.items()}

@@ -11,7 +11,9 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, claim_home, is_home_of, load_settings
+from cc_pipeline.settings.buckets import BucketSettings
 from cc_pipeline.settings.handing_on import as_texts
+from cc_pipeline.stages.workspace import open_transport
 
 
 def test_the_default_is_the_public_bucket(tmp_path: Path) -> None:
@@ -83,6 +85,7 @@ _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple
 _CHOSEN = {
     "via": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "spark",
     "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
+    "s3_places": ("s3://mine endpoint=https://s3.example:9000 region=eu-west-1 profile=work", "s3://b anonymous=yes"),
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
 }  # fmt: skip
 
@@ -115,14 +118,22 @@ def test_several_places_each_keep_their_own_credentials(tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine c.example login you password there\n")
     env = {
-        "CC_PIPELINE_SOURCE": f"{SEVERAL}\n https://c.example https://a.example/cc",
-        "CC_PIPELINE_SOURCE_USER": "first",
+        "CC_PIPELINE_SOURCE": f"{SEVERAL}\n https://c.example https://a.example/cc, https://d.example:8443, https://d.example",
+        "CC_PIPELINE_SOURCE_USER": "named",
+        "CC_PIPELINE_SOURCE_HOST": "d.example:8443",
         "CC_PIPELINE_HOME": str(tmp_path / "home"),
         "NETRC": str(netrc),
     }
     settings = load_settings(env)
     assert settings.source == "https://a.example/cc"
-    assert settings.mirrors == ("s3://commoncrawl", "https://b.example", "/data/Smith, John/cc", "https://c.example")
+    assert settings.mirrors == (
+        "s3://commoncrawl",
+        "https://b.example",
+        "/data/Smith, John/cc",
+        "https://c.example",
+        "https://d.example:8443",
+        "https://d.example",
+    )
     # one of them is Common Crawl's own
     assert settings.collinfo == DEFAULT_COLLINFO
     assert settings.source_access == Access("me", "pw")
@@ -131,16 +142,79 @@ def test_several_places_each_keep_their_own_credentials(tmp_path: Path) -> None:
         "https://b.example": Access(query="token=1"),
         "/data/Smith, John/cc": NO_ACCESS,
         "https://c.example": Access("you", "there"),
+        "https://d.example:8443": Access("named"),
+        "https://d.example": NO_ACCESS,
     }
     assert "pw" not in f"{settings} {settings.source_text}"
-    # what the environment says is for the source alone
-    env["CC_PIPELINE_SOURCE"] = "https://a.example, https://b.example"
-    settings = load_settings(env)
-    assert settings.source_access == Access("first")
-    assert settings.mirror_access == (NO_ACCESS,)
     # a folder as it was written before there could be several
     env["CC_PIPELINE_SOURCE"] = "/data/Smith, John/my crawls"
     assert load_settings(env).sources == ("/data/Smith, John/my crawls",)
+
+
+def test_a_password_of_the_environment_goes_to_one_host_however_places_are_ordered(tmp_path: Path) -> None:
+    given = {"CC_PIPELINE_SOURCE_USER": "me", "CC_PIPELINE_SOURCE_PASSWORD": "s3cret"}
+
+    def sent(source: str = "", home: str = "home", **more: str) -> dict[str, Access]:
+        env = {"CC_PIPELINE_SOURCE": source, "CC_PIPELINE_HOME": str(tmp_path / home), "HOME": str(tmp_path)}
+        settings = load_settings(env | given | {f"CC_PIPELINE_{name}": text for name, text in more.items()})
+        claim_home(settings)
+        return dict([(settings.source, settings.source_access), *settings.further_places])
+
+    mine, other = "https://a.example/cc", "https://b.example"
+    assert sent(mine) == sent() == {mine: Access("me", "s3cret")}
+    # at one host there is one to send it to
+    assert set(sent(f"{mine}, https://A.example:443/more", "same").values()) == {Access("me", "s3cret")}
+    for places in (f"{mine}, {other}", f"{other}, {mine}", other, f"{mine}, {tmp_path}", f"{mine}, http://a.example"):
+        with pytest.raises(UserInputError, match="CC_PIPELINE_SOURCE_HOST") as raised:
+            sent(places)
+        assert "s3cret" not in str(raised.value)
+    wanted = {mine: Access("me", "s3cret"), other: NO_ACCESS}
+    for places in (f"{mine}, {other}", f"{other}, {mine}", ""):
+        assert sent(places, SOURCE_HOST="A.example") == wanted
+    # what the home knows counts, though one place is used alone for once
+    assert sent(other, SOURCE_HOST="a.example") == {other: NO_ACCESS}
+    with pytest.raises(UserInputError, match="CC_PIPELINE_SOURCE_HOST"):
+        sent(other)
+    # so does what the environment names, where a flag names another place
+    env = {"CC_PIPELINE_SOURCE": mine, "CC_PIPELINE_HOME": str(tmp_path / "new")} | given
+    with pytest.raises(UserInputError, match="CC_PIPELINE_SOURCE_HOST"):
+        load_settings(env, source=other)
+    # Common Crawl's own places want none, so nothing has to be said
+    assert set(sent("https://data.commoncrawl.org, s3://commoncrawl", "public").values()) == {NO_ACCESS}
+    with pytest.raises(UserInputError, match="SOURCE_HOST") as raised:
+        sent(mine, SOURCE_HOST="https://me:s3cret@a.example")
+    assert "s3cret" not in str(raised.value)
+
+
+def test_settings_of_s3_belong_to_a_bucket(tmp_path: Path) -> None:
+    env = {
+        "CC_PIPELINE_SOURCE": "s3://commoncrawl, s3://mine/cc, s3://rest",
+        "CC_PIPELINE_HOME": str(tmp_path),
+        "CC_PIPELINE_S3_ENDPOINT": "https://s3.example",
+        "CC_PIPELINE_S3_REGION": "eu-west-1",
+    }
+    # all alike, a bucket of that name is somebody else's
+    assert not load_settings(env).is_common_crawl
+    env["CC_PIPELINE_S3_PLACES"] = "s3://commoncrawl anonymous=yes, s3://mine endpoint=http://127.0.0.1:9 profile=work"
+    settings = load_settings(env)
+    assert settings.is_common_crawl
+    assert settings.collinfo == DEFAULT_COLLINFO
+    assert settings.s3_at("s3://commoncrawl") == BucketSettings(anonymous=True)
+    assert settings.s3_at("s3://mine/cc") == BucketSettings("http://127.0.0.1:9", profile="work")
+    assert settings.s3_at("s3://rest") == BucketSettings("https://s3.example", "eu-west-1")
+    with open_transport(settings, settings.source, NO_ACCESS, mirrors=settings.further_places) as transport:
+        assert [transport.url("k", place) for place in transport.sources] == [
+            "https://commoncrawl.s3.us-east-1.amazonaws.com/k",
+            "http://127.0.0.1:9/mine/cc/k",
+            "https://s3.example/rest/k",
+        ]
+    for wrong in ("mine", "s3://mine/cc region=x", "s3://mine zone=x", "s3://mine region", "s3://mine anonymous=ture"):
+        with pytest.raises(UserInputError, match="CC_PIPELINE_S3_PLACES"):
+            load_settings(env | {"CC_PIPELINE_S3_PLACES": wrong})
+    for wrong in ("s3://me:s3cret@mine", "s3://mine endpoint=https://me:s3cret@s3.example", "s3://mine key=s3cret"):
+        with pytest.raises(UserInputError) as raised:
+            load_settings(env | {"CC_PIPELINE_S3_PLACES": wrong})
+        assert "s3cret" not in str(raised.value)
 
 
 def test_a_home_remembers_its_places_and_takes_them_in_any_order(tmp_path: Path) -> None:

@@ -28,10 +28,12 @@ def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCh
 
 
 def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
-    """Warns of partitions that will be tried again, and fails for those that were tried often enough. Those that are
-    in flight now are being tried."""
+    """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
+    Those that are in flight now are being tried."""
     going_on = flight(instance).pairs
-    failed = {pair: one for pair, one in left_failed(instance).items() if pair not in going_on}
+    left = {pair: one for pair, one in left_failed(instance).items() if pair not in going_on}
+    failed = {pair: one for pair, one in left.items() if one.times}
+    untried = len(left) - len(failed)
     given_up = [pair for pair, one in failed.items() if one.times >= MOST_FAILURES]
     worst = sorted(failed.items(), key=lambda one: (-one[1].times, one[0]))[:_SHOWN]
     cells = (
@@ -41,25 +43,30 @@ def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
     rows = "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
     table = f"| partition | times | first | last | run |\n|---|---|---|---|---|\n{rows}"
     return dg.AssetCheckResult(
-        passed=not failed,
+        passed=not left,
         severity=dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN,
-        description=_said(len(failed), len(given_up)),
+        description=_said(len(failed), len(given_up), untried),
         metadata={
             "partitions left failed": len(failed),
             "tried often enough": len(given_up),
+            "never tried": untried,
             **({"partitions": dg.MetadataValue.md(table)} if failed else {}),
             "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
         },
     )
 
 
-def _said(failed: int, given_up: int) -> str:
-    if not failed:
-        return f"no partition failed in {REMEMBERED.days} days without being made since"
+def _said(failed: int, given_up: int, untried: int) -> str:
     words = f"{failed:,} partitions failed and were not made since"
+    if not failed:
+        words = f"no partition failed in {REMEMBERED.days} days without being made since"
     if given_up:
         words += (
             f"; {given_up:,} of them failed {MOST_FAILURES} times in a row, so the schedule leaves them alone: see why "
             "in their runs, and run them by hand"
+        )
+    if untried:
+        words += (
+            f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
         )
     return words

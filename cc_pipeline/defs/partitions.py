@@ -34,6 +34,11 @@ KINDS = ("watch", "backfill", "repair")
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = "cc_pipeline/left"
 
+#: Tag of a run that says which of its partitions it had in hand when it last said so, and which had failed by then: a
+#: JSON object of the run's id (a run that repeats another has the tags of that one) and domains by crawl. Of a run that
+#: ended before its last partition, all others were never tried.
+TRIED_TAG = "cc_pipeline/tried"
+
 #: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. With it a run of the UI, or
 #: a backfill, goes to another one than the UI's own setting says.
 ENGINE_TAG = "cc_pipeline/engine"
@@ -112,6 +117,28 @@ def keys_in(tags: Mapping[str, str]) -> list[str] | None:
     if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
         raise ValueError(f"the tag {KEYS_TAG} is no JSON object of lists of domains by crawl")
     return [partition_key(crawl, str(domain)) for crawl, domains in found.items() for domain in domains]
+
+
+def tried_tags(run_id: str, keys: Iterable[str]) -> dict[str, str]:
+    """The tags with which a run says that it has tried ``keys`` (``crawl|domain``) and nothing else, but what it has
+    recorded."""
+    domains: dict[str, list[str]] = {}
+    for key in dict.fromkeys(keys):
+        crawl, _, domain = key.partition("|")
+        domains.setdefault(crawl, []).append(domain)
+    said = {"run": run_id, "partitions": domains}
+    return {TRIED_TAG: json.dumps(said, separators=(",", ":"), ensure_ascii=False)}
+
+
+def tried_in(run: dg.DagsterRun) -> set[tuple[str, str]] | None:
+    """The (crawl, domain) pairs that ``tried_tags`` wrote into the tags of this run; ``None`` where it never did."""
+    try:
+        said = json.loads(run.tags.get(TRIED_TAG, "{}"))
+        if said.get("run") != run.run_id:
+            return None
+        return {(crawl, domain) for crawl, domains in said["partitions"].items() for domain in domains}
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return None  # a person's words
 
 
 def range_of(tags: Mapping[str, str]) -> tuple[str, str]:

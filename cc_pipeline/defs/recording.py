@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import dagster as dg
 
 from cc_pipeline.defs.internals_partitions import allow_lists_of_partitions, plan_partition, recorded_by, without_record
-from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in
-from cc_pipeline.errors import CcPipelineError, UserInputError
+from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in, tried_tags
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.stages.isolation import is_nobodys
 
 # wherever runs are executed, the assets are loaded
 allow_lists_of_partitions()
@@ -74,6 +76,7 @@ class PartitionRun:
         self._assets = list(assets)
         self._listed = KEYS_TAG in context.run.tags
         self._failed: list[FailedPartition] = []
+        self._errors: dict[str, Exception] = {}
         self._asked = len(keys)
         done = self._done_before()
         self.left = [key for key in keys if key not in done]
@@ -81,6 +84,31 @@ class PartitionRun:
             context.log.info(f"{len(keys) - len(self.left):,} of {len(keys):,} partitions were recorded before")
         if self._listed:
             self._leave_out_unknown()
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Around the work on partitions. Where it ends early, and through no partition's fault (a full disk, a source
+        that is gone, a signal), the run says that only those were tried that had failed by themselves: the others have
+        not failed, and are due again."""
+        self.in_hand(())
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or is_nobodys(error):
+                # those that were located only were given with this error
+                own = [key for key, one in self._errors.items() if one is not error and not is_nobodys(one)]
+                # what ended the run may keep this from being written too, as a full disk
+                with suppress(Exception):
+                    self._say_tried(own)
+            raise
+
+    def in_hand(self, keys: Iterable[str]) -> None:
+        """Says that ``keys`` are being tried from now on. Should the process be killed, one of them may be why."""
+        self._say_tried([*self._errors, *keys])
+
+    def _say_tried(self, keys: Iterable[str]) -> None:
+        run_id = self._context.run.run_id
+        self._context.instance.add_run_tags(run_id, tried_tags(run_id, keys))
 
     def done(self, key: str, made: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
         """The records of a partition: one for each asset that was made."""
@@ -95,6 +123,7 @@ class PartitionRun:
     def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
         """Notes that ``assets`` (default: all of the step) of a partition were not made."""
         ours = isinstance(error, CcPipelineError)
+        self._errors[key] = error
         self._failed.append(FailedPartition(key, type(error).__name__, str(error) if ours else repr(error)))
         words = str(error) if ours else "".join(traceback.format_exception(error)).rstrip()
         self._context.log.error(f"{key} failed: {words}")

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import dagster as dg
 
 from cc_pipeline.addresses import holds_access
-from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.automation.flight import made_by
+from cc_pipeline.defs.partitions import ENGINE_TAG, tried_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings, split_places
@@ -36,14 +37,16 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
     workspace instead and lends it to its runs (``launch.Launcher``). Raises ``UserInputError`` for settings that
     cannot be used, for a source with credentials in it, and where more hosts share the instance than the settings say.
     """
-    given = context.resource_config
+    given, run = context.resource_config, context.run
+    if run is not None and context.instance is not None and made_by(run):
+        # settings that cannot be used are no partition's fault
+        context.instance.add_run_tags(run.run_id, tried_tags(run.run_id, ()))
     if any(holds_access(place) for place in split_places(given["source"])):
         # Dagster stores the configuration of each run, so that a secret in it would stay
         raise UserInputError(
             "the run's configuration has credentials in its source; take them out, and set "
             "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"
         )
-    run = context.run
     settings = load_settings(
         source=given["source"] or None,
         home=given["home"] or None,

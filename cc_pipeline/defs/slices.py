@@ -71,8 +71,8 @@ def extract_partitions(
     run = PartitionRun(context, wanted_keys(context), tables)
     previews = _Previews(workspace, shown)
     publishing = PublishWhileRunning(context, workspace)
-    with logged_progress(context.log):
-        for made in _made(context, workspace, [_pair(key) for key in run.left], tables):
+    with logged_progress(context.log), run.trying():
+        for made in _made(context, workspace, run, tables):
             key = partition_key(made.crawl, made.slug)
             yield from run.done(key, {table: previews.described(made, table) for table in made.reports})
             if made.error is not None:
@@ -83,12 +83,19 @@ def extract_partitions(
 
 
 def _made(
-    context: dg.AssetExecutionContext, workspace: Workspace, wanted: Sequence[tuple[str, str]], tables: Sequence[str]
+    context: dg.AssetExecutionContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]
 ) -> Iterator[Made]:
     """What becomes of each partition, wherever its records are fetched and its pages parsed."""
+    wanted = [_pair(key) for key in run.left]
+
+    def begun(some: Sequence[tuple[str, str]]) -> None:
+        run.in_hand(partition_key(*pair) for pair in some)
+
     if workspace.settings.engine == "spark" and wanted:
+        # a job has all of them in hand
+        begun(wanted)
         return made_on_spark(context, workspace, wanted, tables)
-    return extract(workspace, wanted, tables)
+    return extract(workspace, wanted, tables, begun=begun)
 
 
 def each_alone(

@@ -11,8 +11,8 @@ import secrets
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty
 from typing import Final
@@ -20,11 +20,12 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline import interruption, progress
+from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark_launch import Launcher, launcher_for
 from cc_pipeline.defs.spark_messages import Messages
 from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
-from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress
+from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused
 from cc_pipeline.engines.spark.readiness import refuse_unready
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.settings.handing_on import as_texts
@@ -32,6 +33,8 @@ from cc_pipeline.stages.current import current
 from cc_pipeline.stages.extract import Made, extract
 from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.budget import EVERY_HOST
+from cc_pipeline.transport.sharing import lent, openings, take_over
 
 #: Tag of a run: the job on a cluster that made its records and pages.
 JOB_TAG: Final = "cc_pipeline/spark_job"
@@ -103,6 +106,7 @@ def _by_job(
         workspace.choose()
     with (
         _only_job(settings.home) as lock,
+        _shares_lent(workspace, asked) if "records" in tables else nullcontext(),
         workspace.scratch_folder("spark") as folder,
         _job(context, workspace, asked, tables, folder, lock) as job,
     ):
@@ -136,13 +140,23 @@ def _only_job(home: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
+def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContextManager[None]:
+    """While a job may fetch, its workers have their shares of the budget that all processes of this home have."""
+    hosts = set(workspace.transport.hosts)
+    if any(crawl.startswith(LOCAL) for crawl, _ in asked):
+        # files that a person named lie anywhere
+        hosts.add(EVERY_HOST)
+    return lent(workspace.settings.budget_path, hosts, workspace.settings.spark_workers)
+
+
 class _Job:
     """A job that runs: a thread waits for its end, and its messages come here."""
 
-    def __init__(self, launcher: Launcher, reader: Messages, thread: threading.Thread) -> None:
+    def __init__(self, launcher: Launcher, reader: Messages, thread: threading.Thread, budget: Path) -> None:
         self._launcher = launcher
         self._reader = reader
         self._thread = thread
+        self._budget = budget
         self.error: Exception | None = None
         self._told: Exception | None = None
 
@@ -157,6 +171,8 @@ class _Job:
                     progress.report(stage, done, total, detail)
                 case Failed(error):
                     self._told = error
+                case Refused(closed):
+                    take_over(self._budget, closed)
                 case Facts(values):
                     for name, value in values.items():
                         context.log.info(f"{name}: {value}")
@@ -208,6 +224,7 @@ def _job(
         "wanted": [list(key) for key in asked],
         "tables": list(tables),
         "workers": settings.spark_workers,
+        "closed": [asdict(one) for one in openings(settings.budget_path)],
         "bucket": mail.bucket,
         "alive": mail.alive,
     }
@@ -219,7 +236,8 @@ def _job(
         except Exception as error:
             job.error = error
 
-    job = _Job(launcher, reader, threading.Thread(target=run, name="job on Spark", daemon=True))
+    thread = threading.Thread(target=run, name="job on Spark", daemon=True)
+    job = _Job(launcher, reader, thread, settings.budget_path)
     with mail.open():
         context.log.info(
             f"{len(asked):,} partitions go to {settings.spark_workers} Spark workers at {launcher.address}"

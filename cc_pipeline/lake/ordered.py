@@ -1,30 +1,35 @@
-"""Rows of any number in an order of their columns, with flat memory.
+"""Rows of any number and width in an order of their columns, with flat memory.
 
-A lake gives rows in no order, and a stage wants those of a file together. Few rows stay in memory; more go to an Arrow
-file, which DuckDB sorts within a bound, spilling what does not fit.
+A lake gives rows in no order, and a stage wants those of a file together. Few rows stay in memory; more are sorted in
+runs on disk, which are merged a piece of each at a time. Memory is bounded in bytes, never in rows: a row may be a few
+numbers, or a page.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.errors import disk_trouble
 
 #: Bytes of rows that are kept, and sorted, in memory.
 IN_MEMORY = 64 << 20
-#: What DuckDB may use for sorting more than that.
-_SORTING = "256MB"
-#: Rows of a batch that is given back.
+#: Rows of a batch that is given back, and bytes of one of several rows.
 _BATCH_ROWS = 4_096
-#: By what a column is sorted, one after the other.
-_KEYS = {"is there": pc.is_valid, "value": lambda column: column}
+_BATCH_BYTES = 4 << 20
+#: Runs merged at once, which is also how many files are open, and bytes of each that are in memory then.
+_MOST_RUNS = 48
+_PIECE = 1 << 20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+#: A place in the order: for each of its columns whether there is a value, and the value.
+_Place = tuple[tuple[bool, Any], ...]
 
 
 class OrderedRows:
@@ -44,6 +49,9 @@ class OrderedRows:
         self._kept: list[pa.RecordBatch] = []
         self._bytes = 0
         self._path = folder / f"rows-{uuid.uuid4().hex}.arrow"
+        #: Sorted files by how often their rows were merged: what is merged again is as large as what it is merged with.
+        self._runs: list[list[Path]] = []
+        self._number = 0
         self._writer: pa.RecordBatchWriter | None = None
         self._is_ordered = not order
 
@@ -53,31 +61,63 @@ class OrderedRows:
             self.rows += batch.num_rows
             self._bytes += batch.nbytes
             self._kept.append(batch)
-        if self._bytes > self._in_memory:
-            self._put_aside()
-
-    def _put_aside(self) -> None:
-        with disk_trouble(self._path):
-            if self._writer is None:
-                self._writer = pa.ipc.new_stream(str(self._path), self.schema, options=_COMPRESSED)
-            for batch in self._kept:
-                self._writer.write_batch(batch)
-        self._kept, self._bytes = [], 0
+            if self._bytes > self._in_memory:
+                self._put_aside()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in order."""
-        if self._writer is None:
-            yield from self._sorted_in_memory().to_batches(max_chunksize=_BATCH_ROWS)
+        """All rows, in order, in batches of some thousand, or fewer where they are wide."""
+        if self._writer is None and not self._runs:
+            yield from _pieces(self._sorted_in_memory(), _BATCH_ROWS, _BATCH_BYTES)
             return
         if self._kept:
             self._put_aside()
         with disk_trouble(self._path):
-            self._writer.close()
-            if not self._is_ordered:
-                self._sort()
-            # not mapped into memory: a process would seem to hold all that it has read
-            with pa.OSFile(str(self._path)) as source:
-                yield from pa.ipc.open_stream(source)
+            if self._writer is not None:
+                self._writer.close()
+            elif not self._is_ordered:
+                paths = [path for level in self._runs for path in level]
+                self._merge(paths, self._path)
+                self._is_ordered = True
+            yield from _read(self._path)
+
+    def _put_aside(self) -> None:
+        """Appends what is kept to the file of rows without an order, or makes it a run."""
+        with disk_trouble(self._path):
+            if self._order:
+                path = self._new_run(0)
+                self._write(_pieces(_sorted(self._taken(), self._order), _BATCH_ROWS, _PIECE), path)
+            else:
+                if self._writer is None:
+                    self._writer = pa.ipc.new_stream(str(self._path), self.schema, options=_COMPRESSED)
+                for batch in _pieces(self._taken(), _BATCH_ROWS, _BATCH_BYTES):
+                    self._writer.write_batch(batch)
+
+    def _taken(self) -> pa.Table:
+        table = pa.Table.from_batches(self._kept, self.schema)
+        self._kept, self._bytes = [], 0
+        return table
+
+    def _new_run(self, level: int) -> Path:
+        """Where the next run goes; the runs of a level that has enough of them become one of the next."""
+        if level == len(self._runs):
+            self._runs.append([])
+        runs = self._runs[level]
+        if len(runs) == _MOST_RUNS:
+            self._merge(runs, self._new_run(level + 1))
+            runs.clear()
+        self._number += 1
+        runs.append(self._path.with_name(f"{self._path.stem}-run-{self._number}.arrow"))
+        return runs[-1]
+
+    def _merge(self, paths: Sequence[Path], to: Path) -> None:
+        self._write(_merged([_Run(_read(path), self._order) for path in paths], self._order), to)
+        for path in paths:
+            path.unlink()
+
+    def _write(self, batches: Iterable[pa.RecordBatch], path: Path) -> None:
+        with pa.ipc.new_stream(str(path), self.schema, options=_COMPRESSED) as out:
+            for batch in batches:
+                out.write_batch(batch)
 
     def _sorted_in_memory(self) -> pa.Table:
         table = pa.Table.from_batches(self._kept, self.schema)
@@ -86,40 +126,81 @@ class OrderedRows:
             self._kept, self._is_ordered = table.to_batches(), True
         return table
 
-    def _sort(self) -> None:
-        """Replaces the file by one that is in order."""
-        to = self._path.with_name(f"ordered-{self._path.name}")
-        with pa.ipc.new_stream(str(to), self.schema, options=_COMPRESSED) as out:
-            for batch in _sorted_by_duckdb(self._path, self.schema, self._order):
-                out.write_batch(batch)
-        to.replace(self._path)
-        self._is_ordered = True
+
+@dataclass(slots=True)
+class _Run:
+    """A sorted file that is read piece by piece: ``rows`` is the piece at hand, ``None`` at the end, and ``last`` the
+    place of its last row."""
+
+    pieces: Iterator[pa.RecordBatch]
+    order: Sequence[str]
+    rows: pa.RecordBatch | None = None
+    last: _Place = ()
+
+    def advance(self) -> None:
+        self.rows = next(self.pieces, None)
+        if self.rows is not None:
+            self.last = _place(self.rows, self.order, self.rows.num_rows - 1)
+
+
+def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of sorted runs in order, of each a piece in memory."""
+    for run in runs:
+        run.advance()
+    while held := [run for run in runs if run.rows is not None]:
+        # up to here nothing can come any more but what is in memory
+        bound = min(run.last for run in held)
+        taken: list[pa.RecordBatch] = []
+        for run in held:
+            rows = run.rows
+            assert rows is not None
+            if run.last == bound:
+                taken.append(rows)
+                run.advance()
+                continue
+            if count := _through(rows, order, bound):
+                taken.append(rows.slice(0, count))
+                run.rows = rows.slice(count)
+        found = pa.Table.from_batches(taken)
+        yield from _pieces(found if len(taken) == 1 else _sorted(found, order), _BATCH_ROWS, _PIECE)
+
+
+def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
+    """How many of sorted rows do not come after ``bound``."""
+    return bisect_right(range(rows.num_rows), bound, key=lambda at: _place(rows, order, at))
+
+
+def _place(rows: pa.RecordBatch, order: Sequence[str], at: int) -> _Place:
+    values = (rows.column(name)[at].as_py() for name in order)
+    # what there is none of sorts first, and is compared with nothing
+    return tuple((value is not None, value if value is not None else 0) for value in values)
+
+
+def _pieces(rows: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of at most so many rows, and bytes where a batch has more than one."""
+    for batch in rows.to_batches(max_chunksize=most_rows):
+        if batch.nbytes <= most_bytes or batch.num_rows == 1:
+            yield batch
+            continue
+        # one wide row among narrow ones: only where it stands are batches small
+        for half in (batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)):
+            yield from _pieces(pa.Table.from_batches([half]), most_rows, most_bytes)
+
+
+def _read(path: Path) -> Iterator[pa.RecordBatch]:
+    # not mapped into memory: a process would seem to hold all that it has read
+    with pa.OSFile(str(path)) as source:
+        yield from pa.ipc.open_stream(source)
 
 
 def _sorted(table: pa.Table, order: Sequence[str]) -> pa.Table:
     if not table.num_rows:
         return table
-    # older versions of Arrow sort nulls to one end whatever the column: whether there is a value is a key of its own
-    keys = {f"{kind}:{name}": of(table.column(name)) for name in order for kind, of in _KEYS.items()}
+    keys: dict[str, pa.ChunkedArray] = {}
+    for name in order:
+        column = table.column(name)
+        if column.null_count:
+            # older versions of Arrow sort nulls to one end whatever the column: whether there is a value is a key
+            keys[f"is there:{name}"] = pc.is_valid(column)
+        keys[f"value:{name}"] = column
     return table.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
-
-
-def _sorted_by_duckdb(path: Path, schema: pa.Schema, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    import duckdb  # noqa: PLC0415  # most runs never sort so much
-
-    keys = ", ".join(f'"{name}" ASC NULLS FIRST' for name in order)
-    config: dict[str, Any] = {
-        "memory_limit": _SORTING,
-        "threads": 2,
-        "temp_directory": str(path.parent / f"sorting-{path.stem}"),
-    }
-    try:
-        with duckdb.connect(config=config) as connection, pa.OSFile(str(path)) as source:
-            connection.register("unordered", pa.ipc.open_stream(source))
-            found = connection.sql(f"SELECT * FROM unordered ORDER BY {keys}")
-            for batch in found.to_arrow_reader(_BATCH_ROWS):
-                yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-    except duckdb.Error as error:
-        raise EnvironmentFault(
-            f"rows in {path.parent} could not be sorted: {error}", "Check the disk's free space, then run it again."
-        ) from error

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from netrc import NetrcParseError, netrc
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, split_access
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.settings.environment import text_in
-from cc_pipeline.settings.places import DEFAULT_COLLINFO, WEB, is_public, normalise_root
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings.environment import PREFIX, text_in
+from cc_pipeline.settings.places import BETWEEN_PLACES, DEFAULT_COLLINFO, WEB, normalise_root
 from cc_pipeline.settings.values import Settings
+
+#: A host's name or address in brackets, perhaps with a port.
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
 def own_access(texts: Sequence[str]) -> dict[str, Access]:
@@ -25,32 +30,55 @@ def own_access(texts: Sequence[str]) -> dict[str, Access]:
     return found
 
 
-def let_in(settings: Settings, env: Mapping[str, str], own: Mapping[str, Access], collinfo: Access) -> Settings:
+def let_in(
+    settings: Settings, env: Mapping[str, str], own: Mapping[str, Access], collinfo: Access, others: Iterable[str]
+) -> Settings:
     """The settings with credentials: those of the addresses (``own``, by place), or what else is given for their hosts.
 
-    What the environment gives is for the source, and sent to none of its mirrors.
+    What the environment gives is sent to the one host that it is for. Without its name that is the only one there is:
+    ``others`` are places that this home, or the environment, knows beside those of the settings. Raises
+    ``UserInputError`` where there are more.
     """
-    source = own.get(settings.source, NO_ACCESS)
-    if not source and _may_ask(settings, settings.source):
-        source = _access_in(env) or _access_by_host(env, settings.source)
-    mirrors = tuple(
-        own.get(mirror) or (_access_by_host(env, mirror) if _may_ask(settings, mirror) else NO_ACCESS)
-        for mirror in settings.mirrors
-    )
+    access = _AccessByHost(env, settings, others)
+    places = {place: own.get(place) or access.of(place) for place in settings.sources}
     if scheme_of(settings.collinfo) in WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
-        same = _origin(settings.collinfo) == _origin(settings.source)
-        collinfo = source if same else _access_by_host(env, settings.collinfo)
-    return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=mirrors)
+        same = [one for one in places if _origin(one) == _origin(settings.collinfo)]
+        collinfo = places[same[0]] if same else access.of(settings.collinfo)
+    source, *mirrors = places.values()
+    return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=tuple(mirrors))
 
 
-def _may_ask(settings: Settings, place: str) -> bool:
-    """Whether a place may want credentials that do not stand in its address."""
-    return scheme_of(place) in WEB and not is_public(place, settings.s3_endpoint)
+class _AccessByHost:
+    """Credentials that do not stand in an address, each for one host."""
 
+    def __init__(self, env: Mapping[str, str], settings: Settings, others: Iterable[str]) -> None:
+        self._env = env
+        self._settings = settings
+        self._others = others
+        query = (text_in(env, "SOURCE_QUERY") or "").removeprefix("?")
+        self._given = Access(text_in(env, "SOURCE_USER") or "", text_in(env, "SOURCE_PASSWORD") or "", query)
+        self._host = text_in(env, "SOURCE_HOST") or ""
+        if self._host and not _HOST.fullmatch(self._host):
+            # what stands there is not repeated: it may hold a password
+            raise UserInputError(f"{PREFIX}SOURCE_HOST takes the name of one host, perhaps with a port, and no address")
 
-def _access_in(env: Mapping[str, str]) -> Access:
-    query = (text_in(env, "SOURCE_QUERY") or "").removeprefix("?")
-    return Access(text_in(env, "SOURCE_USER") or "", text_in(env, "SOURCE_PASSWORD") or "", query)
+    def of(self, place: str) -> Access:
+        """What lets somebody in at a place; nothing for Common Crawl's own, which want none."""
+        if scheme_of(place) not in WEB or self._settings.is_public_place(place):
+            return NO_ACCESS
+        return self._given if self._given and self._is_for(place) else _access_by_host(self._env, place)
+
+    def _is_for(self, place: str) -> bool:
+        """Whether what the environment gives is for this place. Raises ``UserInputError`` where it does not say so."""
+        if self._host:
+            return _origin(f"{scheme_of(place)}://{self._host}") == _origin(place)
+        known = {*self._settings.sources, *map(normalise_root, self._others)}
+        if len(set(map(_origin, known))) > 1:
+            raise UserInputError(
+                f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, and there are several places: "
+                f"{BETWEEN_PLACES.join(sorted(known))}. Name the host that it is for in {PREFIX}SOURCE_HOST"
+            )
+        return _origin(place) == _origin(self._settings.source)
 
 
 def _access_by_host(env: Mapping[str, str], address: str) -> Access:
@@ -69,5 +97,9 @@ def _access_by_host(env: Mapping[str, str], address: str) -> Access:
     return Access(found[0], found[2] or "") if found else NO_ACCESS
 
 
-def _origin(address: str) -> tuple[str, str]:
-    return scheme_of(address), urlsplit(address).netloc.lower()
+def _origin(address: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of a web address; any other place is its own."""
+    scheme = scheme_of(address)
+    if scheme not in WEB:
+        return "", address, None
+    return scheme, host_of(address), urlsplit(address).port or (443 if scheme == "https" else 80)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 
-from cc_pipeline.addresses import scheme_of, shown, split_access
+from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings.buckets import check_endpoint, read_buckets
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import WEB
 from cc_pipeline.settings.values import Settings
@@ -60,11 +61,9 @@ def checked(settings: Settings) -> Settings:
     if settings.webhook and scheme_of(settings.webhook) not in WEB:
         raise UserInputError(f"{PREFIX}WEBHOOK is no http:// or https:// address")
     for name, endpoint in (("S3_ENDPOINT", settings.s3_endpoint), ("LAKE_ENDPOINT", settings.lake_endpoint)):
-        if endpoint and split_access(endpoint)[1]:
-            raise UserInputError(
-                f"{PREFIX}{name} is {shown(endpoint)} with credentials in it; give it without, and log in with the AWS "
-                "tools or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-            )
+        if endpoint:
+            check_endpoint(name, endpoint)
+    read_buckets(settings.s3_places)
     for name, place in (("HOME", str(settings.home)), ("LAKE", settings.lake)):
         odd = sorted(_NOT_IN_PATHS & set(place))
         if odd and "://" not in place:

@@ -20,10 +20,13 @@ def words_in(env: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def yes_in(env: Mapping[str, str], name: str) -> bool | None:
-    text = (text_in(env, name) or "no").lower()
-    if text not in ("1", "true", "yes", "0", "false", "no"):
-        raise UserInputError(f"{PREFIX}{name} is {text!r}; choose yes or no")
-    return text in ("1", "true", "yes") or None
+    return yes_from(name, text_in(env, name) or "no") or None
+
+
+def yes_from(name: str, text: str) -> bool:
+    if text.lower() not in ("1", "true", "yes", "0", "false", "no"):
+        raise UserInputError(f"{PREFIX}{name} is {text.lower()!r}; choose yes or no")
+    return text.lower() in ("1", "true", "yes")
 
 
 def number_in(env: Mapping[str, str], name: str, kind: type[int] | type[float]) -> int | float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -67,9 +66,3 @@ def _is_aws(endpoint: str) -> bool:
     # other names below amazonaws.com are machines and gateways that anybody may own
     labels = host_of(endpoint).split(".")
     return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]
-
-
-def default_collinfo(sources: Sequence[str], s3_endpoint: str | None) -> str:
-    """Common Crawl's own list where one of the places is its own, else the list in the first place."""
-    own = any(is_public(source, s3_endpoint) or is_mirror(source) for source in sources)
-    return DEFAULT_COLLINFO if own else f"{sources[0]}/collinfo.json"

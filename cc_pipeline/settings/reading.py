@@ -14,7 +14,7 @@ from cc_pipeline.settings.access import let_in, own_access
 from cc_pipeline.settings.checks import checked
 from cc_pipeline.settings.claim import noted_places
 from cc_pipeline.settings.environment import number_in, text_in, words_in, yes_in
-from cc_pipeline.settings.places import DEFAULT_SOURCE, default_collinfo, normalise_root, split_places
+from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.values import Settings
 
 
@@ -23,24 +23,22 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
 
     What rows depend on (``home.CHOICES``) belongs to the home once it was used: the environment does not change it.
     Without an explicit source the places the home remembers are used, else Common Crawl's public address. Credentials
-    come from the address, for the first place from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY``, or from
-    netrc, in this order. Raises ``UserInputError`` naming the variable for values that cannot be used,
+    come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY`` for the one host that these
+    are for, or from netrc, in this order. Raises ``UserInputError`` naming the variable for values that cannot be used,
     ``EnvironmentFault`` for a netrc file that cannot be read.
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in overrides.items() if value is not None}
     home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
-    named = given.pop("source", None) or text_in(env, "SOURCE")
-    texts = split_places(str(named)) if named else noted_places(home) or (DEFAULT_SOURCE,)
+    said = text_in(env, "SOURCE")
+    named = given.pop("source", None) or said
+    noted = noted_places(home)
+    texts = split_places(str(named)) if named else noted or (DEFAULT_SOURCE,)
     own = own_access(texts)
     source, *mirrors = own
     lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
-    collinfo = (
-        given.pop("collinfo", None)
-        or text_in(env, "COLLINFO")
-        or default_collinfo((source, *mirrors), given.get("s3_endpoint") or text_in(env, "S3_ENDPOINT"))
-    )
-    settings = Settings(source, home, normalise_root(str(lake)), split_access(str(collinfo))[0], mirrors=tuple(mirrors))
+    collinfo = given.pop("collinfo", None) or text_in(env, "COLLINFO")
+    settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
     from_env: dict[str, Any] = {
         "contact": text_in(env, "CONTACT"),
         "redirects": words_in(env, "REDIRECTS"),
@@ -73,13 +71,16 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "s3_endpoint": text_in(env, "S3_ENDPOINT"),
         "s3_region": text_in(env, "S3_REGION"),
         "s3_anonymous": yes_in(env, "S3_ANONYMOUS"),
+        "s3_places": words_in(env, "S3_PLACES"),
         "lake_endpoint": text_in(env, "LAKE_ENDPOINT"),
     }
     note = read_note(home)
     from_env |= note.chosen if note is not None else {}
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = checked(replace(settings, **given))
-    return let_in(settings, env, own, split_access(str(collinfo))[1])
+    collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
+    address, list_access = split_access(collinfo)
+    return let_in(replace(settings, collinfo=address), env, own, list_access, (*noted, *split_places(said or "")))
 
 
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

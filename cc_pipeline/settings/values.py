@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.settings.buckets import DEFAULT_REGION, BucketSettings, read_buckets
 from cc_pipeline.settings.places import BETWEEN_PLACES, is_mirror, is_public
 
 
@@ -19,8 +21,10 @@ class Settings:
     ``s3://`` address), ``collinfo`` an address or path. All four can be shown: what lets somebody in at the source and
     at the list of crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places
     with the same objects, in the order in which they are asked for what the source does not give, ``mirror_access``
-    what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``rate`` is requests per
-    second and ``concurrency`` requests in flight, both per host and machine; ``None`` means the source's own default.
+    what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``s3_endpoint``,
+    ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``buckets.py``).
+    ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and machine; ``None`` means
+    the source's own default.
     ``max_bytes`` and ``max_requests`` are the most that fetching one partition may cost. ``max_unsettled`` is the share
     of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
     index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
@@ -68,8 +72,9 @@ class Settings:
     max_index_gaps: float = 0.0
     workers: int = 0
     s3_endpoint: str | None = None
-    s3_region: str = "us-east-1"
+    s3_region: str = DEFAULT_REGION
     s3_anonymous: bool = False
+    s3_places: tuple[str, ...] = ()
     lake_endpoint: str | None = None
     source_access: Access = NO_ACCESS
     collinfo_access: Access = NO_ACCESS
@@ -87,6 +92,16 @@ class Settings:
         """The mirrors, each with what lets somebody in there alone."""
         access = (*self.mirror_access, *([NO_ACCESS] * len(self.mirrors)))
         return tuple(zip(self.mirrors, access, strict=False))
+
+    @property
+    def s3_buckets(self) -> Mapping[str, BucketSettings]:
+        """How the buckets are reached that have settings of their own."""
+        return read_buckets(self.s3_places)
+
+    def s3_at(self, place: str) -> BucketSettings:
+        """How a bucket is reached: as its own settings say, which stand for all of it, else like all others."""
+        others = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
+        return self.s3_buckets.get(host_of(place), others)
 
     @property
     def source_text(self) -> str:
@@ -151,12 +166,16 @@ class Settings:
     @property
     def is_public(self) -> bool:
         """Whether the source is Common Crawl's own bucket."""
-        return is_public(self.source, self.s3_endpoint)
+        return self.is_public_place(self.source)
 
     @property
     def is_common_crawl(self) -> bool:
         """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
-        return any(is_public(place, self.s3_endpoint) or is_mirror(place) for place in self.sources)
+        return any(self.is_public_place(place) or is_mirror(place) for place in self.sources)
+
+    def is_public_place(self, place: str) -> bool:
+        """Whether a place is Common Crawl's own bucket."""
+        return is_public(place, self.s3_at(place).endpoint)
 
     @property
     def user_agent(self) -> str:

@@ -59,10 +59,15 @@ class _Source:
 
 
 def extract(
-    workspace: Workspace, wanted: Iterable[tuple[str, str]], tables: Collection[str], engine: Engine = LOCAL
+    workspace: Workspace,
+    wanted: Iterable[tuple[str, str]],
+    tables: Collection[str],
+    engine: Engine = LOCAL,
+    begun: Callable[[Sequence[tuple[str, str]]], None] | None = None,
 ) -> Iterator[Made]:
     """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), and gives each partition once, when it is done.
-    ``engine`` fetches records and parses pages.
+    ``engine`` fetches records and parses pages. ``begun`` is called with the partitions of each group before anything
+    is done for them.
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     Of a partition whose source did not give everything, what came is parsed all the same; it counts as failed.
@@ -76,6 +81,9 @@ def extract(
     for crawl, slugs in crawls.items():
         ordered = iter(sorted(slugs))
         while group := list(islice(ordered, engine.partitions)):
+            source.go_on()
+            if begun is not None:
+                begun([(crawl, slug) for slug in group])
             yield from _group(workspace, crawl, group, tables, source, engine)
 
 
@@ -101,7 +109,6 @@ def _group(
             yield Made(crawl, slug, state.reports, state.error)
 
     try:
-        source.go_on()
         if "captures" in tables:
             run(locate_captures, slugs, ["captures"])
             yield from ended([slug for slug, state in states.items() if state.error is not None])

@@ -40,7 +40,7 @@ def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Non
 
 def limits_of(settings: Settings) -> SourceLimits:
     """What the request budget allows this host at the source."""
-    defaults = default_limits(settings.source, settings.s3_endpoint)
+    defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
     return shared_among(chosen_limits(defaults, settings.rate, settings.concurrency), settings.hosts)
 
 

@@ -25,6 +25,7 @@ from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.named import NamedPlaces
@@ -225,6 +226,10 @@ def open_transport(
         s3_endpoint=settings.s3_endpoint,
         s3_region=settings.s3_region,
         s3_anonymous=settings.s3_anonymous,
+        s3_buckets={
+            name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
+            for name, one in settings.s3_buckets.items()
+        },
         access=access,
     )
 

@@ -102,7 +102,15 @@ create table if not exists hosts (
 create table if not exists holders (
   host text, holder text, pid integer, granted integer, expires real, primary key (host, holder)
 ) without rowid;
+create table if not exists lent (
+  host text primary key, shares integer not null, until real not null
+) without rowid;
 """
+#: In the place of a host in ``lent``: all of them.
+EVERY_HOST = "*"
+#: Seconds from now until which shares are lent at most (``sharing.py``); a later time was written before the clock was
+#: set back.
+LENT_LIFE = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,23 @@ def _write_ahead(db: sqlite3.Connection) -> None:
             return
 
 
+def open_file(path: Path | None) -> sqlite3.Connection:
+    """The file of a budget (``None``: one of this process), with all its tables. Raises ``OSError`` and
+    ``sqlite3.Error``."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(
+        path if path is not None else ":memory:", timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    # the file says what may be sent in the next moments; losing it in a power cut loses nothing
+    _write_ahead(db)
+    db.execute("pragma synchronous = off")
+    with Exclusive(db):
+        for statement in (_TABLES + _OUTAGES).split(";"):
+            db.execute(statement)
+    return db
+
+
 class Budget:
     """The budget of one host as this process sees it. Used by one thread at a time."""
 
@@ -172,17 +197,8 @@ class Budget:
         self.limits = limits
         self._breaker = breaker or BreakerPolicy()
         self._holder = uuid.uuid4().hex
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(
-            path if path is not None else ":memory:", timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-        )
-        # the file says what may be sent in the next moments; losing it in a power cut loses nothing
-        _write_ahead(self._db)
-        self._db.execute("pragma synchronous = off")
+        self._db = open_file(path)
         with self._exclusive():
-            for statement in (_TABLES + _OUTAGES).split(";"):
-                self._db.execute(statement)
             self._db.execute(
                 "insert into hosts (host, rate, concurrency) values (?, ?, ?) on conflict (host) do update "
                 "set rate = excluded.rate, concurrency = excluded.concurrency",
@@ -218,7 +234,8 @@ class Budget:
                 return Lease(max(now, pause_until), 0.0, wanted, asks)
             if next_slot > max(now, pause_until) + _CLOCK_JUMP:
                 next_slot = now
-            rate = self.limits.rate * recovered(factor, now - factor_at)
+            # those elsewhere have as much each as is left here
+            rate = self.limits.rate / (1 + self._lent(now)) * recovered(factor, now - factor_at)
             spacing = slot_spacing(rate)
             # after a refusal, one request at a time finds out whether it is over
             count = 1 if forbidden else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
@@ -244,7 +261,8 @@ class Budget:
                 "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
                 (self.host, self._holder),
             ).fetchone()
-            limit = self.limits.concurrency
+            limit, lent = self.limits.concurrency, self._lent(now)
+            limit = max(1, limit - lent * shared_among(self.limits, lent + 1).concurrency)
             share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted)))
             self._db.execute(
                 "insert into holders values (?, ?, ?, ?, ?) on conflict (host, holder) do update "
@@ -325,15 +343,23 @@ class Budget:
         pause, opened, refusal, count = self._row("pause_until, open_until, last_refusal, forbidden")
         return pause, opened, refusal, count
 
+    def _lent(self, now: float) -> int:
+        """Even shares that others have whom this file does not count."""
+        row = self._db.execute(
+            "select coalesce(max(shares), 0) from lent where host in (?, ?) and until > ? and until < ?",
+            (self.host, EVERY_HOST, now, now + LENT_LIFE + _CLOCK_JUMP),
+        ).fetchone()
+        return int(row[0])
+
     def _row(self, columns: str) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._db.execute(f"select {columns} from hosts where host = ?", (self.host,)).fetchone()
         return row
 
-    def _exclusive(self) -> _Exclusive:
-        return _Exclusive(self._db)
+    def _exclusive(self) -> Exclusive:
+        return Exclusive(self._db)
 
 
-class _Exclusive:
+class Exclusive:
     """A transaction that takes the file's write lock at once, so that reading and writing are one step."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -45,7 +45,8 @@ class Transport:
     (requests at the same time) are limits per host and, with a ``budget_path``, for all processes that use the same
     file; ``None`` means the host's own default. ``hosts`` (machines) share them, each with a file of its own: this one
     keeps to its even share. ``redirects`` are hosts that a web place may redirect to (``redirects.py``), beside those
-    it is known to. ``memory_bound`` limits the bytes of answers being read or not yet taken.
+    it is known to. ``s3_buckets`` (by name) are reached in ways of their own, all others as ``s3_endpoint``,
+    ``s3_region`` and ``s3_anonymous`` say. ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Transport:
         s3_endpoint: str | None = None,
         s3_region: str | None = None,
         s3_anonymous: bool = False,
+        s3_buckets: Mapping[str, S3Options] | None = None,
         timeouts: Timeouts | None = None,
         memory_bound: int = _MEMORY_BOUND,
         access: Access = NO_ACCESS,
@@ -74,6 +76,7 @@ class Transport:
             user_agent=user_agent,
             timeouts=timeouts or Timeouts(),
             s3=S3Options(s3_endpoint, s3_region, s3_anonymous),
+            buckets=s3_buckets or {},
             rate=rate,
             concurrency=concurrency,
             hosts=hosts,
@@ -89,6 +92,7 @@ class Transport:
         self._urls = {place.source: place.store.url for place in places}
         self.source, self.store = self._place.source, self._place.store
         self.sources = tuple(place.source for place in places)
+        self.hosts = tuple(place.host for place in places)
         self._local = self._place.local if not mirrors else None
         self.limits = self._place.limits
         self._concurrency = max(place.limits.concurrency for place in places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,12 +45,14 @@ PRECONDITION_FAILED = 412
 class PlaceOptions:
     """What all places of a transport are opened with; see ``Transport``.
 
-    ``outage`` is set where there are several: each host is left alone then while it gives nothing.
+    ``s3`` says how buckets are reached that ``buckets`` (by name) does not have. ``outage`` is set where there are
+    several places: each host is left alone then while it gives nothing.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
     timeouts: Timeouts = field(default_factory=Timeouts)
     s3: S3Options = field(default_factory=S3Options)
+    buckets: Mapping[str, S3Options] = field(default_factory=dict)
     rate: float | None = None
     concurrency: int | None = None
     hosts: int = 1
@@ -62,8 +64,12 @@ class PlaceOptions:
 
     def limits(self, address: str) -> SourceLimits:
         """The limits of the host of ``address``."""
-        chosen = chosen_limits(default_limits(address, self.s3.endpoint), self.rate, self.concurrency)
+        chosen = chosen_limits(default_limits(address, self.s3_at(address).endpoint), self.rate, self.concurrency)
         return shared_among(chosen, self.hosts)
+
+    def s3_at(self, address: str) -> S3Options:
+        """How a bucket is reached."""
+        return self.buckets.get(host_of(address), self.s3)
 
 
 class Place:
@@ -77,7 +83,11 @@ class Place:
         self.options = options
         self.stats = stats
         self.store = open_store(
-            self.source, user_agent=options.user_agent, timeouts=options.timeouts, s3=options.s3, access=own or access
+            self.source,
+            user_agent=options.user_agent,
+            timeouts=options.timeouts,
+            s3=options.s3_at(self.source),
+            access=own or access,
         )
         self.local = self.store if isinstance(self.store, LocalStore) else None
         self.limits = options.limits(self.source)

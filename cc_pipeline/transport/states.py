@@ -53,8 +53,10 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
     try:
         rows = db.execute(
             "select host, rate, concurrency, factor, factor_at, pause_until, open_until, last_refusal, last_refusal_at,"
-            " (select count(*) from holders where holders.host = hosts.host and expires > ?) from hosts order by host",
-            (now,),
+            " (select count(*) from holders where holders.host = hosts.host and expires > ?) from hosts "
+            # one whose breaker opened elsewhere has no limits here before a request is sent to it
+            "where concurrency is not null or open_until > ? order by host",
+            (now, now),
         ).fetchall()
         out = _outages(db)
     except sqlite3.OperationalError:

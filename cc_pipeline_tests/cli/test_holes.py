@@ -18,8 +18,6 @@ from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import workspace_of
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)

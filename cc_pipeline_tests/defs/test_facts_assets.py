@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline.defs.assets.facts as assets
@@ -21,7 +23,7 @@ from cc_pipeline.stages.facts.known import add_dataset
 from cc_pipeline.stages.reports.facts import annotation_verdict, host_facts_verdict
 from cc_pipeline.stages.reports.looking import Look
 from cc_pipeline.stages.slice import FACTS, Slice
-from cc_pipeline_tests.world import NEW, copy_of, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, copy_of, harvest, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 
@@ -76,6 +78,47 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(told: tuple[Path, Keye
     verdict = annotation_verdict(workspace, "scores")
     assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
     assert annotation_verdict(workspace, "nobody").severity == "warn"
+
+
+def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_named(
+    told: tuple[Path, KeyedTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, rows = tmp_path / "home", {NEW: ["org,example"], OLD: ["org,example"], "CC-MAIN-2099-01": ["com,example"]}
+    for crawl, keys in rows.items():
+        (folder := tmp_path / f"crawl={crawl}").mkdir()
+        pq.write_table(pa.table({"k": keys}), folder / "part.parquet")
+    (tmp_path / f"crawl={OLD}" / "bad.parquet").write_bytes(b"no Parquet")
+    file = tmp_path / "own.yaml"
+    listed = [*(f"crawl={crawl}/part.parquet" for crawl in rows), f"crawl={OLD}/bad.parquet"]
+    file.write_text(f"name: own\nwhere: {{root: {tmp_path}, files: [{', '.join(listed)}]}}\n"
+                    "key: {column: k, form: surt_host}\n")  # fmt: skip
+    workspace = workspace_of(told[0], home)
+    add_dataset(workspace.settings, file)
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(home))
+    module = importlib.reload(assets)
+    [annotation] = module.annotations
+
+    def looked_at(*crawls: str) -> tuple[object, object, object]:
+        config = {"ops": {annotation.key.to_python_identifier(): {"config": {"crawls": list(crawls)}}}}
+        made = dg.materialize([annotation], resources={WORKSPACE: workspace}, run_config=config)
+        [found] = made.asset_materializations_for_node(annotation.key.to_python_identifier())
+        return found.metadata["files"].value, found.metadata["looked at"].value, found.tags["dagster/data_version"]
+
+    try:
+        assert annotation_verdict(workspace, "own").message.endswith("was not asked for yet")
+        newest = looked_at()
+        assert newest[:2] == (1, "CC-MAIN-2099-01")
+        harvest(workspace)
+        here = looked_at()
+        assert here[:2] == (1, NEW), "the newest that this home has, not the newest of the list"
+        assert annotation_verdict(workspace, "own").figures == {"files": 2, "unread": 0}
+        assert looked_at(OLD)[:2] == (2, OLD)
+        verdict = annotation_verdict(workspace, "own")
+        assert (verdict.severity, verdict.figures) == ("warn", {"files": 4, "unread": 1})
+        assert looked_at() == here and here[2] != newest[2]
+    finally:
+        monkeypatch.delenv("CC_PIPELINE_HOME")
+        importlib.reload(assets)
 
 
 def test_hosts_of_another_target_are_found(told: tuple[Path, KeyedTruth], tmp_path: Path) -> None:

@@ -64,6 +64,19 @@ def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, 
     assert "dagster/column_lineage" not in specs[dg.AssetKey("source_text")].metadata
 
 
+def test_the_published_file_depends_on_every_table_that_is_an_asset(
+    specs: dict[dg.AssetKey, dg.AssetSpec],
+) -> None:
+    tables = {dg.AssetKey(spec.name) for spec in TABLES} & specs.keys()
+    above, waiting = set[dg.AssetKey](), [dg.AssetKey("warehouse")]
+    while waiting:
+        fresh = {dep.asset_key for dep in specs[waiting.pop()].deps} - above
+        above |= fresh
+        waiting += fresh
+    assert dg.AssetKey("host_facts") in tables
+    assert tables <= above
+
+
 def test_columns_say_their_sources_in_words_too(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
     assert made_of("captures", "url") == "columnar_index.url"
     shown = {c.name: c.description for c in specs[dg.AssetKey("page_text")].metadata["dagster/column_schema"].columns}

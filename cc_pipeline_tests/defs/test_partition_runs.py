@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -11,13 +12,16 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs import slices
 from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, keys_tags, range_tags
-from cc_pipeline.defs.recording import FailedPartition, failed_in, said
+from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages import extract
+from cc_pipeline.stages.engine import LocalEngine
 from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.slice import StageReport
@@ -268,6 +272,55 @@ def test_a_full_disk_ends_the_run_and_no_other_is_begun(
         assert launcher.instance.get_runs_count() - before == 1
         assert failed.value.failed == ()
         assert len(recorded(launcher.instance, "captures")) == 2, "they were located"
+        assert {one.times for one in left_failed(launcher.instance).values()} == {0}, "it is the fault of none of them"
+
+
+@pytest.mark.parametrize("ends", [PlaceFault("the disk is full", "Free some space"), KeyboardInterrupt(), None])
+def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, ends: BaseException
+) -> None:
+    """Groups of two: of the first one fails by itself, the second ends the run, and there is a third. ``None`` stands
+    for a bug, and for a process that is killed: nobody can tell which of those in hand was the reason."""
+    domains = sorted(bucket[1].domains())[:5]
+
+    def broken(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
+        if domains[0] in slugs:
+            raise RuntimeError("its own")
+        if domains[2] in slugs and ends is not None:
+            raise ends
+        return fetch_captures(workspace, crawl, slugs)
+
+    monkeypatch.setattr(extract, "fetch_captures", broken)
+    monkeypatch.setattr(slices, "extract", partial(extract.extract, engine=LocalEngine(partitions=2)))
+    if ends is None:
+        described = slices._Previews.described
+
+        def buggy(self: slices._Previews, made: extract.Made, table: str) -> Described:
+            if made.slug == domains[2]:
+                raise RuntimeError("a bug")
+            return described(self, made, table)
+
+        monkeypatch.setattr(slices._Previews, "described", buggy)
+    keys = [f"{NEW}|{domain}" for domain in domains]
+    with suppress(KeyboardInterrupt):
+        assert not execute(instance, settings_of(bucket[0], home), "extract_domain", tags=keys_tags(keys)).success
+    found = left_failed(instance)
+    told = {
+        domain: (found[NEW, domain].times, found[NEW, domain].unreached) for domain in domains if domain != domains[1]
+    }
+    in_hand = (1, 0) if ends is None else (0, 1)
+    assert told == {domains[0]: (1, 0), domains[2]: in_hand, domains[3]: in_hand, domains[4]: (0, 1)}
+    assert (NEW, domains[1]) not in found
+
+
+def test_settings_that_cannot_be_used_are_no_partitions_fault(
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_RATE", "many")
+    job = defs().resolve_job_def("extract_domain")
+    tags = keys_tags(GOOD)
+    assert not job.execute_in_process(instance=instance, tags=tags, raise_on_error=False).success
+    assert {(one.times, one.unreached) for one in left_failed(instance).values()} == {(0, 1)}
 
 
 def test_a_message_names_the_first_and_counts_the_others() -> None:

@@ -16,7 +16,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.automation.flight import recorded
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import PROCESS_TAG
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions
+from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions, tried_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
@@ -293,6 +293,21 @@ def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill, monkeyp
     assert shown(backfill.tick()) == [("watch", DOMAINS)], "failures are forgotten after a week"
 
 
+def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
+    backfill: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for times in range(1, 2 * MOST_FAILURES):
+        run = backfill.began(keys_tags(f"{NEW}|{domain}" for domain in DOMAINS))
+        # the first is in hand when the process of the run is killed, each time
+        backfill.instance.add_run_tags(run.run_id, tried_tags(run.run_id, [f"{NEW}|{DOMAINS[0]}"]))
+        backfill.instance.report_run_failed(run)
+        if times == 1:
+            assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "at once"
+    assert "7 were not tried, since their runs ended early, and are asked for later" in reason(backfill.tick())
+    hours_ahead(monkeypatch, 8.1)
+    assert shown(backfill.tick()) == [("watch", DOMAINS[1:])]
+
+
 def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
@@ -460,5 +475,7 @@ def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance
     stands(unsettled=1, ago=timedelta(minutes=40))
     for _ in range(4):
         run = instance.create_run_for_job(defs().resolve_job_def("extract_domain"), tags={"dagster/partition": key})
+        started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started")
+        instance.report_dagster_event(started, run.run_id)
         instance.report_run_failed(run)
     assert asked() == [key]

@@ -184,9 +184,11 @@ def test_what_was_left_failed_is_a_standing_check(instance: dg.DagsterInstance) 
             dg.DagsterRun(
                 "extract_domain",
                 tags={"dagster/partition": f"{NEW}|{SITES[0]}"},
-                status=dg.DagsterRunStatus.STARTED,
+                status=dg.DagsterRunStatus.STARTING,
             )
         )
+        began = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, "extract_domain", message="started")
+        instance.report_dagster_event(began, run.run_id)
         instance.report_run_failed(run)
         found = verdict(instance)
         assert not found.passed

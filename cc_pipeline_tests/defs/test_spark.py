@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -35,6 +36,8 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport import sharing
+from cc_pipeline.transport.sharing import Opening
 from cc_pipeline_tests import standindriver
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions
@@ -186,6 +189,30 @@ def test_jobs_of_one_home_come_one_after_the_other(
         list(launcher.extract([NEW], [parse_target(TWO[0])]))
         assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
     assert other.closed
+
+
+def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = workspace.settings.budget_path
+    opening = Opening("refuses.example", time.time(), time.time() + 300, 1, 4, "403")
+    sharing.take_over(path, [opening])
+    shares: list[Any] = []
+
+    def meanwhile(path: Path, told: tuple[Opening, ...]) -> None:
+        with sqlite3.connect(path) as db:
+            shares.extend(db.execute("select host, shares from lent").fetchall())
+        sharing.take_over(path, told)
+
+    monkeypatch.setattr(spark, "take_over", meanwhile)
+    with Launcher(workspace) as launcher:
+        list(launcher.extract([NEW], [parse_target(TWO[0])]))
+    # the stand-in says of each that it opened again
+    [found] = sharing.openings(path)
+    assert (found.host, found.opens, found.open_until) == (opening.host, 2, opening.open_until)
+    assert shares == [(workspace.transport.hosts[0], 2)]
+    with sqlite3.connect(path) as db:
+        assert db.execute("select * from lent").fetchall() == []
 
 
 def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Workspace, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_many_rows_come_in_the_same_order_as_few(tmp_path: Path) -> None:
         key=lambda row: ((row["file"] is not None, (row["file"] or "").encode()),
                          (row["offset"] is not None, row["offset"] or 0), row["number"]),
     )  # fmt: skip
-    for in_memory in (1 << 30, 1_000):
+    # all of them kept, a few runs, and so many that merged runs are merged again
+    for in_memory in (1 << 30, 30_000, 1_000):
         rows = OrderedRows(SCHEMA, ("file", "offset", "number"), tmp_path, in_memory)
         for batch in table.to_batches(max_chunksize=100):
             rows.add(batch)
@@ -56,7 +57,7 @@ def test_many_rows_come_in_the_same_order_as_few(tmp_path: Path) -> None:
         for _ in range(2):
             found = pa.Table.from_batches(rows.batches(), SCHEMA)
             assert found.to_pylist() == expected
-    assert len(list(tmp_path.iterdir())) == 1, "what was not in order is gone"
+    assert len(list(tmp_path.iterdir())) == 2, "one file each, where there are files: the runs are gone"
 
 
 def test_without_an_order_rows_come_back_as_they_came(tmp_path: Path) -> None:
@@ -72,3 +73,26 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     rows = OrderedRows(SCHEMA, ("file",), tmp_path / "not there", 1)
     with pytest.raises(EnvironmentFault, match="not there"):
         rows.add(drawn(100))
+
+
+def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path) -> None:
+    """Rows of a page each among thousands of a line each: memory is counted by Arrow, in bytes, not by the machine."""
+    schema = pa.schema([pa.field("place", pa.int64()), pa.field("text", pa.string())])
+    in_memory, wide, count = 2 << 20, 400_000, 400
+    places = [place * 7 % (2 * count) for place in range(count)]
+    rows = OrderedRows(schema, ("place",), tmp_path, in_memory)
+    before = pa.total_allocated_bytes()
+    most = largest = 0
+    for place in places:
+        text = chr(97 + place % 26) * (wide if place % 2 else 40)
+        rows.add(pa.record_batch([[place], [text]], schema=schema))
+        most = max(most, pa.total_allocated_bytes() - before)
+    found = []
+    for batch in rows.batches():
+        most = max(most, pa.total_allocated_bytes() - before)
+        largest = max(largest, batch.nbytes)
+        found += [(row["place"], row["text"][:1], len(row["text"])) for row in batch.to_pylist()]
+    assert found == [(p, chr(97 + p % 26), wide if p % 2 else 40) for p in sorted(places)]
+    assert largest <= 5 << 20
+    # a piece of each of the 40 runs, a run that is sorted, and what Arrow keeps for itself; there are 80 MB of rows
+    assert most < 40 << 20

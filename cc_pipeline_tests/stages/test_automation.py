@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pyarrow as pa
 from hypothesis import given
@@ -138,6 +139,26 @@ def test_what_is_due_and_fails_before_its_captures_are_asked_for_is_left_in_the_
         asked, now = asked + len(found.runs), now + timedelta(minutes=30)
     assert asked == MOST_FAILURES_OF_DUE
     assert found.left == (pair,)
+
+
+def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
+    """A disk that is full for two weeks: each run ends before it tries anything."""
+    [pair] = PAIRS[:1]
+    runs: list[datetime] = []
+    now = NOW
+    while now < NOW + timedelta(days=14):
+        early = {pair: (len(runs), runs[-1])} if runs else {}
+        for due in ((), {pair}):
+            found = decide_backfill(
+                [pair], due, {}, early, newest="C2", now=now, seconds=lambda _: 1.0, bounds=Bounds(9, 99.0, 9, 9)
+            )
+            assert found.left == found.resting == ()
+            assert bool(found.runs) != bool(found.held)
+        runs += [now] * len(found.runs)
+        now += timedelta(minutes=30)
+    hours = [(later - earlier) / timedelta(hours=1) for earlier, later in pairwise(runs)]
+    assert hours[:3] == [0.5, 0.5, 2], "with the next tick, then at growing distances"
+    assert set(hours[3:]) == {8}
 
 
 def test_the_last_try_of_a_partition_is_alone() -> None:

@@ -303,6 +303,22 @@ def test_files_that_are_not_there_do_not_keep_others_from_being_built(tmp_path: 
     assert len(shards(workspace)) == 1
 
 
+def test_some_files_of_a_month_are_some_that_are_there(tmp_path: Path) -> None:
+    """Files that the source does not have stand in front: each call builds as many as it was asked for behind them."""
+    write_news(tmp_path / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
+    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
+    listed = built_index(workspace, MONTH).listed
+    for shard in listed[:3]:
+        (tmp_path / "bucket" / shard.filename).unlink()
+    size = (tmp_path / "bucket" / listed[3].filename).stat().st_size
+    price = build_price(workspace, built_index(workspace, MONTH), 1)
+    assert (price.files, price.about) == (1, True) and size / 2 < price.bytes < size * 2
+    for number in (1, 2):
+        with pytest.raises(Incomplete, match="3 of 5 archive files"):
+            build_index(workspace, MONTH, agreed=True, most=1)
+        assert len(shards(workspace)) == number
+
+
 def test_what_a_killed_process_left_half_written_goes_with_the_next_build(
     news: tuple[Path, NewsTruth], tmp_path: Path
 ) -> None:

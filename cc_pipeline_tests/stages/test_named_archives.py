@@ -85,6 +85,20 @@ def test_arc_files_are_taken_too(bucket: tuple[Path, MiniCrawlTruth], tmp_path: 
     assert {(row["archive_format"], row["outcome"]) for row in records} == {("arc", "fetched")}
 
 
+def test_revisits_are_counted_and_are_no_captures(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
+    root, truth = bucket
+    file = next(one.warc_filename for one in truth.captures if one.content_mime_type == "warc/revisit")
+    mine = [one for one in truth.captures if one.warc_filename == file]
+    revisits = [one for one in mine if one.content_mime_type == "warc/revisit"]
+    workspace = workspace_of(root, tmp_path)
+    register_archives(workspace, [str(root / file)], PRESS)
+    report = build_index(workspace, PRESS)
+    figures = report.per_target[PRESS]
+    assert figures["captures in those indexed now"] == len(mine) - len(revisits)
+    assert figures["revisits in them, which are not indexed"] == len(revisits) > 0
+    assert any("revisits are not indexed" in note for note in report.notes)
+
+
 def test_a_file_that_is_compressed_whole_is_told_apart(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     path = tmp_path / "whole.warc.gz"
     path.write_bytes(gzip.compress(gzip.decompress((news[0] / news[1].files[2]).read_bytes())))

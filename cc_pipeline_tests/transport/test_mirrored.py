@@ -16,6 +16,7 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.absences import branch_of
 from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
@@ -351,6 +352,27 @@ def test_each_host_has_its_own_rate_and_sees_only_its_own_credentials(
         times = sorted(hit.at for hit in server.hits)
         assert max(sum(start <= at < start + 1 for at in times) for start in times) <= 52
     assert "two" not in repr(transport.sources)
+
+
+def test_each_bucket_is_asked_at_its_own_endpoint(bucket: Path, tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).symlink_to(bucket)
+    with FaultServer(tmp_path / "mine") as one, FaultServer(tmp_path / "theirs") as two:
+        buckets = {"theirs": S3Options(two.url.rstrip("/"), anonymous=True)}
+        with Transport(
+            "s3://theirs",
+            mirrors=[("s3://mine", NO_ACCESS)],
+            s3_endpoint=one.url.rstrip("/"),
+            s3_anonymous=True,
+            s3_buckets=buckets,
+            retry=QUICK,
+            outage=OUT,
+        ) as transport:
+            assert transport.read(key_of(1), 0, 4).source == "s3://theirs"
+            two.set_rules([Rule("500", times=None)])
+            assert transport.read(key_of(1), 0, 4).source == "s3://mine"
+            assert all_came(transport, ranges()) == {"s3://mine": 200}
 
 
 def test_a_folder_may_stand_before_a_web_place(servers: list[FaultServer], bucket: Path, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def speaking(bucket: Path) -> Iterator[tuple[ThreadingHTTPServer, FaultServer, l
 
     (bucket / "odd").write_bytes(DATA)
     with FaultServer(bucket) as cdn, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server, cdn, asked
         server.shutdown()
 

@@ -133,6 +133,7 @@ def _of_captures(
     from cc_pipeline.stages.facts.asking import refuse_gaps
     from cc_pipeline.stages.facts.captures import facts_of_captures
     from cc_pipeline.stages.facts.choosing import known_for
+    from cc_pipeline.stages.facts.datasets import no_such
     from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
@@ -140,7 +141,7 @@ def _of_captures(
     for crawl in question.crawls:
         known = known_for(question.workspace, crawl)
         if unknown := [name for name in named if name not in known]:
-            raise UserInputError(f"there is no dataset {unknown[0]}; there are: {', '.join(known)}")
+            raise UserInputError(no_such("dataset", unknown[0], known))
         datasets = [known[name].dataset for name in named]
         for target in question.targets:
             slugs = question.workspace.parts([target.slug])[target.slug]
@@ -174,16 +175,18 @@ def say_cost(crawl: str, target: str, found: Facts) -> None:
     notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} rows; {cost}, {found.seconds:.1f} s")
     for note in found.notes:
         notice(f"{crawl}: {note}")
+    if not found.table.num_rows and not found.gaps:
+        notice(f"{crawl}: no host of {target} is known to {', '.join(found.versions)}")
     for name, gaps in found.gaps.items():
         warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
 
 
 def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
-    from cc_pipeline.stages.facts.choosing import hosts_only, needed_for, usual
+    from cc_pipeline.stages.facts.choosing import hosts_only, needed_for, usual, with_hosts
 
     own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
     names = list(named) if named else [*usual(known), *own]
-    return hosts_only(known, names) if acting is None else needed_for(acting.where, known, names)
+    return hosts_only(known, with_hosts(known, names)) if acting is None else needed_for(acting.where, known, names)
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
@@ -206,6 +209,8 @@ def _acted(table: pa.Table, acting: Action | None, crawl: str) -> pa.Table:
     found = acting.where.over(table)
     if found.unknown:
         notice(f"{crawl}: of {found.unknown:,} hosts it cannot be told, since a fact is missing: they do not match")
+    if table.num_rows and not found.count:
+        notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
     table = table.filter(found.rows)
     for name, downwards in reversed(acting.order):
         _known_column(table, name)
@@ -226,8 +231,10 @@ def _columns(table: pa.Table, said: str | None, acting: Action | None, output: s
 
 
 def _known_column(table: pa.Table, name: str) -> None:
+    from cc_pipeline.stages.facts.datasets import no_such
+
     if name not in table.column_names:
-        raise UserInputError(f"there is no column {name}; there are {', '.join(table.column_names)}")
+        raise UserInputError(no_such("column", name, table.column_names))
 
 
 def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
@@ -241,7 +248,7 @@ def _price(question: Question, asked: dict[str, list[Known]], output: str) -> No
             if first.files:
                 rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))
                 continue
-            for target in () if one.of_domains else question.targets:
+            for target in question.targets:
                 cost = price_of_hosts(question.workspace, crawl, target, [one.dataset])[one.name]
                 rows.append(
                     (crawl, one.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
@@ -261,7 +268,7 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
     rows = []
     for one in known_datasets(load_settings(home=home)).values():
         columns = one.columns()
-        about = "captures" if one.dataset.by_url else "domains" if one.of_domains else "hosts"
+        about = "captures" if one.dataset.by_url else "domains" if one.dataset.of_domains else "hosts"
         what = "all" if columns is None else f"{len(columns):,}"
         where = one.dataset.root or "the source"
         rows.append((one.name, about, one.dataset.action, what, where, "" if one.file is None else str(one.file)))

@@ -55,8 +55,14 @@ def ranks(
     claim_home(settings)
     with open_workspace(settings) as workspace:
         if named is None:
-            for one in all_ranks(settings):
+            here_now = all_ranks(settings)
+            for one in here_now:
                 _show(one)
+            if not here_now:
+                notice(
+                    "no ranks were read into this home. To read those of a release: cc-pipeline ranks RELEASE "
+                    "(https://commoncrawl.org/web-graphs lists them)"
+                )
             return
         here = find_ranks(settings, named, wanted)
         if here is None:

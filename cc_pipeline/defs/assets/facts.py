@@ -3,6 +3,8 @@
 Belongs here: ``host_facts``, and an asset for each dataset of the home. Not here: how a dataset is read (stages).
 """
 
+from collections.abc import Mapping
+
 import dagster as dg
 from pydantic import Field
 
@@ -12,11 +14,12 @@ from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone, own_figures
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.facts.choosing import USUAL, hosts_only
+from cc_pipeline.stages.facts.choosing import USUAL, hosts_only, known_for, with_hosts
 from cc_pipeline.stages.facts.fill import VERSION, fill_facts
-from cc_pipeline.stages.facts.harvest import dataset_transport, harvest_dataset
+from cc_pipeline.stages.facts.harvest import dataset_transport, read_ahead
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -42,8 +45,14 @@ def _added() -> dict[str, Known]:
 ADDED = _added()
 
 
+class AnnotationConfig(dg.Config):
+    """Of which crawls the files are looked at, where each crawl has its own."""
+
+    crawls: list[str] = Field(default=[], description="Crawl ids; none: the newest that is harvested here.")
+
+
 class FactsConfig(dg.Config):
-    """Which datasets are asked; by default the host index, degrees, and those of the home that are keyed by host."""
+    """Which datasets are asked; by default the host index, degrees, and those of the home about hosts or domains."""
 
     datasets: list[str] = Field(default=[], description="Names of datasets; none: the usual ones.")
 
@@ -63,16 +72,12 @@ def host_facts(
     context: dg.AssetExecutionContext, config: FactsConfig, workspace: dg.ResourceParam[Workspace]
 ) -> Yielded:
     """One row per host of the target, with what datasets keyed by host say of it in the crawl. Filled on request."""
-    known = known_datasets(workspace.settings)
-    own = [
-        name
-        for name, one in known.items()
-        if one.file is not None and not one.dataset.by_url and not one.of_domains and one.dataset.action != "filter"
-    ]
-    datasets = [one.dataset for one in hosts_only(known, config.datasets or [*USUAL, *own])]
 
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
+        known = known_for(workspace, crawl)
+        names = with_hosts(known, config.datasets or [*USUAL, *_of_hosts(known)])
+        datasets = [one.dataset for one in hosts_only(known, names)]
         report = fill_facts(workspace, crawl, [slug], datasets)
         metadata = own_figures(report, slug, "host_facts")
         if report.per_target[slug]["rows:host_facts"]:
@@ -82,6 +87,12 @@ def host_facts(
         return {"host_facts": (metadata, None)}
 
     yield from each_alone(context, PartitionRun(context, wanted_keys(context), ["host_facts"]), fill)
+
+
+def _of_hosts(known: Mapping[str, Known]) -> list[str]:
+    """The datasets that were added and say something of hosts or of their domains."""
+    own = {name: one.dataset for name, one in known.items() if one.file is not None}
+    return [name for name, one in own.items() if not one.by_url and one.action != "filter"]
 
 
 def _annotation(one: Known) -> dg.AssetsDefinition:
@@ -95,17 +106,20 @@ def _annotation(one: Known) -> dg.AssetsDefinition:
         code_version=one.dataset.version[:16],
         description=one.dataset.title or f"The dataset {name}, which was added to this home.",
     )
-    def annotation(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
+    def annotation(config: AnnotationConfig, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult[None]:
         dataset = known_datasets(workspace.settings)[name].dataset
         with dataset_transport(workspace, dataset) as reader:
-            shards = harvest_dataset(workspace, dataset, "", reader)
+            found = read_ahead(workspace, dataset, reader, config.crawls)
+        crawls = sorted({crawl for shards in found.values() for crawl in shards.crawls} or found)
+        versions = {crawl: shards.version for crawl, shards in found.items()}
         return dg.MaterializeResult(
             metadata={
-                "files": dg.MetadataValue.int(len(shards.paths)),
-                "crawls": dg.MetadataValue.text(", ".join(shards.crawls) or "all"),
+                "files": dg.MetadataValue.int(sum(len(shards.paths) for shards in found.values())),
+                "crawls": dg.MetadataValue.text(", ".join(crawls)),
+                "looked at": dg.MetadataValue.text(", ".join(found)),
                 "described in": dg.MetadataValue.path(str(one.file)),
             },
-            data_version=dg.DataVersion(f"{dataset.version}:{shards.version}"[:64]),
+            data_version=dg.DataVersion(f"{dataset.version}:{input_digest(versions)}"),
         )
 
     return annotation

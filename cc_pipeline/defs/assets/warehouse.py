@@ -21,6 +21,7 @@ from cc_pipeline.stages.workspace import Workspace
     deps=[
         "crawls",
         "row_groups",
+        "host_facts",
         "captures",
         "records",
         "page_metadata",

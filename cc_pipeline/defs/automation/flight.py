@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import dagster as dg
 
 from cc_pipeline.defs.internals import open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG, run_partitions
+from cc_pipeline.defs.partitions import KIND_TAG, run_partitions, tried_in
 
 Pair = tuple[str, str]
 
@@ -65,12 +65,15 @@ class Flight:
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A partition that was not made since it failed: ``times`` in a row, for the first time at ``since`` and last at
-    ``last`` in the run ``run_id``."""
+    ``last`` in the run ``run_id``. After that, ``unreached`` runs that were to make it ended before they tried it, the
+    last one at ``unreached_last``. With ``times`` 0 it never failed itself, and the others are of those runs."""
 
     times: int
     since: datetime
     last: datetime
     run_id: str
+    unreached: int = 0
+    unreached_last: datetime | None = None
 
 
 def flight(instance: dg.DagsterInstance, *, but_made: bool = False) -> Flight:
@@ -108,7 +111,8 @@ def left_failed(
     """The partitions that failed ``within`` the time before ``now`` and were not made since, whoever asked.
 
     A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
-    bad partition records the others, and what came through later, in whatever way, failed no more.
+    bad partition records the others, and what came through later, in whatever way, failed no more. Those that it never
+    tried, because it ended early, have not failed: they are among the answer with ``times`` 0.
     """
     since = (now or datetime.now(UTC)) - within
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
@@ -121,21 +125,33 @@ def left_failed(
     began = _places_of_runs(instance, {*first, *first.values()}, since)
     of_run = {one.dagster_run.run_id: run_partitions(one.dagster_run.tags, crawls, domains) for one in records}
     latest = _latest(instance, {made_by(one.dagster_run)[0] for one in records}, of_run.values())
-    # times, first, last, run of the last: newest run first
-    found: dict[Pair, tuple[int, datetime, datetime, str]] = {}
+    # newest run first
+    found: dict[Pair, Failed] = {}
+    missed: dict[Pair, Failed] = {}
     for one in records:
         run = one.dagster_run
         done, place = latest[made_by(run)[0]], began.get(first[run.run_id], 0)
         at = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
         # what the daemon tried again by itself is the same failure: the process of its run was lost
         once = 0 if _RETRY_TAG in run.tags else 1
+        tried = tried_in(run)
         for pair in of_run[run.run_id]:
             # a run without an event of its own began before everything
-            if done.get(f"{pair[0]}|{pair[1]}", -1) <= place:
-                times, _, last, run_id = found.get(pair, (0, at, at, run.run_id))
-                found[pair] = times + once, at, last, run_id
+            if done.get(f"{pair[0]}|{pair[1]}", -1) > place:
+                continue
+            # one that says nothing is of a version before, or never began
+            it_was = one.start_time is not None if tried is None else pair in tried
+            if not it_was and pair in found:
+                continue
+            kind = found if it_was else missed
+            newest = kind.get(pair, Failed(0, at, at, run.run_id))
+            kind[pair] = replace(newest, times=newest.times + once, since=at)
     # of some, the run that was tried again is too old to be seen
-    return {pair: Failed(max(1, one[0]), *one[1:]) for pair, one in found.items()}
+    found = {pair: replace(failed, times=max(1, failed.times)) for pair, failed in found.items()}
+    for pair, since_then in missed.items():
+        failed = found.get(pair, replace(since_then, times=0))
+        found[pair] = replace(failed, unreached=max(1, since_then.times), unreached_last=since_then.last)
+    return found
 
 
 def recorded(instance: dg.DagsterInstance, asset: str) -> dict[Pair, int]:

@@ -87,11 +87,13 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
     free = [pair for pair in every if pair not in under_way.pairs]
     pace = pace_of(fetches, ended_runs(instance), limits_of(settings).rate)
     busy = pace.total(under_way.pairs)
-    failures = {pair: (one.times, one.last) for pair, one in failed.items()}
+    failures = {pair: (one.times, one.last) for pair, one in failed.items() if one.times}
+    unreached = {pair: (one.unreached, one.unreached_last) for pair, one in failed.items() if one.unreached_last}
     decision = decide_backfill(
         free,
         due,
         failures,
+        unreached,
         newest=runnable[0] if runnable else "",
         now=now,
         seconds=lambda pair: pace.seconds(pair[1]),
@@ -181,6 +183,8 @@ def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy: float) -
         words.append(f"{decision.rest:,} are left for later, {spoken(decision.rest_seconds)} of work")
     if decision.resting:
         words.append(f"{len(decision.resting):,} failed and are tried again later")
+    if decision.held:
+        words.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are asked for later")
     if words and not pace.measured:
         words.append("no run has ended yet, so times are those of the request budget")
     return "; ".join(words)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -24,9 +24,12 @@ from cc_pipeline.settings.access import own_access
 from cc_pipeline.settings.environment import PREFIX, text_in
 from cc_pipeline.settings.places import split_places
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.sharing import Opening, take_over
 
 #: Variables that say who somebody is at the source.
-_WHO: Final = frozenset({f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY"})
+_WHO: Final = frozenset(
+    {f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY", f"{PREFIX}SOURCE_HOST"}
+)
 _FOLDER: Final = "cc-pipeline"
 
 
@@ -48,8 +51,9 @@ def _places(text: str) -> list[str]:
 
 
 @contextmanager
-def at_work(sent: Mapping[str, str], workers: int) -> Iterator[Workspace]:
-    """The workspace of one task: places and budget, no tables. ``workers`` is how many executors share the source.
+def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] = ()) -> Iterator[Workspace]:
+    """The workspace of one task: places and budget, no tables. ``workers`` is how many executors share the source with
+    whoever has started the job, ``closed`` are the circuit breakers that opened elsewhere.
 
     Raises ``UserInputError`` where that is not known, since every worker would then ask as if it were alone.
     """
@@ -57,7 +61,9 @@ def at_work(sent: Mapping[str, str], workers: int) -> Iterator[Workspace]:
         raise UserInputError("a worker does not start without the number of workers: it would not know its share")
     home = _own_folder()
     settings = settings_here(sent, home)
-    workspace = Workspace(replace(settings, hosts=settings.hosts * workers))
+    # one share stays at home, where runs may go on beside the job
+    workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1)))
+    take_over(settings.budget_path, closed)
     _clear(home / "scratch")
     try:
         yield workspace

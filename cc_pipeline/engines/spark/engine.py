@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import Left, RecordsResult
-from cc_pipeline.records.leases import stop_note
+from cc_pipeline.records.leases import lease, stop_note
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
@@ -32,6 +32,7 @@ from cc_pipeline.stages.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.stages.shortfall import Tally
 from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.stages.workspace import Workspace, lake_options
+from cc_pipeline.transport.sharing import Opening, openings, take_over
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,6 +51,9 @@ class SparkEngine:
     of each place 20 to 40 bytes in memory, and what tasks tell: some 750 bytes for each target in each task, which at
     worst (every capture of a task is another target's) is 0.8 GB for a million captures.
 
+    Circuit breakers that the workspace's budget file knows of bind the workers, and what opens there is written into
+    it after each fetch; ``refused`` is told all that it knows then.
+
     What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
     it needs of that. Raises ``UserInputError`` for an application that would not be polite
     (:func:`~cc_pipeline.engines.spark.politeness.refuse_impolite`).
@@ -59,6 +63,7 @@ class SparkEngine:
     workers: int
     partitions: int = 10_000
     captures: int = 1_000_000
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
 
     def __post_init__(self) -> None:
         refuse_impolite(self.spark_context, self.workers)
@@ -77,7 +82,9 @@ class SparkEngine:
         )
         # a task has one core, however many its host has
         options = replace(asked.options, examiners=0)
-        job = FetchJob(**self._common(workspace, crawl, commit), options=options, plan=asked.plan)
+        budget = workspace.settings.budget_path
+        common = self._common(workspace, crawl, commit)
+        job = FetchJob(**common, options=options, plan=asked.plan, closed=openings(budget))
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
                 done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))
@@ -85,6 +92,9 @@ class SparkEngine:
             # one that cannot be deleted goes with the lease of this fetch
             with suppress(CcPipelineError):
                 storage.transport.delete(stop_note(storage, crawl, commit))
+        take_over(budget, [one for task in done for one in task.closed])
+        if closed := openings(budget):
+            self.refused(closed)
         return _fetched(storage, asked, left, done)
 
     def parse(self, workspace: Workspace, asked: ToParse) -> None:
@@ -95,12 +105,16 @@ class SparkEngine:
             rows.add(batch)
         cutter = cutting.parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
-        with written(Plans(storage, crawl, commit), cutter) as plans:
-            done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
-        files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
-        for table in PAGE_TABLES:
-            files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
-        PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
+        # it says that plans and uncommitted files of this job are not left by one that has ended
+        with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
+            held.hold(())
+            with written(Plans(storage, crawl, commit), cutter) as plans:
+                done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
+            files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
+            for table in PAGE_TABLES:
+                files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
+            held.confirm()
+            PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
 
     def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
         return {

@@ -52,6 +52,7 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
 
     from cc_pipeline.engines.spark.run import run_job  # noqa: PLC0415
     from cc_pipeline.engines.spark.worker_facts import ask_workers  # noqa: PLC0415
+    from cc_pipeline.transport.sharing import Opening  # noqa: PLC0415
 
     asked = pipes.extras
     workers = int(asked["workers"])
@@ -62,7 +63,9 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
         pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
         out.facts({"Spark": context.version, "application": context.applicationId or ""})
         out.facts(ask_workers(context, workers))
-        for made in run_job(context, asked["settings"], wanted, asked["tables"], workers, _Seldom(out)):
+        closed = [Opening(**one) for one in asked["closed"]]
+        job = run_job(context, asked["settings"], wanted, asked["tables"], workers, _Seldom(out), closed, out.refused)
+        for made in job:
             out.made(made)
 
 

@@ -1,4 +1,5 @@
-"""What a job tells whoever started it, as JSON and back: partitions that are made, progress, errors, its workers.
+"""What a job tells whoever started it, as JSON and back: partitions that are made, progress, errors, its workers,
+who refuses it.
 
 Nothing is pickled: messages lie in a bucket, and reading one must not run what somebody has put there. An error comes
 back as an error of its own class, with its kind and fields, where the class is one of ours.
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from cc_pipeline.errors import CcPipelineError, Kind
 from cc_pipeline.stages.extract import Made
 from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.transport.sharing import Opening
 
 Payload: TypeAlias = dict[str, Any]
 
@@ -46,7 +48,14 @@ class Facts:
     values: Mapping[str, str]
 
 
-Message: TypeAlias = Made | Progress | Failed | Facts
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Circuit breakers that the job knows of."""
+
+    openings: tuple[Opening, ...]
+
+
+Message: TypeAlias = Made | Progress | Failed | Facts | Refused
 
 
 class Elsewhere(Exception):
@@ -83,6 +92,10 @@ class Outbox:
         """What is known of the cluster."""
         self.send({_WHAT: "facts", "values": dict(values)})
 
+    def refused(self, openings: Sequence[Opening]) -> None:
+        """Which hosts are left alone for now."""
+        self.send({_WHAT: "refused", "openings": [asdict(one) for one in openings]})
+
     def _number(self, report: StageReport) -> int:
         number = self._numbers.get(id(report))
         if number is None:
@@ -115,6 +128,8 @@ class Inbox:
                 return Failed(error_from_json(payload["error"]))
             case "facts":
                 return Facts(payload["values"])
+            case "refused":
+                return Refused(tuple(Opening(**one) for one in payload["openings"]))
         return None
 
 

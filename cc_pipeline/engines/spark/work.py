@@ -35,6 +35,7 @@ from cc_pipeline.stages.shortfall import Tally
 from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.workspace import Workspace, lake_options
+from cc_pipeline.transport.sharing import Opening, openings
 
 J = TypeVar("J", bound="Job")
 D_co = TypeVar("D_co", covariant=True)
@@ -57,10 +58,11 @@ class Job:
 
 @dataclass(frozen=True)
 class FetchJob(Job):
-    """As :class:`~cc_pipeline.stages.engine.ToFetch` says."""
+    """As :class:`~cc_pipeline.stages.engine.ToFetch` says. ``closed`` are circuit breakers that opened before."""
 
     options: RecordOptions
     plan: str
+    closed: tuple[Opening, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,14 @@ class Written:
 @dataclass(frozen=True, slots=True)
 class FetchDone:
     """What one task fetched. ``uncounted`` are the rows where it asked the source and got nothing: whether that counts
-    among the rounds of its captures depends on what others got, so the rows are there both ways."""
+    among the rounds of its captures depends on what others got, so the rows are there both ways. ``closed`` are the
+    circuit breakers that its worker knows of."""
 
     result: RecordsResult
     rows: int
     counted: Written
     uncounted: Written | None
+    closed: tuple[Opening, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ def _attempt() -> int:
 def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
     """Fetches the captures of plan ``number``, stores their records and writes their rows. Raises
     ``EnvironmentFault``."""
-    with at_work(job.sent, job.workers) as workspace, workspace.scratch_folder("fetch") as folder:
+    with at_work(job.sent, job.workers, job.closed) as workspace, workspace.scratch_folder("fetch") as folder:
         storage = storage_in(workspace, folder / "spool")
         captures, held, left = Plans(storage, job.crawl, job.commit).read(number)
         places = PlacesFound()
@@ -164,8 +168,9 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
         counted = _write(workspace, job.crawl, partial(_counted, rows), name)
         silent = result.asked and not result.answered
         uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if silent else None
+        closed = openings(workspace.settings.budget_path)
     count(len(found))
-    return FetchDone(result, rows.rows, counted, uncounted)
+    return FetchDone(result, rows.rows, counted, uncounted, closed)
 
 
 def parse_task(job: Job, number: int, count: Count) -> ParseDone:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 
@@ -51,6 +52,7 @@ def decide_crawls(
 
 
 Pair = tuple[str, str]
+_NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,15 @@ class AskedRun:
 @dataclass(frozen=True, slots=True)
 class BackfillDecision:
     """``runs`` are asked for now; ``rest`` pairs, likely to take ``rest_seconds``, are left for later ticks. ``left``
-    pairs failed too often and are not asked for again; ``resting`` ones failed and are, but not yet."""
+    pairs failed too often and are not asked for again; ``resting`` ones failed and are, but not yet. ``held`` ones did
+    not fail: their runs ended early before they were tried, and again; they wait for a while."""
 
     runs: tuple[AskedRun, ...]
     rest: int
     rest_seconds: float
     left: tuple[Pair, ...]
     resting: tuple[Pair, ...]
+    held: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,10 @@ MOST_FAILURES: Final = 4
 #: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
 #: its run, so that a partition that ends its process takes no others with it for good.
 _FIRST_REST: Final = timedelta(minutes=30)
+#: What was not tried because its run ended early is due again at once; where that happens again, after half an hour,
+#: then after four times as long each time, up to so long. Such a partition is never left alone: nothing is wrong with
+#: it.
+_LONGEST_HELD: Final = timedelta(hours=8)
 #: What a source did not give is asked for in a rhythm of its own, about ten times in the week that failures are
 #: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
 #: rhythm: it would be due again with every tick.
@@ -104,6 +112,7 @@ def decide_backfill(
     missing: Iterable[Pair],
     due: Collection[Pair],
     failures: Mapping[Pair, tuple[int, datetime]],
+    unreached: Mapping[Pair, tuple[int, datetime]] = _NONE,
     *,
     newest: str,
     now: datetime,
@@ -114,20 +123,24 @@ def decide_backfill(
 
     ``missing`` are in the order of their worth. Those of the crawl ``newest`` are ``watch``, the others ``backfill``;
     what failed, and what is ``due`` to be asked for again, is ``repair``, and comes between them. ``failures`` are how
-    often a partition failed in a row, and when last.
+    often a partition failed in a row, and when last; ``unreached`` how many runs since then ended before they tried
+    it, and when the last of these did.
     """
     by_kind: dict[str, list[Pair]] = {"watch": [], "repair": [], "backfill": []}
     alone: list[Pair] = []
     left: list[Pair] = []
     resting: list[Pair] = []
+    held: list[Pair] = []
     for pair in missing:
         times, last = failures.get(pair, (0, now))
-        if pair in due:
-            (by_kind["repair"] if times < MOST_FAILURES_OF_DUE else left).append(pair)
+        if times >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
+            left.append(pair)
+        elif _held_until(*unreached.get(pair, (0, now))) > now:
+            held.append(pair)
+        elif pair in due:
+            by_kind["repair"].append(pair)
         elif not times:
             by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
-        elif times >= MOST_FAILURES:
-            left.append(pair)
         elif last + _FIRST_REST * 4 ** (times - 1) > now:
             resting.append(pair)
         elif times == MOST_FAILURES - 1:
@@ -148,7 +161,17 @@ def decide_backfill(
                 runs.append(AskedRun("repair", (pair,), seconds(pair)))
             else:
                 waiting.append(pair)
-    return BackfillDecision(tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting))
+    return BackfillDecision(
+        tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting), tuple(held)
+    )
+
+
+def _held_until(times: int, last: datetime) -> datetime:
+    """When a partition is asked for again that so many runs did not get to."""
+    if times < 2:
+        return last
+    # a power of so many runs would be no number of days
+    return last + min(_LONGEST_HELD, _FIRST_REST * 4 ** min(times - 2, 8))
 
 
 class _Room:

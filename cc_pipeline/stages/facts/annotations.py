@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.host_keys import host_key
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.stages.facts.datasets import DOMAINS
 from cc_pipeline.stages.facts.filter import Filter, parse_filter
 
 _PLACES: Final = ("local", "web_prefix", "s3_prefix", "source")
@@ -27,7 +28,7 @@ _MOST_FILES: Final = 100_000
 _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "surt_host_name": {"form": "surt_host"},
     "url_host_name": {"form": "host", "www": "kept"},
-    "url_host_registered_domain": {"form": "host", "www": "kept"},
+    "url_host_registered_domain": {"form": "host", "of": DOMAINS, "www": "kept"},
     "url_surtkey": {"form": "url_key"},
 }
 _SQL: Final = re.compile(
@@ -53,11 +54,10 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A join file: ``described`` is a dataset in our own words (without a name), ``of_domains`` whether its key is a
-    registered domain, ``unpacked`` what has to become its file yet."""
+    """A join file: ``described`` is a dataset in our own words (without a name), ``unpacked`` what has to become its
+    file yet."""
 
     described: dict[str, Any]
-    of_domains: bool
     unpacked: Unpacked | None = None
 
 
@@ -106,7 +106,7 @@ class _Join:
             "prefix": self.said.get("prefix") or "",
             "join": kind.lower(),
         }
-        return Joined(described, key == "url_host_registered_domain", unpacked)
+        return Joined(described, unpacked)
 
     def _key(self) -> tuple[str, str, bool, str]:
         """What the left side's key is, what the right side calls it, whether the crawl is part of it, and the time."""

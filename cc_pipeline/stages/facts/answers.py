@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.commoncrawl.host_keys import HostRanges, host_of_surt
+from cc_pipeline.commoncrawl.host_keys import HostRanges, host_key, host_of_surt
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.keyed.lookup import KeyedPrice
 from cc_pipeline.stages.facts.asking import (
     Answer,
@@ -36,10 +39,13 @@ HOST_FIELDS = (
     pa.field("domain", pa.string()),
 )
 
+_Ask = Callable[[Dataset, HostRanges], Answer | None]
+
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:
     """One row for each host of ``target`` that ``datasets`` know, sorted by SURT host key: ``HOST_FIELDS``, then the
-    columns of each dataset, null where it lacks the host or the crawl.
+    columns of each dataset, null where it lacks the host or the crawl; those of registered domains come last, and say
+    the same of every host of a domain.
 
     Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that, and as
     :func:`facts_of_hosts` does.
@@ -53,8 +59,8 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
     """The same with its cost, and with what it lacks said instead of raised. The answer is kept: the next one costs no
     request.
 
-    Raises ``UserInputError`` for datasets about URLs, for two columns of one name, and for a look-up dearer than the
-    settings' ``max_bytes``; ``EnvironmentFault`` when the source fails.
+    Raises ``UserInputError`` for datasets about URLs, for datasets of registered domains alone, for two columns of one
+    name, and for a look-up dearer than the settings' ``max_bytes``; ``EnvironmentFault`` when the source fails.
     """
     return _facts(workspace, crawl, [target], datasets, keep=True)
 
@@ -62,11 +68,9 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
 def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
     """The same where :func:`facts_of_hosts` was asked before and its answer was kept: without a request. Datasets whose
     answer is not here are left out; ``None`` where none is."""
-    started = time.monotonic()
-    hosts = HostRanges(target)
-    kept = {one.name: kept_answer(workspace, crawl, one, OfHosts(one, hosts)) for one in datasets}
-    answers = {name: answer for name, answer in kept.items() if answer is not None}
-    return _joined(crawl, [one for one in datasets if one.name in answers], answers, started) if answers else None
+    return _answered(
+        crawl, [target], datasets, lambda one, hosts: kept_answer(workspace, crawl, one, OfHosts(one, hosts))
+    )
 
 
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
@@ -78,10 +82,19 @@ def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]
 def price_of_hosts(
     workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]
 ) -> dict[str, KeyedPrice]:
-    """What each dataset's look-up would read; footers that are not here yet are fetched, no data is read."""
+    """What each dataset's look-up would read; footers that are not here yet are fetched, no data is read.
+
+    Of registered domains those are meant that the target names; where it names none, any below it: the most there is.
+    """
     check_kinds(datasets, by_url=False)
     hosts = HostRanges(target)
-    return {one.name: price(workspace, crawl, one, OfHosts(one, hosts)) for one in datasets}
+    domains = [registered_domain(name) for name in hosts.names() or ()]
+    known = [one for one in dict.fromkeys(domains) if one is not None]
+    of_domains = HostRanges(*_as_targets(known)) if known and None not in domains else hosts
+    return {
+        one.name: price(workspace, crawl, one, OfHosts(one, of_domains if one.of_domains else hosts))
+        for one in datasets
+    }
 
 
 class RowsOfTargets:
@@ -105,34 +118,68 @@ class RowsOfTargets:
 def _facts(
     workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], *, keep: bool
 ) -> Facts:
-    started = time.monotonic()
     check_kinds(datasets, by_url=False)
+    if all(one.of_domains for one in datasets):
+        raise UserInputError(
+            f"{datasets[0].name} is about registered domains, and does not say which hosts there are: name a dataset "
+            "of hosts beside it, such as host-index"
+        )
+    found = _answered(
+        crawl, targets, datasets, lambda one, hosts: ask(workspace, crawl, one, OfHosts(one, hosts), keep=keep)
+    )
+    assert found is not None
+    return found
+
+
+def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], asked: _Ask) -> Facts | None:
+    """Rows of the hosts of ``targets`` in what ``asked`` gives for each dataset; those for which it has nothing are
+    left out. ``None`` where that leaves none of hosts."""
+    started = time.monotonic()
     hosts = HostRanges(*targets)
-    answers = {one.name: ask(workspace, crawl, one, OfHosts(one, hosts), keep=keep) for one in datasets}
-    return _joined(crawl, datasets, answers, started)
-
-
-def _joined(crawl: str, datasets: Sequence[Dataset], answers: dict[str, Answer], started: float) -> Facts:
-    keys = _hosts(datasets, answers)
+    given = [(one, asked(one, hosts)) for one in datasets if not one.of_domains]
+    of_hosts = [(one, answer) for one, answer in given if answer is not None]
+    if not of_hosts:
+        return None
+    keys = _hosts(of_hosts)
     names = [host_of_surt(key) for key in keys.to_pylist()]
     domains = [registered_domain(name.partition(":")[0]) for name in names]
     crawls = pa.repeat(pa.scalar(crawl, pa.string()), len(keys))
     own = (crawls, keys, pa.array(names, pa.string()), pa.array(domains, pa.string()))
     columns = Columns({field.name: values for field, values in zip(HOST_FIELDS, own, strict=True)})
-    for one in datasets:
-        place = pc.index_in(keys, answers[one.name].table[HOST].combine_chunks())
-        columns.add(one, answers[one.name], (HOST,), place)
-    table = columns.table()
+    for one, answer in of_hosts:
+        columns.add(one, answer, (HOST,), pc.index_in(keys, answer.table[HOST].combine_chunks()))
+    answers = {one.name: answer for one, answer in of_hosts}
+    here = pa.repeat(pa.scalar(value=True), len(keys))
+    if any(one.of_domains for one in datasets):
+        of = {name: key.surt for name in dict.fromkeys(domains) if name and (key := host_key(name)) is not None}
+        meant = HostRanges(*_as_targets(of))
+        wanted = pa.array([of.get(name or "") for name in domains], pa.string())
+        for one in datasets:
+            if one.of_domains and (found := asked(one, meant)) is not None:
+                place = pc.index_in(wanted, found.table[HOST].combine_chunks(), skip_nulls=True)
+                columns.add(one, found, (HOST,), place)
+                answers[one.name] = found
+                if one.inner or one.action == "filter":
+                    here = pc.and_(here, pc.is_valid(place))
+    table = columns.table().filter(here)
     others = [table.schema.field(name) for name in table.column_names[len(HOST_FIELDS) :]]
     return all_facts(table.cast(pa.schema([*HOST_FIELDS, *others])), answers, time.monotonic() - started)
 
 
-def _hosts(datasets: Sequence[Dataset], answers: dict[str, Answer]) -> pa.Array:
+def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
+    """Registered domains as hosts to ask for. A stranger's file may have a host that no target can name: nothing is
+    said of its domain."""
+    for domain in domains:
+        with suppress(UserInputError):
+            yield parse_target(f"host:{domain}")
+
+
+def _hosts(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
     """The SURT keys of the answer, sorted: hosts of the datasets that are joined, or of all if none is."""
-    giving = [one for one in datasets if one.action == "join"] or list(datasets)
-    every = [chunk for one in giving for chunk in answers[one.name].table[HOST].chunks]
+    giving = [answer for one, answer in answers if one.action == "join"] or [answer for _, answer in answers]
+    every = [chunk for answer in giving for chunk in answer.table[HOST].chunks]
     hosts = pc.unique(pa.chunked_array(every, pa.string()))
-    for one in datasets:
+    for one, answer in answers:
         if one.inner or one.action == "filter":
-            hosts = hosts.filter(pc.is_in(hosts, answers[one.name].table[HOST].combine_chunks()))
+            hosts = hosts.filter(pc.is_in(hosts, answer.table[HOST].combine_chunks()))
     return hosts.take(pc.sort_indices(hosts))

@@ -18,7 +18,7 @@ from cc_pipeline.index.keyed.lookup import Endings, Keep, KeyedLookup, KeyedPric
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.stages.facts.datasets import OWN_COLUMNS, Dataset
-from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards
+from cc_pipeline.stages.facts.harvest import Shards, dataset_transport, harvest_dataset, kept_shards, page_indexes
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -131,7 +131,7 @@ def _read(
     if told.to_read:
         said = f"{dataset.name}: about {told.likely_bytes / 1e6:,.1f} MB, {told.requests:,} requests at most"
         progress.report("look-up", 0, told.to_read, said)
-    indexes = PageIndexes(workspace.settings.cache_path / "page-indexes")
+    indexes = PageIndexes(page_indexes(workspace, dataset))
     found = lookup.read(reader, indexes, workspace.settings.max_bytes)
     return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
 

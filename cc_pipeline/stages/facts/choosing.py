@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.domains import is_ip
-from cc_pipeline.commoncrawl.host_keys import HostRanges, host_key, host_of_surt
+from cc_pipeline.commoncrawl.host_keys import HostRanges, host_of_surt
 from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts, facts_of_targets
-from cc_pipeline.stages.facts.asking import Facts, labelled, refuse_gaps
+from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts
+from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
+from cc_pipeline.stages.facts.datasets import no_such
 from cc_pipeline.stages.facts.filter import Filter
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
@@ -51,62 +52,16 @@ class Chosen:
 
 
 def facts_of(workspace: Workspace, crawl: str, target: Target, known: Sequence[Known]) -> Facts:
-    """One row for each host of ``target`` with what all of ``known`` say of it, as :func:`facts_of_hosts` gives them.
-
-    Datasets of registered domains say the same of all hosts of a domain. Raises as :func:`facts_of_hosts` does.
-    """
-    facts = facts_of_hosts(workspace, crawl, target, [one.dataset for one in known if not one.of_domains])
-    for one in known:
-        if one.of_domains:
-            facts = _with_domains(workspace, crawl, facts, one)
-    return facts
-
-
-def _with_domains(workspace: Workspace, crawl: str, facts: Facts, one: Known) -> Facts:
-    """``facts`` with what a dataset of registered domains says, joined on the column ``domain``."""
-    domains = pc.unique(facts.table["domain"]).drop_null().to_pylist()
-    targets = [parse_target(f"host:{domain}") for domain in domains]
-    plain = replace(one.dataset, action="join", inner=False)
-    found = facts_of_targets(workspace, crawl, targets, [plain])
-    keys = {domain: key.surt for domain in domains if (key := host_key(domain)) is not None}
-    wanted = pa.array([keys.get(domain) for domain in facts.table["domain"].to_pylist()], pa.string())
-    place = pc.index_in(wanted, found.table[HOST].combine_chunks())
-    table = facts.table
-    if one.dataset.action == "label":
-        table = _added(table, one.dataset.label, labelled(place, whole=one.name not in found.gaps), one)
-    elif one.dataset.action == "join":
-        for name in found.table.column_names:
-            if name not in {field.name for field in HOST_FIELDS}:
-                table = _added(table, name, found.table[name].take(place), one)
-    if one.dataset.action == "filter" or one.dataset.inner:
-        table = table.filter(pc.is_valid(place))
-    return replace(
-        facts,
-        table=table,
-        requests=facts.requests + found.requests,
-        bytes=facts.bytes + found.bytes,
-        seconds=facts.seconds + found.seconds,
-        gaps=facts.gaps | found.gaps,
-        absent=facts.absent + found.absent,
-        notes=facts.notes + found.notes,
-        versions=facts.versions | found.versions,
-        files=facts.files | found.files,
-    )
-
-
-def _added(table: pa.Table, name: str, values: pa.Array, one: Known) -> pa.Table:
-    if name in table.column_names:
-        raise UserInputError(f"the column {name} of {one.name} is there already; give {one.name} a prefix in its file")
-    return table.append_column(name, values)
+    """One row for each host of ``target`` with what all of ``known`` say of it, as :func:`facts_of_hosts` gives them,
+    and raises."""
+    return facts_of_hosts(workspace, crawl, target, [one.dataset for one in known])
 
 
 def known_for(workspace: Workspace, crawl: str) -> dict[str, Known]:
     """The datasets that the home knows; ranks of the web graph are of a release that spans ``crawl`` where one that was
     converted does."""
     ranks = ranks_datasets(workspace.settings, crawl)
-    # a domain's ranks are said of all its hosts
-    of_crawl = {name: Known(one, of_domains=name.startswith(_RANKS[1])) for name, one in ranks.items()}
-    return known_datasets(workspace.settings) | of_crawl
+    return known_datasets(workspace.settings) | {name: Known(one) for name, one in ranks.items()}
 
 
 def usual(known: Mapping[str, Known]) -> list[str]:
@@ -123,7 +78,7 @@ def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     for name in dict.fromkeys(names):
         if name not in known:
             way = "; ranks are converted with: cc-pipeline ranks RELEASE" if name.startswith(_RANKS) else ""
-            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}{way}")
+            raise UserInputError(no_such("dataset", name, known) + way)
         if known[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
         found.append(known[name])
@@ -138,10 +93,10 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
     own = {field.name.lower() for field in HOST_FIELDS}
     about_hosts = {name: one for name, one in known.items() if not one.dataset.by_url}
     names = list(named)
-    declared: dict[str, pa.DataType] = {field.name: field.type for field in HOST_FIELDS}
+    declared = {field.name: None for field in HOST_FIELDS}
     untold = [name for name, one in about_hosts.items() if one.columns() is None]
     for one in about_hosts.values():
-        declared |= {name: kind or pa.null() for name, kind in (one.columns() or {}).items()}
+        declared |= dict.fromkeys(one.columns() or ())
     for column in where.columns:
         owners = [
             name
@@ -152,12 +107,15 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
             names += owners[:1] if not set(owners) & set(names) else []
         elif column.lower() not in own:
             if not untold:
-                where.check(declared)
+                raise UserInputError(f"the filter {where.text[:200]!r}: {no_such('column', column, declared)}")
             names += untold
-    if not any(not one.of_domains and one.dataset.action == "join" for one in hosts_only(known, names)):
-        # something has to say which hosts there are
-        names = ["host-index", *names]
-    return hosts_only(known, names)
+    return hosts_only(known, with_hosts(known, names))
+
+
+def with_hosts(known: Mapping[str, Known], names: Sequence[str]) -> list[str]:
+    """``names`` of datasets, the host index before them where none of them says which hosts there are."""
+    giving = [one.dataset for one in hosts_only(known, names) if one.dataset.action == "join"]
+    return [*names] if any(not one.of_domains for one in giving) else ["host-index", *names]
 
 
 def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, known: Sequence[Known]) -> Chosen:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -27,6 +28,7 @@ _COLUMN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,118}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]{0,30}")
 
 URL_KEY: Final = "url_key"
+DOMAINS: Final = "domains"
 FORMS: Final = (*get_args(HostForm), URL_KEY)
 #: How rows of one host (with and without ``www``) become one: of ``first`` the host without ``www`` goes first.
 FOLDS: Final = ("first", "min", "max", "sum", "any")
@@ -43,7 +45,8 @@ class Dataset:
     both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
     path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
     of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
-    last label of each host, if there is one. ``columns`` are those that are taken, with their types (``None``: the
+    last label of each host, if there is one. With ``of_domains`` its hosts are registered domains, and what it says of
+    one is said of every host of the domain. ``columns`` are those that are taken, with their types (``None``: the
     widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
     that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
     column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
@@ -60,6 +63,7 @@ class Dataset:
     www: str = "folded"
     time: str = ""
     ending: str = ""
+    of_domains: bool = False
     columns: Mapping[str, pa.DataType | None] | None = None
     prefix: str = ""
     inner: bool = False
@@ -83,7 +87,9 @@ class Dataset:
         """A digest of the whole definition: another one may give other columns or rows."""
         named = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
         said = [self.place, self.by_crawl, self.form, self.www, self.time, named, self.prefix, self.inner, self.action]
-        return input_digest({"dataset": said, "fold": sorted(self.fold.items()), "name": self.name})
+        digested = {"dataset": said, "fold": sorted(self.fold.items()), "name": self.name}
+        # said only where it is so: what was made of others before there was this field stays as good
+        return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
 
     def only(self, names: Collection[str]) -> Dataset:
         """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
@@ -112,7 +118,7 @@ def read_dataset(path: Path | str) -> Dataset:
     if isinstance(path, str) and _NAME.fullmatch(path) and not Path(path).exists():
         known = ready_made()
         if path not in known:
-            raise UserInputError(f"there is no dataset {path}; there are: {', '.join(known)}, or name a YAML file")
+            raise UserInputError(f"{no_such('dataset', path, known)}, or name a YAML file")
         return known[path]
     return parse_dataset(text_of(Path(path)), str(path))
 
@@ -165,7 +171,14 @@ def read_yaml(text: str, name: str) -> object:
 
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
 _WHERE: Final = ("paths", "files", "root", "crawl")
-_KEY: Final = ("column", "form", "www", "time", "ending")
+_KEY: Final = ("column", "form", "of", "www", "time", "ending")
+
+
+def no_such(what: str, name: str, known: Collection[str]) -> str:
+    """That there is no ``what`` called ``name``, which one may have been meant, and which there are."""
+    near = get_close_matches(name, known, 3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}there is no {what} {name[:120]}; there are {', '.join(known)}"
 
 
 class _Reader:
@@ -193,6 +206,9 @@ class _Reader:
         time = self.text(key.get("time", ""), "key.time")
         if (form == URL_KEY) != bool(time):
             raise self.wrong("key.time", f"names the column of fetch times, for the form {URL_KEY} and no other")
+        of_domains = self.choice(key.get("of", "hosts"), "key.of", ("hosts", DOMAINS)) == DOMAINS
+        if of_domains and form == URL_KEY:
+            raise self.wrong("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
         columns = self.columns(top.get("columns", "all"))
         fold = self.mapping(top.get("fold", {}), "fold", None)
         for column, how in fold.items():
@@ -210,6 +226,7 @@ class _Reader:
             www=www,
             time=time,
             ending=self.text(key.get("ending", ""), "key.ending"),
+            of_domains=of_domains,
             columns=columns,
             prefix=self.pattern(top.get("prefix", ""), "prefix", _PREFIX, "letters, digits and _"),
             inner=self.choice(top.get("join", "outer"), "join", ("outer", "inner")) == "inner",

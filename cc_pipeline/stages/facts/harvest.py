@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,11 +18,13 @@ from typing import Final
 
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
-from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.index.catalog.from_footers import footers_digest
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.keyed.shards import Gap
+from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.workspace import Workspace, open_transport
 from cc_pipeline.transport.client import Transport
@@ -38,6 +41,10 @@ _CRAWL: Final = re.compile(r"(?:^|/)crawl=([^/]+)/")
 #: The name under which footers lie of files that are of no crawl.
 _NO_CRAWL: Final = "all"
 _CUT: Final = 2**20
+#: What is kept of a dataset that this home does not know, nor was asked for in so long, goes.
+_UNASKED: Final = timedelta(days=30)
+#: A folder of :func:`_folder`: the name of a dataset, and its place.
+_KEPT: Final = re.compile(r"(.+)-([0-9a-f]{15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,9 @@ def harvest_dataset(
     listed = list_files(workspace, dataset, crawl, reader)
     paths = listed.of(dataset, crawl)
     name, store = _name(dataset, crawl), _store(workspace, dataset)
+    with suppress(OSError):
+        # asked for now: see forget_unknown
+        os.utime(_folder(workspace, dataset))
     footers = store.read(name)
     if anew or _missing(footers, paths):
         with _alone(store.crawl_folder(name)):
@@ -154,6 +164,38 @@ def harvest_dataset(
     crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
     notes = () if listed.note is None else (listed.note,)
     return Shards(tuple(paths), footers, version, listed.gaps, crawls, notes)
+
+
+def read_ahead(
+    workspace: Workspace, dataset: Dataset, reader: Transport, crawls: Sequence[str] = ()
+) -> dict[str, Shards]:
+    """The shards of a dataset before anybody asks about a target, by crawl: of ``crawls``, or, where none is named, of
+    the newest crawl harvested here that it has (else the newest that it has): each has files of its own. A dataset
+    whose files are of no crawl is one, under the name ``all``.
+
+    Raises ``UserInputError`` where no crawl can be told, and as :func:`harvest_dataset` does.
+    """
+    if not _is_split(dataset):
+        return {_NO_CRAWL: harvest_dataset(workspace, dataset, "", reader)}
+    if not crawls:
+        here = sorted(crawls_of(workspace.lake.pin("row_groups")), reverse=True)
+        # a list of each crawl's own says nothing about others
+        has = set(here) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
+        crawls = [crawl for crawl in here if crawl in has][:1] or sorted(has)[-1:]
+    if not crawls:
+        raise UserInputError(f"{dataset.name} has no files of a crawl that is known here: harvest a crawl, or name one")
+    return {crawl: harvest_dataset(workspace, dataset, crawl, reader) for crawl in crawls}
+
+
+def shards_read(workspace: Workspace, dataset: Dataset) -> dict[str, Shards]:
+    """What is here of a dataset, by crawl as :func:`read_ahead` gives it, without a request."""
+    names = _store(workspace, dataset).crawls() if _is_split(dataset) else (_NO_CRAWL,)
+    found = {name: kept_shards(workspace, dataset, name) for name in names}
+    return {name: shards for name, shards in found.items() if shards is not None and shards.paths}
+
+
+def _is_split(dataset: Dataset) -> bool:
+    return dataset.by_crawl or "{crawl}" in dataset.paths
 
 
 def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | None:
@@ -171,6 +213,42 @@ def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | 
         return None
     crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
     return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listed.gaps, crawls)
+
+
+def page_indexes(workspace: Workspace, dataset: Dataset) -> Path:
+    """Where the page indexes of a dataset's files are kept."""
+    return _folder(workspace, dataset) / "page-indexes"
+
+
+def forget_files(settings: Settings, name: str, but: str = "") -> None:
+    """Deletes what is kept of the files of the dataset ``name``; ``but`` is the place whose files are still its."""
+    for folder, of, place in _kept_folders(settings):
+        if of == name and place != but:
+            _delete(folder)
+
+
+def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> int:
+    """Deletes what is kept of files of datasets that are none of ``places`` (name and place) and were not asked for in
+    a month: they may be known to a program of somebody's. Gives how many datasets these were."""
+    latest = time.time() - _UNASKED.total_seconds()
+    found = [
+        folder
+        for folder, name, place in _kept_folders(settings)
+        if (name, place) not in places and folder.stat().st_mtime < latest
+    ]
+    for folder in found:
+        _delete(folder)
+    return len(found)
+
+
+def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
+    here = settings.keyed_path.iterdir() if settings.keyed_path.is_dir() else ()
+    return [(folder, match[1], match[2]) for folder in here if (match := _KEPT.fullmatch(folder.name))]
+
+
+def _delete(folder: Path) -> None:
+    with disk_trouble(folder), suppress(FileNotFoundError):
+        shutil.rmtree(folder)
 
 
 def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:

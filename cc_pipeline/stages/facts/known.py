@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,11 +15,12 @@ import duckdb
 import yaml
 
 from cc_pipeline.addresses import NO_ACCESS, scheme_of
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
-from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
-from cc_pipeline.stages.facts.ranks import is_name_of_ranks, is_of_domains, ranks_datasets
+from cc_pipeline.stages.facts.datasets import Dataset, no_such, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.stages.facts.harvest import forget_files, forget_unknown
+from cc_pipeline.stages.facts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.stages.workspace import open_transport
 
 #: Bytes of a table on the web that is fetched whole to be joined.
@@ -30,11 +31,9 @@ _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullst
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A dataset, whether its key is a registered domain (``of_domains``), and the home's file of it (``None`` for one
-    that comes with this program)."""
+    """A dataset, and the home's file of it (``None`` for one that comes with this program)."""
 
     dataset: Dataset
-    of_domains: bool = False
     file: Path | None = None
 
     @property
@@ -56,7 +55,7 @@ def known_datasets(settings: Settings) -> dict[str, Known]:
     """All datasets by name, ranks that were converted among them. Raises ``UserInputError`` for a file of the home that
     is wrong, and names it."""
     found = {name: Known(dataset) for name, dataset in ready_made().items()}
-    found |= {name: Known(one, is_of_domains(name)) for name, one in ranks_datasets(settings).items()}
+    found |= {name: Known(one) for name, one in ranks_datasets(settings).items()}
     folder = settings.datasets_path
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
         one = _read(text_of(file), file)
@@ -78,7 +77,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
             raise UserInputError(f"{file} names itself {found.name}; change the field name there")
     else:
         name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
-        found = _read(_text({"name": _valid(name), **joined.described}, joined.of_domains), file)
+        found = _read(_text({"name": _valid(name), **joined.described}), file)
     if found.name in ready_made() or is_name_of_ranks(found.name):
         raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
     if joined is not None:
@@ -86,7 +85,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
         if joined.unpacked is not None:
             made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
             described["where"] |= {"root": str(made.parent), "files": [made.name]}
-        text = _text(described, joined.of_domains)
+        text = _text(described)
     place = settings.datasets_path / f"{found.name}.yaml"
     with disk_trouble(place):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -95,17 +94,34 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
         beside.replace(place)
     kept = _read(text, place)
     _forget_tables(settings, found.name, but=kept.dataset.files)
+    forget_files(settings, found.name, but=kept.dataset.place)
     return kept
 
 
 def remove_dataset(settings: Settings, name: str) -> None:
-    """Forgets a dataset that was added. Raises ``UserInputError`` for any other name."""
+    """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
     file = settings.datasets_path / f"{_valid(name)}.yaml"
     if not file.is_file():
-        raise UserInputError(f"no dataset {name} was added to this home; see: cc-pipeline datasets list")
+        if name in ready_made() or is_name_of_ranks(name):
+            raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
+        added = [one.stem for one in sorted(settings.datasets_path.glob("*.yaml"))]
+        if added:
+            raise UserInputError(no_such("dataset", name, added) + " that was added to this home")
+        raise UserInputError(f"there is no dataset {name}: none was added to this home")
     with disk_trouble(file):
         file.unlink()
     _forget_tables(settings, name)
+    forget_files(settings, name)
+
+
+def sweep_datasets(settings: Settings) -> int:
+    """Deletes what is kept of files of datasets that this home does not know any more; gives how many those were.
+    Nothing where a dataset's description cannot be read: it may be the one whose files they are."""
+    try:
+        known = known_datasets(settings)
+    except CcPipelineError:
+        return 0
+    return forget_unknown(settings, {(one.name, one.dataset.place) for one in known.values()})
 
 
 def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
@@ -115,16 +131,17 @@ def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> No
             table.unlink(missing_ok=True)
 
 
+#: How homes of before said it; now ``key.of`` does.
 _OF_DOMAINS: Final = "# its key is a registered domain: it says the same of all hosts below it\n"
 
 
-def _text(described: Mapping[str, Any], of_domains: bool) -> str:
-    text = yaml.safe_dump(dict(described), sort_keys=False, allow_unicode=True)
-    return (_OF_DOMAINS if of_domains else "") + text
+def _text(described: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(described), sort_keys=False, allow_unicode=True)
 
 
 def _read(text: str, file: Path) -> Known:
-    return Known(parse_dataset(text, str(file)), text.startswith(_OF_DOMAINS), file)
+    dataset = parse_dataset(text, str(file))
+    return Known(replace(dataset, of_domains=dataset.of_domains or text.startswith(_OF_DOMAINS)), file)
 
 
 def _valid(name: str) -> str:

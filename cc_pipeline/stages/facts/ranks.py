@@ -206,11 +206,6 @@ def is_name_of_ranks(name: str) -> bool:
     return name.startswith(tuple(f"{level}-ranks" for level in LEVELS))
 
 
-def is_of_domains(name: str) -> bool:
-    """Whether that dataset of :func:`ranks_datasets` has a row for a domain, which says the same of all its hosts."""
-    return name.startswith("domain-ranks")
-
-
 def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
     """Converted ranks as a dataset. The columns of domains begin with ``domain_``, and their keys are those of domains'
     own hosts."""
@@ -224,6 +219,7 @@ def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
         root=str(folder),
         files=ranks.files,
         by_crawl=False,
+        of_domains=ranks.level == "domain",
         columns={**columns, RELEASE: pa.string()},
         prefix="domain_" if ranks.level == "domain" else "",
         fold={name: FOLDS[name] for name in columns},

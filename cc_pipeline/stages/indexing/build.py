@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -74,6 +74,7 @@ class _Done:
 
     files: list[Shard] = field(default_factory=list)
     rows: int = 0
+    revisits: int = 0
     faults: int = 0
     notes: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -82,17 +83,32 @@ class _Done:
 def build_price(workspace: Workspace, index: BuiltIndex, most: int | None = None) -> BuildPrice:
     """What building the rest of ``index`` costs, or at most ``most`` files of it.
 
-    It asks for the sizes of at most a dozen files. Raises ``EnvironmentFault`` when the source does not answer.
+    It asks for the sizes of at most a dozen files, or two dozen where the first of them are not there. Raises
+    ``EnvironmentFault`` when the source does not answer.
     """
-    missing = index.missing[:most]
-    step = max(1, math.ceil(len(missing) / _ASKED_SIZES))
-    asked = missing[::step]
-    sizes = [info.size or 0 for shard in asked if (info := _head(workspace, index.crawl, shard)) is not None]
-    size = round(sum(sizes) / len(sizes) * len(missing)) if sizes else 0
-    requests = sum(map(_pieces, sizes)) + len(sizes) if step == 1 else _pieces(size) + 2 * len(missing)
+    missing = index.missing
+    wanted = missing[:most]
+    sizes, is_each = _sizes(workspace, index.crawl, wanted)
+    if len(wanted) < len(missing) and None in sizes:
+        # files behind are built in place of those that are not there
+        more, _ = _sizes(workspace, index.crawl, missing[len(wanted) :])
+        sizes, is_each = [*sizes, *more], False
+    there = [size for size in sizes if size is not None]
+    size = sum(there)
+    requests = sum(map(_pieces, there)) + len(there)
+    if not is_each:
+        size = round(size / max(1, len(there)) * len(wanted))
+        requests = _pieces(size) + 2 * len(wanted)
     rate = limits_of(workspace.settings).rate
     seconds = max(size / _BYTES_PER_SECOND, requests / rate if rate else 0.0)
-    return BuildPrice(index.crawl, len(missing), len(index.listed), size, requests, seconds, step > 1)
+    return BuildPrice(index.crawl, len(wanted), len(index.listed), size, requests, seconds, not is_each)
+
+
+def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
+    """The sizes of at most a dozen archive files, ``None`` for one that is not there, and whether it is all."""
+    step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
+    found = [_head(workspace, crawl, shard) for shard in shards[::step]]
+    return [None if info is None else info.size or 0 for info in found], step == 1
 
 
 def _pieces(size: int) -> int:
@@ -118,7 +134,8 @@ def refuse_unpriced(price: BuildPrice) -> None:
 
 
 def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most: int | None = None) -> StageReport:
-    """Builds what the index of ``crawl`` still lacks, at most ``most`` files of it.
+    """Builds what the index of ``crawl`` still lacks, at most ``most`` files of it; one that the source does not give
+    is passed over, and the next is built in its place.
 
     Each file is whole or absent, and stays once it is there. A stretch of an archive file that cannot be read becomes a
     row of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl whose index is
@@ -129,7 +146,8 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
         raise UserInputError(f"{crawl} has an index that is published: cc-pipeline harvest --crawl {crawl}")
     started = time.monotonic()
     index = built_index(workspace, crawl)
-    missing = index.missing[:most]
+    missing = index.missing
+    wanted = len(missing[:most])
     if missing and not agreed:
         price = build_price(workspace, index, most)
         if needs_yes(workspace, price):
@@ -139,8 +157,11 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
     done = _Done()
     in_a_row = 0
     for number, shard in enumerate(missing):
+        if len(done.files) == wanted:
+            break
         interruption.check()
-        progress.report("index archives", number, len(missing), shard.filename.rpartition("/")[2])
+        at = len(done.files) if wanted < len(missing) else number
+        progress.report("index archives", at, wanted, shard.filename.rpartition("/")[2])
         try:
             _index_one(workspace, crawl, shard, done)
             in_a_row = 0
@@ -148,12 +169,12 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
             done.failed.append(f"{shard.filename} ({lost.why})")
             in_a_row += not lost.absent
             if lost.stops or in_a_row == _MOST_IN_A_ROW:
-                raise _stopped(crawl, done, len(missing)) from lost
-    progress.report("index archives", len(missing), len(missing))
+                raise _stopped(crawl, done, wanted) from lost
+    progress.report("index archives", wanted, wanted)
     _drop_superseded(workspace, index)
     if done.failed:
         raise Incomplete(
-            f"{len(done.failed):,} of {len(missing):,} archive files of {crawl} could not be read: "
+            f"{len(done.failed):,} of {len(index.listed):,} archive files of {crawl} could not be read: "
             f"{'; '.join(done.failed[:_SHOWN])}",
             "The others are indexed. To ask for these again, run the same command again.",
         )
@@ -167,9 +188,14 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
         seconds=time.monotonic() - started,
         fresh_slices=len(done.files),
         reused_slices=len(index.listed) - len(index.missing),
-        notes=tuple(done.notes),
+        notes=(*done.notes, *_said_of_revisits(done)),
         per_target={crawl: _figures(index, done)},
     )
+
+
+def _said_of_revisits(done: _Done) -> Iterator[str]:
+    if done.revisits:
+        yield f"{done.revisits:,} revisits are not indexed: they hold no page, they name one fetched before"
 
 
 def _figures(index: BuiltIndex, done: _Done) -> Figures:
@@ -179,6 +205,7 @@ def _figures(index: BuiltIndex, done: _Done) -> Figures:
         "indexed now": len(done.files),
         "to be indexed": len(index.missing) - len(done.files),
         "captures in those indexed now": done.rows,
+        "revisits in them, which are not indexed": done.revisits,
         "stretches that could not be read": done.faults,
     }
 
@@ -254,6 +281,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
     pa.default_memory_pool().release_unused()
     done.files.append(shard)
     done.rows += tally.rows
+    done.revisits += tally.records["revisit"]
     done.faults += tally.faults
     done.notes += [str(fault) for fault in faults[: max(0, _SHOWN - len(done.notes))]]
 

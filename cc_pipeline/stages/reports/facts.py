@@ -7,7 +7,7 @@ from typing import Final
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.index.catalog.checks import CheckResult
-from cc_pipeline.stages.facts.harvest import kept_shards
+from cc_pipeline.stages.facts.harvest import shards_read
 from cc_pipeline.stages.facts.known import known_datasets
 from cc_pipeline.stages.reports.looking import Look, joined, some
 from cc_pipeline.stages.slice import FACTS, GONE, Slice
@@ -59,12 +59,13 @@ def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
         return CheckResult(check, "error", f"{error}")
     if known is None:
         return CheckResult(check, "warn", f"{name} was forgotten; it goes when the code location is loaded again")
-    shards = kept_shards(workspace, known.dataset, "")
-    if shards is None or not shards.paths:
+    here = shards_read(workspace, known.dataset).values()
+    if not here:
         return CheckResult(check, "ok", f"{name} was not asked for yet")
-    failed = [path for path in shards.paths if shards.footers.entries[path].failed]
-    figures = {"files": len(shards.paths), "unread": len(failed)}
+    failed = [path for shards in here for path in shards.paths if shards.footers.entries[path].failed]
+    files = sum(len(shards.paths) for shards in here)
+    figures = {"files": files, "unread": len(failed)}
     if failed:
-        message = f"{len(failed):,} of {len(shards.paths):,} files of {name} could not be read: {some(set(failed))}"
+        message = f"{len(failed):,} of {files:,} files of {name} could not be read: {some(set(failed))}"
         return CheckResult(check, "warn", message, figures)
-    return CheckResult(check, "ok", f"{len(shards.paths):,} files of {name} can be read", figures)
+    return CheckResult(check, "ok", f"{files:,} files of {name} can be read", figures)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.engines.spark import cutting, engine, work
 from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.records.leases import lease
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.plan import Coalescing
@@ -26,12 +29,16 @@ from cc_pipeline.stages import fetch
 from cc_pipeline.stages.engine import LOCAL
 from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.keeping.purge import purge
+from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.slice import Stage
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport import budget
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.sharing import Opening, openings, take_over
 from cc_pipeline_tests.engines.spark.compared import (
     Bucket,
     left_over,
@@ -44,7 +51,9 @@ from cc_pipeline_tests.engines.spark.compared import (
 )
 from cc_pipeline_tests.engines.spark.inprocess import InProcess
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.stages.stored import dangling
 from cc_pipeline_tests.stages.test_fetch import damage
+from cc_pipeline_tests.stages.test_purge import needles, traces
 from cc_pipeline_tests.world import NEW, copy_of, workspace_of
 
 PAGES = TABLES[1:]
@@ -264,6 +273,50 @@ def test_what_a_killed_driver_left_is_taken_over(
     assert not not_named(mine)
 
 
+def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes, stays = "example.com", "example.org"
+    mine = located(bucket[0], tmp_path / "home", [goes, stays])
+    made(mine, [goes, stays], spark(InProcess(run_twice)), PAGES)
+    wanted = needles(mine)
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    plans = tmp_path / "home" / "lake" / "records" / NEW / "plans"
+    for room, step in ((engine, "_fetched"), (engine, "_kept")):
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            # as one that is killed: its process does none of this
+            patched.setattr(Plans, "delete", lambda _: None)
+            patched.setattr(room, step, killed)
+            if step == "_fetched":
+                fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
+            else:
+                patched.setattr(Stage, "stale", lambda _, lake, slices: list(slices))
+                parse_records(mine, NEW, [goes], engine=spark())
+    assert len(list(plans.rglob("*.arrow"))) >= 2
+    assert len(not_named(mine)) >= 2
+    with lease(mine.storage, NEW, "f" * 32, [stays]) as running:
+        running.hold(())
+        # of a job that runs, for another target
+        beside = plans / ("f" * 32) / "000000.arrow"
+        beside.parent.mkdir()
+        beside.write_bytes(b"")
+        table = next((tmp_path / "home" / "lake" / "tables" / "records").rglob("*.parquet")).parent
+        file = table / f"part-00000-{'f' * 32}-000000-000-c000.zstd.parquet"
+        file.write_bytes(b"")
+        report = purge(mine, plan_purge(mine, goes, goes), now=True)
+        assert beside.exists()
+        assert file.exists()
+        file.unlink()
+    assert report.waiting == 0
+    assert traces(tmp_path / "home", wanted) == []
+    assert [path for path in plans.rglob("*.arrow") if path != beside] == []
+    assert dangling(mine) == []
+    assert set(mine.lake.read("records").column("target").to_pylist()) == {stays}
+
+
 def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     mine = bucket[1].of(NEW, subset="warc", domain="example.com")
@@ -327,6 +380,51 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
         lacking = workspace.lake.read("fetches").to_pylist()
         assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
         assert not left_over(workspace)
+
+
+def test_an_open_breaker_outlives_the_job_and_binds_the_next(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = count()
+
+    def elsewhere(task: Callable[[], Any], number: int) -> Any:
+        folder = tmp_path / f"executor-{next(folders)}"
+        folder.mkdir()
+        with monkeypatch.context() as moved:
+            moved.chdir(folder)
+            return task()
+
+    monkeypatch.setattr(budget, "BreakerPolicy", partial(BreakerPolicy, threshold=2))
+    monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
+    slugs = sorted(bucket[1].domains())
+    with FaultServer(bucket[0]) as server:
+        # a rate binds all processes: those of this machine too
+        home = located(server.url, tmp_path / "home", slugs, rate=1000.0)
+        budget_path, wanted = home.settings.budget_path, [(NEW, slug) for slug in slugs]
+        server.set_rules([Rule("403", key="*/warc/*", times=None)])
+
+        def job(closed: tuple[Opening, ...]) -> tuple[int, tuple[Opening, ...]]:
+            before, told = len(server.hits), [closed]
+            run = run_job(
+                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,  # type: ignore[arg-type]
+                closed=closed, refused=told.append,
+            )  # fmt: skip
+            assert all(one.error is not None for one in run)
+            return len(server.hits) - before, told[-1]
+
+        requests, told = job(())
+        assert requests > 0
+        [opening] = told
+        assert opening.open_until > opening.opened_at
+        # of whatever job, and of however many new workers
+        assert job(told) == (0, told)
+        # and of this home's own runs, once they are told
+        take_over(budget_path, told)
+        before = len(server.hits)
+        with pytest.raises(Incomplete):
+            fetch_captures(home, NEW, slugs)
+        assert len(server.hits) == before
+        assert job(openings(budget_path)) == (0, told)
 
 
 def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:

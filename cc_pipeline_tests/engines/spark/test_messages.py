@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.engines.spark.messages import Elsewhere, Facts, Failed, Inbox, Outbox, Progress
+from cc_pipeline.engines.spark.messages import Elsewhere, Facts, Failed, Inbox, Outbox, Progress, Refused
 from cc_pipeline.engines.spark.messages import error_as_json as as_json
 from cc_pipeline.engines.spark.messages import error_from_json as from_json
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
@@ -15,6 +15,7 @@ from cc_pipeline.stages.extract import Made
 from cc_pipeline.stages.isolation import is_nobodys
 from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.sharing import Opening
 
 REPORT = StageReport(
     "fetch", 3, 2, 100, 4, 1.5, 1, 1, ("a note",), {"a": {"rows:records": 1}, "b": {"rows:records": 2, "x": "y"}}
@@ -46,6 +47,11 @@ def test_a_report_is_sent_once() -> None:
     for slug in ("a", "b"):
         out.made(Made("C", slug, {"records": REPORT, "page_text": REPORT}))
     assert len(sent) == 3
+
+
+def test_who_refuses_is_told() -> None:
+    closed = (Opening("example.org", 1.5, 301.5, 1, 4, "403"),)
+    assert told(("refused", closed)) == [Refused(closed)]
 
 
 def test_progress_and_facts() -> None:

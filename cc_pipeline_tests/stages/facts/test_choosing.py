@@ -153,6 +153,11 @@ def test_what_cannot_be_narrowed_is_refused(target: str) -> None:
 
 
 def test_a_column_that_nobody_has_is_refused_before_anything_is_asked() -> None:
+    listed = parse_dataset(
+        "name: l\nwhere: {files: [a.parquet]}\nkey: {column: k, form: surt_host}\ncolumns: [place]", "l"
+    )
+    with pytest.raises(UserInputError, match=r"did you mean place.*there is no column plaec"):
+        needed_for(parse_filter("place > 5 and plaec > 5"), READY | {"l": Known(listed)})
     with pytest.raises(UserInputError, match=r"there is no column pagerank; there are crawl, surt_host_name.*prank10"):
         needed_for(parse_filter("pagerank > 5"), READY)
     assert [one.name for one in needed_for(parse_filter("host like '%.gov'"), READY)] == ["host-index"]
@@ -225,7 +230,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
         "join_columns: {left: url_host_registered_domain, right: domain}\n"
     )
     added = add_dataset(workspace.settings, tmp_path / "join_tranco.yaml")
-    assert (added.name, added.of_domains, list(added.columns() or ())) == ("tranco", True, ["tranco_rank"])
+    assert (added.name, added.dataset.of_domains, list(added.columns() or ())) == ("tranco", True, ["tranco_rank"])
     known = known_datasets(workspace.settings)
     found = facts_of(workspace, CRAWL, parse_target("tld:com"), [known["host-index"], known["tranco"]])
     truth = {name: n for n, name in enumerate(domains[::2], 1)}
@@ -238,7 +243,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     assert {row["domain"] for row in chosen.facts.table.filter(where.over(chosen.facts.table).rows).to_pylist()} <= best
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
-    with pytest.raises(UserInputError, match="was added"):
+    with pytest.raises(UserInputError, match="comes with this program"):
         remove_dataset(workspace.settings, "host-index")
 
 
@@ -247,11 +252,14 @@ def test_a_label_of_domains_is_unknown_where_a_file_of_it_was_not_read(
 ) -> None:
     workspace = workspace_of(keyed[0], tmp_path / "home")
     pq.write_table(pa.table({"host": ["example.com"]}), tmp_path / "here.parquet")
-    said = "where: {root: %s, crawl: none, files: [%s]}\nkey: {column: host, form: host, www: kept}\naction: label\n"
+    said = (
+        "where: {root: %s, crawl: none, files: [%s]}\n"
+        "key: {column: host, form: host, of: domains, www: kept}\naction: label\n"
+    )
     labels = {}
     for files in ("here.parquet", "here.parquet, gone.parquet"):
         bad = parse_dataset("name: bad\n" + said % (tmp_path, files), "bad.yaml")
-        asked = [READY["host-index"], Known(bad, of_domains=True)]
+        asked = [READY["host-index"], Known(bad)]
         labels[files] = {
             row["bad"]
             for target in ("example.com", "example.org")

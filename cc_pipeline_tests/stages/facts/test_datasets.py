@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.stages.facts.answers import facts_of_hosts
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_dataset, ready_made
+from cc_pipeline.stages.facts.known import add_dataset, known_datasets, remove_dataset, sweep_datasets
+from cc_pipeline.stages.keeping.upkeep import keep_up
+from cc_pipeline_tests.world import workspace_of
 
 WHOLE = """
 name: tranco
@@ -117,3 +125,48 @@ def test_versions_follow_what_decides_about_rows() -> None:
         assert parse_dataset(WHOLE.replace(*change), "tranco.yaml").version != known.version
         assert parse_dataset(WHOLE.replace(*change), "tranco.yaml").place == known.place
     assert parse_dataset(WHOLE.replace("/data/lists", "/data/other"), "tranco.yaml").place != known.place
+
+
+def test_what_is_kept_of_files_goes_with_their_dataset(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, tmp_path / "home")
+    keys = pa.table({"k": ["com,example", "org,example"], "n": [1, 2]})
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(keys, tmp_path / folder / "part.parquet", write_page_index=True)
+    said = "name: %s\nwhere: {root: %s, crawl: none, files: [part.parquet]}\nkey: {column: k, form: surt_host}\n"
+
+    def added(name: str, folder: str) -> str:
+        (tmp_path / "own.yaml").write_text(said % (name, tmp_path / folder))
+        dataset = add_dataset(workspace.settings, tmp_path / "own.yaml").dataset
+        assert facts_of_hosts(workspace, "CC-MAIN-2025-18", parse_target("example.com"), [dataset]).table.num_rows
+        return f"{name}-{dataset.place}"
+
+    def kept() -> set[str]:
+        return {folder.name for folder in workspace.settings.keyed_path.iterdir()}
+
+    first, other = added("own", "one"), added("own-more", "one")
+    assert list((workspace.settings.keyed_path / first / "page-indexes").rglob("*"))
+    assert not (workspace.settings.cache_path / "page-indexes").exists()
+    assert kept() == {first, other}
+    assert added("own", "one") == first, "the same place: nothing is asked for again"
+    moved = added("own", "two")
+    assert kept() == {moved, other}, "files that lie elsewhere now"
+    remove_dataset(workspace.settings, "own")
+    assert kept() == {other}
+    # a program that asks by a file of its own, and a home of before, leave what nobody removes
+    mine = parse_dataset(said % ("mine", tmp_path / "two"), "mine.yaml")
+    facts_of_hosts(workspace, "CC-MAIN-2025-18", parse_target("example.com"), [mine])
+    mine_kept = f"mine-{mine.place}"
+    long_ago = time.time() - 40 * 86_400
+    for folder in (mine_kept, other):
+        os.utime(workspace.settings.keyed_path / folder, (long_ago, long_ago))
+    facts_of_hosts(workspace, "CC-MAIN-2025-18", parse_target("example.com"), [mine])
+    assert sweep_datasets(workspace.settings) == 0, "asked for today"
+    os.utime(workspace.settings.keyed_path / mine_kept, (long_ago, long_ago))
+    own = workspace.settings.datasets_path / "broken.yaml"
+    own.write_text("name: [")
+    assert sweep_datasets(workspace.settings) == 0, "nobody knows which datasets there are"
+    own.unlink()
+    assert keep_up(workspace).debris == 1
+    assert kept() == {other}
+    assert "own-more" in known_datasets(workspace.settings)

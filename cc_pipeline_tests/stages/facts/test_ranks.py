@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cc_pipeline.commoncrawl.host_keys import host_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, graph_key, parse_release
 from cc_pipeline.errors import DataFault, EnvironmentFault, PlaceFault, UserInputError
@@ -145,7 +146,8 @@ def test_facts_of_hosts_have_them_beside_the_host_index(bucket: Path, home: Work
             key = row["surt_host_name"]
             assert row["pr_pos"] == by_key.get(key, {}).get("pr_pos")
             assert row["harmonicc_val"] == by_key.get(key, {}).get("harmonicc_val")
-            assert row["domain_n_hosts"] == domains.get(key, {}).get("n_hosts")
+            domain = host_key(row["domain"] or "")
+            assert row["domain_n_hosts"] == (domains.get(domain.surt, {}).get("n_hosts") if domain else None)
             assert row["graph_release"] in (NEW.name, None)
             seen.append(row)
     assert len(seen) > 20

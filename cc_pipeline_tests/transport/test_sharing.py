@@ -1,0 +1,142 @@
+"""What a home's budget and those of workers elsewhere tell each other: breakers that opened, shares that are lent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.transport import sharing
+from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease, SourceLimits, shared_among
+from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.sharing import lent, openings, take_over
+from cc_pipeline.transport.states import budget_state, reset_breaker
+
+HOST = "example.org"
+LIMITS = SourceLimits(rate=12.0, concurrency=8)
+
+
+def refused(path: Path, times: int = 5) -> None:
+    budget = Budget(path, HOST, LIMITS)
+    for _ in range(times):
+        budget.forbidden(1, "403 from it", None)
+    budget.close()
+
+
+def lease_in(path: Path, host: str = HOST) -> Lease | Closed:
+    budget = Budget(path, host, LIMITS)
+    try:
+        return budget.lease(100)
+    finally:
+        budget.close()
+
+
+def test_a_breaker_that_opened_elsewhere_is_open_here_as_long(tmp_path: Path) -> None:
+    here, there = tmp_path / "here" / "budget.sqlite", tmp_path / "there.sqlite"
+    refused(there)
+    [told] = openings(there)
+    take_over(here, [told])
+    closed = lease_in(here)
+    assert isinstance(closed, Closed)
+    assert (closed.until, closed.why) == (told.open_until, "403 from it")
+    [state] = budget_state(here)
+    assert state.breaker_open
+    # it is told on as it is
+    assert openings(here) == (told,)
+
+
+def test_one_more_refusal_after_the_time_opens_it_again_for_longer(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    refused(tmp_path / "there.sqlite")
+    [told] = openings(tmp_path / "there.sqlite")
+    over = replace(told, opened_at=told.opened_at - 400, open_until=told.open_until - 400)
+    take_over(path, [over])
+    # one that is over says nothing of a host that nothing was asked of from here
+    assert budget_state(path) == ()
+    assert isinstance(lease_in(path), Lease)
+    refused(path, 1)
+    [again] = openings(path)
+    assert again.opens == 2
+    assert again.open_until - again.opened_at == pytest.approx(600)
+
+
+def test_what_is_known_already_does_not_close_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    refused(path)
+    told = openings(path)
+    assert reset_breaker(path, HOST)
+    assert openings(path) == ()
+    take_over(path, told)
+    assert isinstance(lease_in(path), Lease), "a person closed it"
+    take_over(path, [replace(one, opened_at=one.opened_at + 1) for one in told])
+    assert isinstance(lease_in(path), Closed), "it opened since"
+    assert openings(tmp_path / "none.sqlite") == ()
+
+
+def test_what_is_lent_is_not_spent_here(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    budget = Budget(path, HOST, LIMITS)
+    share = shared_among(LIMITS, 4)
+
+    def spacing() -> float:
+        found = budget.lease(1)
+        assert isinstance(found, Lease)
+        return found.spacing
+
+    alone, mine = spacing(), budget.renew(0)
+    assert mine == 8
+    with lent(path, [HOST], 3):
+        assert spacing() >= 1 / (LIMITS.rate or 0) * 4
+        # all shares together are no more than there is
+        assert budget.renew(0) + 3 * share.concurrency == 8
+        other = Budget(path, HOST, LIMITS)
+        assert isinstance(lease_in(path, "other.example"), Lease)
+        assert budget.renew(0) + other.renew(0) + 3 * share.concurrency <= 8
+        other.close()
+    assert spacing() == alone
+    assert budget.renew(0) == 8
+    with lent(path, [EVERY_HOST], 3):
+        assert spacing() > alone
+    budget.close()
+
+
+def test_a_host_keeps_one_request_however_many_share(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    budget = Budget(path, HOST, LIMITS)
+    with lent(path, [HOST], 100):
+        assert budget.renew(0) == 1
+    budget.close()
+
+
+def test_what_a_killed_process_lent_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "budget.sqlite"
+    sharing._lend(path, [HOST], 3)
+    budget = Budget(path, HOST, LIMITS)
+    assert budget.renew(0) < 8
+    later = time.time() + LENT_LIFE + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert budget.renew(0) == 8
+    budget.close()
+
+
+def test_it_is_lent_for_as_long_as_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "_RENEWAL", 0.02)
+    path = tmp_path / "budget.sqlite"
+    budget = Budget(path, HOST, LIMITS)
+    with lent(path, [HOST], 3):
+        budget._db.execute("update lent set until = 0")
+        deadline = time.monotonic() + 30
+        while budget.renew(0) == 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    budget.close()
+
+
+def test_a_file_that_is_none_is_said_with_advice(tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(EnvironmentFault, match="budget"):
+        openings(path)
