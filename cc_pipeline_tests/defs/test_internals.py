@@ -145,7 +145,7 @@ def test_a_command_opens_its_databases_once_and_copies_no_output(
 
     def counted(engine: sqlalchemy.Engine, *given: object, **named: object) -> None:
         made.append(engine)
-        initialise(engine, *given, **named)  # type: ignore[arg-type]
+        initialise(engine, *given, **named)
 
     monkeypatch.setattr(sqlalchemy.Engine, "__init__", counted)
     load = ScriptDirectory._load_revisions

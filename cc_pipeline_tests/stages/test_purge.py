@@ -328,10 +328,10 @@ def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, mo
         def taken_over(*passed: object) -> None:
             monkeypatch.setattr(moving, "_follow", follow)
             workspace.lake.commit("records", late.select(rows.schema.names), [{"crawl": NEW, "target": "late"}], {})
-            follow(*passed)  # type: ignore[arg-type]
+            follow(*passed)
 
         monkeypatch.setattr(moving, "_follow", taken_over)
-        return real(*given)  # type: ignore[arg-type]
+        return real(*given)
 
     monkeypatch.setattr(purging, "move_records", meanwhile)
     purged(workspace, now=True)
