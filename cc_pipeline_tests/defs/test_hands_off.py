@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -96,8 +97,6 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
 
 
 def dg_type(name: str):
-    from dagster._core.definitions.run_request import InstigatorType  # noqa: PLC0415  # only here
-
     return InstigatorType[name]
 
 
