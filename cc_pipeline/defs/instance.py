@@ -174,11 +174,8 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
     """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
     runs under way that nobody executes, and wait for them."""
-    instance = open_instance(settings)
-    try:
+    with open_instance(settings) as instance:
         return end_runs_of_dead_processes(instance, settings.hosts)
-    finally:
-        instance.dispose()
 
 
 def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:

@@ -103,7 +103,7 @@ class Place:
             self._count(key)
             delete(key)
 
-        self.transport.put, self.transport.delete = watched_put, watched_delete  # type: ignore[method-assign]
+        self.transport.put, self.transport.delete = watched_put, watched_delete
 
     def _count(self, key: str) -> None:
         if self.kill_at is not None and len(self.writes) >= self.kill_at:

@@ -169,7 +169,7 @@ def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, pl
     assert named == {(FILES[1], "not_found")}
     assert_sound(place)
     assert place.verify().not_there == EACH
-    ledger = pq.read_table(pa.BufferReader(place.read(f"{CRAWL}/{report.manifest.ledger.name}")))  # type: ignore[union-attr]
+    ledger = pq.read_table(pa.BufferReader(place.read(f"{CRAWL}/{report.manifest.ledger.name}")))
     assert ledger["delivered"].to_pylist().count(False) == EACH
     before = set(place.parts())
     heal()
@@ -391,7 +391,7 @@ def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypat
         if len(sent) == 3:
             raise EnvironmentFault("the place is full", "Make room")
         sent.append(given)
-        return real(*given)  # type: ignore[arg-type]
+        return real(*given)
 
     monkeypatch.setattr(delivery_module, "write_part", refuse)
     with pytest.raises(EnvironmentFault):

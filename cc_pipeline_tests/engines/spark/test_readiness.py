@@ -52,7 +52,7 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
 )
 def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
     with pytest.raises(UserInputError, match=names):
-        refuse_unready(replace(GOOD, **change))  # type: ignore[arg-type]
+        refuse_unready(replace(GOOD, **change))
 
 
 def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
