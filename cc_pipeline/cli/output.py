@@ -119,13 +119,19 @@ def progress_bars() -> Iterator[None]:
         yield
 
 
-def human_bytes(count: float) -> str:
-    """``count`` bytes for a person, e.g. ``1.4 MB``."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if abs(count) < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+
+
+def format_by_name(out: Path | None) -> str:
+    """The format of rows that the name of a file says; a table for none, on the screen.
+
+    Raises ``UserInputError`` for a name that says none, such as ``pages.csv.gz`` or ``pages.xlsx``.
+    """
+    if out is None:
+        return "table"
+    if (found := _SUFFIXES.get(out.suffix.lower())) is None:
+        raise UserInputError(f"the name {out.name!r} does not say a format; add --format csv, jsonl or parquet")
+    return found
 
 
 #: Formats of commands that print figures.

@@ -148,7 +148,10 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
     share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
     """
     ended = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+    for run in instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED])):
+        # one that waits to be started has no process yet, but for those of a command
+        if run.status is dg.DagsterRunStatus.NOT_STARTED and not of_a_command(run):
+            continue
         if not _lives(instance, run, hosts):
             number = run.tags.get(PROCESS_TAG, "").partition("-")[0]
             of_server = "the code server that it ran in was killed"

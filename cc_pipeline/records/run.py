@@ -290,7 +290,7 @@ class FetchRun:
     def _conclude(self, arrival: Arrival, writer: SegmentWriter) -> None:
         row, verdict = arrival.row, arrival.verdict.result()
         key = self._name(row)[0]
-        outcome = outcome_of(verdict, arrival.attempts) | self._named(row)
+        outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
         if verdict.reason is not None:
             usable = verdict.reason == "digest_mismatch" and not self.options.fail_on_digest
             self._doubt(arrival, outcome, writer, usable=usable)
@@ -348,8 +348,9 @@ class FetchRun:
             return
         if bad.usable:
             verdict = examine(bad.data, self._promise(row))
-            outcome = outcome_of(verdict, bad.outcome["attempts"]) | self._named(row)
-            self._keep(row, verdict, outcome, [*bad.marks][-1], writer)
+            place = bad.outcome["served_by"]
+            outcome = outcome_of(verdict, bad.outcome["attempts"], place) | self._named(row)
+            self._keep(row, verdict, outcome, place, writer)
             return
         bad.outcome["settled"] = settled
         self._gave = self._gave or settled

@@ -107,6 +107,8 @@ def test_a_file_is_written_whole_in_the_format_of_its_name(cli: Cli, world: Worl
         (("SELECT 1", "--csv", "--json"), "jsonl"),
         (("SELECT 1", "--format", "xml"), "xml"),
         (("SELECT 1", "--format", "table", "--out", "a.txt"), "csv"),
+        (("SELECT 1", "--out", "a.csv.gz"), "--format"),
+        (("SELECT 1", "--out", "a"), "--format"),
         (("SELECT * FROM nothing_here",), "SHOW TABLES"),
         (("SELECT * FROM settings",), "SHOW TABLES"),
         (("SELEC 1",), "syntax"),

@@ -26,7 +26,7 @@ CRAWL = "CC-MAIN-2024-22"
 RECORDS = 2_000
 FILES = 20
 #: Columns that may differ between two runs over the same captures (a record's stored length counts its source's URI).
-VARYING = ("fetched_at", "attempts", "stored_file", "stored_offset", "stored_length")
+VARYING = ("fetched_at", "attempts", "stored_file", "served_by", "stored_offset", "stored_length")
 
 #: What a fault that never goes away becomes. Throttling and lost connections stop the whole run when nothing
 #: else comes through; over a tenth of the ranges they become rows.

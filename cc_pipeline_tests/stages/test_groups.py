@@ -26,7 +26,7 @@ Bucket = tuple[Path, MiniCrawlTruth]
 #: Two targets that share captures, and another one.
 TARGETS = ("example.com", "host:www.example.com", "example-foo.com")
 #: What is another one each time.
-_VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length")
+_VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length", "served_by")
 
 
 def in_groups(patched: pytest.MonkeyPatch, captures: int, in_memory: int = 0) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import human_bytes, notice, warn, whole_file
+from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import PREFIX, Settings, claim_home, load_settings
 
 if TYPE_CHECKING:

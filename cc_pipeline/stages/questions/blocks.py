@@ -125,15 +125,6 @@ def percent(part: float, whole: float) -> str:
     )
 
 
-def size(count: float) -> str:
-    """Bytes for a person."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 def month(moment: datetime | None, *, long: bool = False) -> str:
     """``May 2024``."""
     return "" if moment is None else f"{moment:%B %Y}" if long else f"{moment:%b %Y}"

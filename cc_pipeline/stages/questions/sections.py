@@ -7,6 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.stages.questions import blocks
 from cc_pipeline.stages.questions.blocks import Cells
 from cc_pipeline.stages.questions.drawing import Column, columns, legend, share
@@ -45,7 +46,7 @@ def over_time(found: Findings) -> Markup:
                 row["new_pages"],
                 row["payloads"],
                 row["left_out"] + row["status_unknown"],
-                blocks.size(row["bytes"]),
+                human_bytes(row["bytes"]),
             )
             for row in found.crawls
         ],
