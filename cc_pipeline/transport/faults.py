@@ -63,9 +63,6 @@ PERMANENT_KINDS: Final = frozenset(
     }
 )
 
-#: Kinds with which a source asks for fewer requests.
-SLOW_DOWN_KINDS: Final = frozenset({FaultKind.THROTTLED, FaultKind.FORBIDDEN})
-
 _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",

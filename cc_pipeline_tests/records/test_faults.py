@@ -119,7 +119,7 @@ def fetch(
             crawl=CRAWL,
             commit=commit,
             held=held,
-            options=RecordOptions(**chosen),  # type: ignore[arg-type]  # keyword arguments of a test
+            options=RecordOptions(**chosen),
         )
         settle(storage, result)
         return result

@@ -79,7 +79,7 @@ def fetch(
         concurrency=4,
     )
     with transport, shelf_at(lake) as storage:
-        chosen_options = RecordOptions(**chosen)  # type: ignore[arg-type]  # keyword arguments of a test
+        chosen_options = RecordOptions(**chosen)
         result = fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=chosen_options)
         settle(storage, result)
         return result

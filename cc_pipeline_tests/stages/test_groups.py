@@ -92,7 +92,7 @@ def test_a_run_killed_between_groups_goes_on_there_and_says_so(
             left -= 1
             if left < 0:
                 raise _Killed
-            add(self, *record)  # type: ignore[arg-type]  # as it was called
+            add(self, *record)
 
         with monkeypatch.context() as patched, pytest.raises(_Killed), progress.progress_to(sink):
             patched.setattr(SegmentWriter, "add", add_some)

@@ -64,7 +64,7 @@ def unused_port() -> int:
 def over(places: Iterable[FaultServer | str], **options: object) -> Transport:
     first, *others = [place if isinstance(place, str) else place.url for place in places]
     settings: dict[str, object] = {"retry": QUICK, "outage": OUT, "mirrors": [(place, NO_ACCESS) for place in others]}
-    return Transport(first, **settings | options)  # type: ignore[arg-type]  # keyword arguments of a test
+    return Transport(first, **settings | options)
 
 
 def ranges(count: int = 200, crawl: str = CRAWLS[1]) -> list[ByteRange]:
@@ -491,7 +491,7 @@ def test_leaving_early_cancels_what_is_under_way_and_little_is_asked_ahead(serve
     with over([first, second]) as transport:
         answers = transport.read_many(requests(), concurrency=4)
         next(answers)
-        answers.close()  # type: ignore[attr-defined]  # it is a generator
+        answers.close()
         assert drawn <= 12
     assert threading.active_count() < 20
     assert len(second.hits) <= 12

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:

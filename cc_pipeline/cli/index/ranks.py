@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, human_bytes, notice, progress_bars, warn
+from cc_pipeline.cli.output import console, notice, progress_bars, warn
 from cc_pipeline.commoncrawl.web_graph import LEVELS, parse_release
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import claim_home, load_settings
 
 if TYPE_CHECKING:

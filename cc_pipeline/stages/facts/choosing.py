@@ -17,6 +17,7 @@ from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts
 from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
 from cc_pipeline.stages.facts.datasets import no_such
@@ -202,7 +203,7 @@ def predicted(facts: Facts) -> str:
         if "warc_record_length_av" in table.column_names:
             sizes = pc.multiply(table["fetch_200"], table["warc_record_length_av"])
             size = pc.sum(sizes).as_py()
-            said += [f"{size / 1e6:,.1f} MB of records"] if size is not None else []
+            said += [f"{human_bytes(size)} of records"] if size is not None else []
     for name, word in (("hcrank10", "harmonic rank"), ("prank10", "page rank")):
         if name in table.column_names and (best := pc.max(table[name]).as_py()) is not None:
             at = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()
