@@ -5,8 +5,8 @@ VENV  := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: demo test httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
 
-# one more than there are cores: the tests of whole processes mostly wait
-WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 1 )))
+# two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
+WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
@@ -23,7 +23,7 @@ demo: setup      ## a mini crawl, the whole graph through Dagster, and what it f
 
 test: setup      ## the test suite
 	@.ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
-	$(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
 	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt

@@ -22,6 +22,15 @@ def report(stage: str, done: int, total: int | None = None, detail: str = "") ->
     _sinks[-1](stage, done, total, detail)
 
 
+def human_bytes(count: float) -> str:
+    """``count`` bytes for a person, e.g. ``1.4 MB``."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
 def someone_watches() -> bool:
     """Whether a sink is set."""
     return len(_sinks) > 1

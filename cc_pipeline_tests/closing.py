@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Protocol, TypeVar
 
 
@@ -13,7 +14,9 @@ class Closeable(Protocol):
 
 
 T = TypeVar("T", bound=Closeable)
+#: By the test that runs, and by those before it where something still holds them, as a fixture of a module does.
 _OPENED: list[Closeable] = []
+_OLDER: list[weakref.ref[Closeable]] = []
 
 
 def closed_later(opened: T) -> T:
@@ -24,5 +27,8 @@ def closed_later(opened: T) -> T:
 
 def close_all() -> None:
     """Ends the connections of everything that is to be closed later."""
-    for opened in _OPENED:
+    alive = [opened for reference in _OLDER if (opened := reference()) is not None] + _OPENED
+    for opened in alive:
         opened.close()
+    _OPENED.clear()
+    _OLDER[:] = map(weakref.ref, alive)

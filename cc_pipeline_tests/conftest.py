@@ -11,6 +11,14 @@ from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.closing import close_all
+from cc_pipeline_tests.sharing import share_out
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Says which tests go to one worker together, and which are begun first."""
+    if hasattr(config, "workerinput"):
+        share_out(items)
 
 
 @pytest.fixture(scope="session")

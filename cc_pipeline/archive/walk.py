@@ -10,7 +10,6 @@ from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive.members import (
     DEFAULT_LIMIT,
     GZIP_MAGIC,
-    BadMember,
     ByteSource,
     InflatedMember,
     LargeMember,
@@ -60,42 +59,6 @@ def _magic_places(data: bytes) -> Iterator[int]:
     while place >= 0:
         yield place
         place = data.find(GZIP_MAGIC, place + 1)
-
-
-def iter_members(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[InflatedMember | DataFault]:
-    """Every gzip member of a file in order, empty ones too, and a ``DataFault`` for each stretch that is none.
-
-    Behind damage it goes on at the next place that inflates. A member of more than ``limit`` bytes is a fault,
-    and passed over. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
-    """
-    with open_window(stream) as window:
-
-        def promising(at: int) -> bool:
-            outcome = inflate_at(window, at, limit)
-            if isinstance(outcome, BadMember):
-                search.vain += outcome.examined + 64
-            return not isinstance(outcome, BadMember)
-
-        search = _Search(window, promising)
-        position = window.begin
-        while position >= 0 and not window.at_end(position):
-            window.release(position)
-            outcome = inflate_at(window, position, limit)
-            if isinstance(outcome, InflatedMember):
-                yield outcome
-                position += outcome.consumed
-            elif isinstance(outcome, LargeMember):
-                yield DataFault(DataKind.TOO_LARGE, source, position, f"gzip member inflates beyond {limit} bytes")
-                reader = MemberReader(window, position)
-                while reader.read(_PROBE) and reader.inflated < _VAIN_WORK:
-                    pass
-                position = reader.position if reader.ended else search.after(reader.position)
-            else:
-                yield DataFault(outcome.kind, source, position, outcome.reason)
-                search.vain += outcome.examined
-                position = search.after(position + 1)
-        if search.given_up:
-            yield DataFault(DataKind.TOO_LARGE, source, None, "too much damage, the rest was not read")
 
 
 def iter_stored(

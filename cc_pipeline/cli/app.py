@@ -14,7 +14,7 @@ from cc_pipeline.cli.handing import copy, dataset, export, get, report
 from cc_pipeline.cli.home import automation, choices, doctor, domains, init
 from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
 from cc_pipeline.cli.output import console_err
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 
 app = typer.Typer(
     name="cc-pipeline",
@@ -58,6 +58,7 @@ app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 
 _INCOMPLETE = 3
+_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def main() -> None:
@@ -73,9 +74,12 @@ def main() -> None:
             _end_if_stopped()
             _say(error)
             sys.exit(_INCOMPLETE if isinstance(error, Incomplete) else 1)
-        except BaseException:
+        except BaseException as error:
             _end_if_stopped()
-            raise
+            if not isinstance(error, Exception) or not disk_is_full(error):
+                raise
+            _say(EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _FREE_SPACE))
+            sys.exit(1)
 
 
 def _end_if_stopped() -> None:

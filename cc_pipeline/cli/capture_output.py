@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cc_pipeline.cli.output import as_text, json_line, notice, write_rows
+from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_rows
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
@@ -27,7 +26,6 @@ SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SC
 _MOST_SHOWN = 1_000
 #: Rows that are Python objects at a time: bounds memory, however many captures there are.
 _BATCH_ROWS = 5_000
-_SUFFIXES = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 Write = Callable[[pa.Table], None]
 
@@ -35,9 +33,9 @@ Write = Callable[[pa.Table], None]
 def chosen_format(output: str | None, out: Path | None) -> str:
     """``output`` if it is given, else the format that the name of ``out`` says, else a table.
 
-    Raises ``UserInputError`` for an unknown format, and for Parquet on a terminal.
+    Raises ``UserInputError`` for an unknown format, a name that says none, and for Parquet on a terminal.
     """
-    chosen = output or (_SUFFIXES.get(out.suffix, "jsonl") if out is not None else "table")
+    chosen = output or format_by_name(out)
     if chosen not in FORMATS:
         raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(FORMATS)}")
     if chosen == "parquet" and out is None and sys.stdout.isatty():
@@ -70,17 +68,12 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
         with _writer(output, columns, sys.stdout) as write:
             yield write
         return
-    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "w", encoding="utf-8", newline="") as stream, _writer(output, columns, stream) as write:
-            yield write
-        os.replace(beside, out)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{out} cannot be written: {error.strerror}", "Check the folder and its permissions"
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    with (
+        whole_file(out) as beside,
+        open(beside, "w", encoding="utf-8", newline="") as stream,
+        _writer(output, columns, stream) as write,
+    ):
+        yield write
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cc_pipeline import progress
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError, disk_trouble
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
 #: a message stays one line of a log.
@@ -119,13 +119,19 @@ def progress_bars() -> Iterator[None]:
         yield
 
 
-def human_bytes(count: float) -> str:
-    """``count`` bytes for a person, e.g. ``1.4 MB``."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if abs(count) < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+
+
+def format_by_name(out: Path | None) -> str:
+    """The format of rows that the name of a file says; a table for none, on the screen.
+
+    Raises ``UserInputError`` for a name that says none, such as ``pages.csv.gz`` or ``pages.xlsx``.
+    """
+    if out is None:
+        return "table"
+    if (found := _SUFFIXES.get(out.suffix.lower())) is None:
+        raise UserInputError(f"the name {out.name!r} does not say a format; add --format csv, jsonl or parquet")
+    return found
 
 
 #: Formats of commands that print figures.
@@ -188,17 +194,14 @@ def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> N
 def whole_file(path: Path) -> Iterator[Path]:
     """Another name beside ``path`` to write to, renamed to it when the block ends well, and deleted when not.
 
-    Raises ``EnvironmentFault`` where the folder cannot be written.
+    Raises ``EnvironmentFault`` where the disk refuses.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.touch()
-        yield beside
-        os.replace(beside, path)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{path} cannot be written: {error.strerror or error}", "Check the folder and its permissions."
-        ) from error
+        with disk_trouble(path):
+            beside.touch()
+            yield beside
+            os.replace(beside, path)
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
 """Conditions on captures besides the target: time, status, MIME type, language.
 
-An index may lack a value that a filter needs. Such rows stay, and the filter's name is reported, so that it can be
-applied again once the record is there (``Filters.accepts``).
+An index may lack a value that a filter needs. Such rows stay, and the filter's name is reported.
 """
 
 from __future__ import annotations
@@ -82,26 +81,6 @@ class Filters:
         unanswered = dict.fromkeys(name for name, mask in unsure if pc.any(pc.and_(mask, keep)).as_py())
         return table.filter(keep), tuple(unanswered)
 
-    def accepts(
-        self,
-        *,
-        fetch_time: datetime | None = None,
-        status: int | None = None,
-        mime: str | None = None,
-        languages: str | None = None,
-    ) -> bool:
-        """The same for one capture, once its record is known; here too ``None`` means unknown and is accepted."""
-        if fetch_time is not None:
-            if self.from_time is not None and fetch_time < self.from_time:
-                return False
-            if self.to_time is not None and fetch_time >= self.to_time:
-                return False
-        if self.statuses and status is not None and status not in self.statuses:
-            return False
-        if self.mimes and mime is not None and not any(_mime_matches(mime, wanted) for wanted in self.mimes):
-            return False
-        return not self.languages or languages is None or not set(self.languages).isdisjoint(languages.split(","))
-
     def _conditions(self, table: pa.Table) -> list[tuple[str, pa.Array]]:
         """For each filter whether it holds, row by row; null where the index does not say."""
         conditions: list[tuple[str, pa.Array]] = []
@@ -138,11 +117,6 @@ def _says_languages(table: pa.Table) -> bool:
 
 def _unless_null(values: pa.Array, holds: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_valid(values), holds, pa.scalar(None, pa.bool_()))
-
-
-def _mime_matches(mime: str, wanted: str) -> bool:
-    plain = re.split(r"[ ;]", mime.strip().lower(), maxsplit=1)[0]
-    return plain == wanted or (wanted.endswith("/*") and plain.startswith(wanted[:-1]))
 
 
 def _items(text: str | None) -> list[str]:

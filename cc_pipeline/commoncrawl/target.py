@@ -13,7 +13,6 @@ from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
 from cc_pipeline.commoncrawl.url_parts import host_of, port_of, reversed_url, spellings, starts_with
 
-_WWW_LABEL = re.compile(r"www[0-9]*")
 #: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
 _PORTS_LEFT_OUT = (80, 443)

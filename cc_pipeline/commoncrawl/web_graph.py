@@ -18,10 +18,8 @@ from cc_pipeline.errors import UserInputError
 Level = Literal["host", "domain"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
-_MONTHS: Final = {
-    name: number
-    for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)  # noqa: SIM905
-}
+_SPELLED: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS: Final = {name: number for number, name in enumerate(_SPELLED, 1)}
 _NAME: Final = re.compile(r"cc-main-(\d{4})(?:-(\d{2}))?((?:-(?:" + "|".join(_MONTHS) + r")){2,4})")
 _WEEKLY: Final = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
 #: Up to this month a leading ``www.`` was taken off hosts, in releases that end later it is kept.

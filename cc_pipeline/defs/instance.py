@@ -148,7 +148,10 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
     share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
     """
     ended = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+    for run in instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED])):
+        # one that waits to be started has no process yet, but for those of a command
+        if run.status is dg.DagsterRunStatus.NOT_STARTED and not of_a_command(run):
+            continue
         if not _lives(instance, run, hosts):
             number = run.tags.get(PROCESS_TAG, "").partition("-")[0]
             of_server = "the code server that it ran in was killed"
@@ -171,11 +174,8 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
     """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
     runs under way that nobody executes, and wait for them."""
-    instance = open_instance(settings)
-    try:
+    with open_instance(settings) as instance:
         return end_runs_of_dead_processes(instance, settings.hosts)
-    finally:
-        instance.dispose()
 
 
 def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:

@@ -31,7 +31,6 @@ class ReadDate(NamedTuple):
 _MAX_CHARS = 100
 #: Other years are what broken programs write for "no date".
 _YEARS = range(1000, 2200)
-_TWO_DIGITS = 100
 #: Two-digit years are of 2000 to 2049 or of 1970 to 1999; those between are older or newer than the web.
 _LAST_OF_2000 = 49
 _FIRST_OF_1900 = 70

@@ -11,6 +11,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
+from cc_pipeline.progress import human_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,4 @@ def choose(
 
 def _estimate(price: LookupPrice) -> str:
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    return f"estimated at {price.requests:,} requests and {_size(size)}"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.1f} GB"
+    return f"estimated at {price.requests:,} requests and {human_bytes(size)}"

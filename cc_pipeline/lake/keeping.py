@@ -43,6 +43,30 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
 
 
+def never_committed(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:
+    """The names of files in a table's folder that no version names which the log still has, nor any in ``keep``: those
+    of killed processes, and those of commits under way. Raises ``EnvironmentFault``."""
+    spec = lake.specs[table]
+    handle = lake.open(spec)
+    if handle is None:
+        return set()
+    kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
+    try:
+        unneeded, superseded = (
+            handle.vacuum(
+                retention_hours=0,
+                enforce_retention_duration=False,
+                dry_run=True,
+                full=full,
+                keep_versions=kept or None,
+            )
+            for full in (True, False)
+        )
+    except (OSError, DeltaError) as error:
+        raise lake_fault(f"could not look for files that {lake.address(table)} does not name", error) from error
+    return {path.rpartition("/")[2] for path in unneeded} - {path.rpartition("/")[2] for path in superseded}
+
+
 def vacuum_now(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     """Deletes all superseded files of a table that none of the versions in ``keep`` names, whoever reads them; gives
     how many.

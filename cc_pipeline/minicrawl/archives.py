@@ -127,7 +127,7 @@ def _write_arc_file(
         for visit in visits:
             exchange = servers.answer(visit)
             place = out.append(arc_record(exchange))
-            yield _arc_capture(spec, crawl, exchange, key, place)
+            yield _arc_capture(crawl, exchange, key, place)
 
 
 def _warc_capture(
@@ -166,9 +166,7 @@ def _warc_capture(
     )
 
 
-def _arc_capture(
-    spec: MiniCrawlSpec, crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int]
-) -> Capture:
+def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int]) -> Capture:
     body = exchange.body
     return Capture(
         crawl=crawl.id,

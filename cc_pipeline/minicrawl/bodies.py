@@ -119,7 +119,7 @@ def html_page(
         return _frameset(title, charset, declared_in, language, link)
     head = _head(rng, url, title, charset, declared_in, language, link)
     count = rng.choice((2, 3, 4, 6, 9, 14)) * scale if paragraphs is None else paragraphs
-    body = _body(rng, url, title, count, language, link)
+    body = _body(rng, title, count, language, link)
     untidy = rng.random() < 0.15
     opening = "<HTML>" if untidy else f'<!DOCTYPE html>\n<html lang="{language.html}">'
     closing = "" if untidy else "</body>\n</html>\n"
@@ -184,7 +184,7 @@ def _head(
     return "\n".join(lines)
 
 
-def _body(rng: Random, url: str, title: str, count: int, language: Language, link: Callable[[int], str]) -> str:
+def _body(rng: Random, title: str, count: int, language: Language, link: Callable[[int], str]) -> str:
     parts = [
         f'<nav><ul><li><a href="/">Start</a></li><li><a href="#top">Top</a></li>'
         f'<li><a href="{html.escape(link(1), quote=True)}" rel="nofollow">1</a></li>'

@@ -54,11 +54,6 @@ class StoredSizes:
         return [self._known.get(file, _GONE) for file in files]
 
 
-def lost_mask(rows: pa.Table, storage: RecordStorage, crawl: str) -> pa.ChunkedArray:
-    """As :meth:`StoredSizes.lost`, for all rows at once."""
-    return StoredSizes(storage, crawl).lost(rows)
-
-
 def cut_files(storage: RecordStorage, crawl: str, ends: Mapping[str, int]) -> dict[str, int]:
     """Those files of a crawl that end before the byte their rows need, and how long they are; below 0 where a file is
     gone. Raises ``EnvironmentFault`` where the place does not say."""

@@ -80,6 +80,16 @@ def sweep(
     return Swept()
 
 
+def unnamed(storage: RecordStorage, crawl: str, read_named: Callable[[], Named], mine: str) -> list[str]:
+    """The stored files of ``crawl`` that no row names, that have no journal and that no living lease but that of the
+    commit ``mine`` holds: those that a sweep would delete in time. Raises ``EnvironmentFault``."""
+    listed = storage.transport.listing(f"{storage.folder(crawl)}/")
+    holdings = [one for one in living(storage, crawl) if one.commit != mine]
+    # last of all: a fetch that had its lease when its files were listed, and has it no more, has committed its rows
+    unneeded = _unneeded(storage, crawl, listed, read_named().files)
+    return [key for key in unneeded if not any(held.holds(key) for held in holdings)]
+
+
 def _unneeded(storage: RecordStorage, crawl: str, listed: list[Listed], named: Collection[str]) -> dict[str, Listed]:
     """The data files that no row names and that have no journal, which a later run would adopt."""
     prefix = f"{storage.folder(crawl)}/"

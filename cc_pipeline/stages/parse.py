@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.parts import whole_slug
-from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
@@ -22,9 +21,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.engine import LOCAL, Engine, ToParse
-from cc_pipeline.stages.fetch import fetched_otherwise
 from cc_pipeline.stages.keeping.held import gone, slices_that_lost
-from cc_pipeline.stages.locate import located_otherwise
 from cc_pipeline.stages.paging import options_of
 from cc_pipeline.stages.sets.pages_before import PagesBefore
 from cc_pipeline.stages.sets.set_parts import over_parts
@@ -67,18 +64,6 @@ def to_parse(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> tuple[di
     ``EnvironmentFault`` for slices that were never fetched."""
     wanted = _digests(workspace, slices_of(crawl, slugs))
     return wanted, PARSE.stale(workspace.lake, wanted)
-
-
-def out_of_date(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
-    """Slugs of ``targets`` whose pages in ``crawl`` were made from another definition, index or records than now."""
-    if not targets:
-        return set()
-    behind = located_otherwise(workspace, crawl, targets)
-    parts = workspace.parts([target.slug for target in targets if target.slug not in behind])
-    located = [part for own in parts.values() for part in own]
-    behind |= {whole_slug(part) for part in fetched_otherwise(workspace, crawl, located)}
-    wanted = _digests(workspace, slices_of(crawl, [part for part in located if whole_slug(part) not in behind]))
-    return behind | {whole_slug(slice_.target) for slice_ in PARSE.stale(workspace.lake, wanted)}
 
 
 def is_behind(workspace: Workspace, slices: Collection[Slice]) -> set[Slice]:

@@ -13,7 +13,7 @@ from cc_pipeline.archive import flags as flag
 from cc_pipeline.archive import warc
 from cc_pipeline.archive.members import ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import faults_of, records_of
 
@@ -196,3 +196,8 @@ def test_a_stream_is_read_from_where_it_stands() -> None:
     found = next(warc.iter_located(stream, "s"))
     assert isinstance(found, StoredRecord)
     assert found.offset == 100
+
+
+def test_a_missing_file_is_no_data_fault(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match="nowhere"):
+        list(warc.iter_records(tmp_path / "nowhere.gz", "s"))

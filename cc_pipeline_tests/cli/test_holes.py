@@ -18,8 +18,6 @@ from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import workspace_of
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
 NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
@@ -35,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryPolicy, "next_wait", _soon(RetryPolicy.next_wait))
 
 
-def _soon(real):  # type: ignore[no-untyped-def]  # of a method
+def _soon(real):
     return lambda *asked: None if real(*asked) is None else 0.0
 
 

@@ -13,8 +13,6 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import copy_of
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 DOMAIN = "example.com"
 
 

@@ -11,8 +11,6 @@ import yaml
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import Cli
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 PLACES = ("--lake", "s3://our-lake/cc", "--logs", "s3://our-logs/some/where")
 SECRETS = {"PGPASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 

@@ -86,6 +86,10 @@ def test_a_parquet_file_is_named_by_its_suffix_and_whole(cli: Cli, world: World,
     assert set(table["target"].to_pylist()) == {"example.com", "tld_org"}
     assert set(table["crawl"].to_pylist()) == {NEW, ARC}
     assert [path.name for path in tmp_path.iterdir()] == ["found.parquet"]
+    said = cli("lookup", "example.com", "-c", NEW, "--out", tmp_path / "found.csv.gz", "--home", world.home)
+    assert said.status == 1
+    assert "--format" in said.told
+    assert [path.name for path in tmp_path.iterdir()] == ["found.parquet"]
 
 
 def test_parquet_goes_down_a_pipe(world: World) -> None:

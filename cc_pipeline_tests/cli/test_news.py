@@ -14,8 +14,6 @@ from cc_pipeline.minicrawl import TEST, ensure
 from cc_pipeline.minicrawl.news import NewsSpec, write_news
 from cc_pipeline_tests.cli.conftest import Cli, Said
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 SPEC = NewsSpec(files=3, fetches=11)
 MONTH = SPEC.month
 DOMAIN = "harbour-herald-example.com"

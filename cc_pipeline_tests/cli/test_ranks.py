@@ -10,7 +10,6 @@ from cc_pipeline.commoncrawl.web_graph import parse_release
 from cc_pipeline.minicrawl.graph import GraphSpec, write_graph
 from cc_pipeline_tests.cli.conftest import Cli
 
-pytestmark = pytest.mark.xdist_group("cli")
 RELEASE = "cc-main-2026-may-jun-jul"
 
 

@@ -12,8 +12,6 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 SITE = "example.com"
 
 

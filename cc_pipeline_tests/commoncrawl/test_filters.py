@@ -81,19 +81,6 @@ def test_a_dropped_row_leaves_nothing_unanswered() -> None:
     assert Filters.parse(status="200", mime="a/b").apply(table)[1] == ()
 
 
-def test_one_capture_after_the_fetch() -> None:
-    wanted = Filters.parse(status="200", mime="image/*", language="eng", from_time="2018", to_time="2018")
-    assert wanted.accepts()
-    assert wanted.accepts(
-        status=200, mime="image/png", languages="deu,eng", fetch_time=datetime(2018, 5, 1, tzinfo=UTC)
-    )
-    assert not wanted.accepts(status=404)
-    assert not wanted.accepts(mime="text/html")
-    assert not wanted.accepts(languages="deu")
-    assert not wanted.accepts(fetch_time=datetime(2019, 1, 1, tzinfo=UTC))
-    assert not wanted.accepts(fetch_time=datetime(2017, 1, 1, tzinfo=UTC))
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

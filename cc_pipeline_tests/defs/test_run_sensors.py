@@ -17,6 +17,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.automation.behind import Behind, behind
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -100,8 +101,6 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
 
 
 def run_sensors_reset(workspace: Workspace) -> None:
-    from cc_pipeline.transport.states import reset_breaker  # noqa: PLC0415  # a person does this
-
     assert reset_breaker(workspace.settings.budget_path, "bucket.example")
 
 

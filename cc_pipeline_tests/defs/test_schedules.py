@@ -26,8 +26,8 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.stages import parse
 from cc_pipeline.stages.automation import reparse
 from cc_pipeline.stages.automation.due import MOST_FAILURES
+from cc_pipeline.stages.current import current
 from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import out_of_date
 from cc_pipeline.stages.shortfall import MOST_ROUNDS
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
@@ -311,7 +311,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
 def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    gone = Backfill(instance, closed_port(), tmp_path / "home")  # type: ignore[arg-type]
+    gone = Backfill(instance, closed_port(), tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
     gone.watch(*DOMAINS)
     gone.materialized("row_groups", NEW)
@@ -390,8 +390,9 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert run_request(backfill, again).success
     assert reason(backfill.tick()) == "no partition is missing"
     # another parser is no changed set: that has a price
+    assert current(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
     monkeypatch.setattr(parse, "PARSER_VERSION", "another")
-    assert out_of_date(backfill.workspace, NEW, [parse_target("set:press = example-foo.com, example.org")])
+    assert current(backfill.workspace, NEW, ["set-press"]) == {}
     assert reason(backfill.tick()) == "no partition is missing"
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import lease, living
-from cc_pipeline.records.lost import lost_mask
+from cc_pipeline.records.lost import StoredSizes
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.storage import RecordStorage
@@ -89,7 +89,7 @@ def test_leases_notes_and_sweeping_in_a_bucket(endpoint: str, tmp_path: Path) ->
         for few in (32, 0):
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr("cc_pipeline.records.lost._FEW", few)
-                assert lost_mask(rows, storage, CRAWL).to_pylist() == [False, False, True, True, False]
+                assert StoredSizes(storage, CRAWL).lost(rows).to_pylist() == [False, False, True, True, False]
         with lease(storage, CRAWL, "c1") as mine:
             assert sweep(storage, CRAWL, lambda: Named({named}, 1), 0) == Swept()
             mine.hold([held])

@@ -18,12 +18,11 @@ from typing import Any, Final, TextIO
 import duckdb
 from duckdb import ExpectedResultType, StatementType
 
-from cc_pipeline.cli.output import checked_format, console, notice, show_cut, whole_file, write_aligned
+from cc_pipeline.cli.output import checked_format, console, format_by_name, notice, show_cut, whole_file, write_aligned
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.lake.reading import last_token, unended
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
-_SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 #: How DuckDB is told to write each format.
 _COPIED: Final = {
     "csv": "FORMAT csv, HEADER",
@@ -57,8 +56,7 @@ def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, js
     said = {name for name, meant in ((output, output), ("csv", csv), ("jsonl", json)) if meant and name}
     if len(said) > 1:
         raise UserInputError(f"{' and '.join(sorted(said))} are two formats; choose one of {', '.join(FORMATS)}")
-    by_name = "table" if out is None else _SUFFIXES.get(out.suffix.lower(), "csv")
-    chosen = checked_format(said.pop() if said else by_name, FORMATS)
+    chosen = checked_format(said.pop() if said else format_by_name(out), FORMATS)
     if chosen == "table" and out is not None:
         raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
     if chosen == "parquet" and out is None and sys.stdout.isatty():

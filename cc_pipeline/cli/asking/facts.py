@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import open_question
 from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _of_captures(
     from cc_pipeline.stages.facts.asking import refuse_gaps
     from cc_pipeline.stages.facts.captures import facts_of_captures
     from cc_pipeline.stages.facts.choosing import known_for
+    from cc_pipeline.stages.facts.datasets import no_such
     from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
@@ -140,7 +142,7 @@ def _of_captures(
     for crawl in question.crawls:
         known = known_for(question.workspace, crawl)
         if unknown := [name for name in named if name not in known]:
-            raise UserInputError(f"there is no dataset {unknown[0]}; there are: {', '.join(known)}")
+            raise UserInputError(no_such("dataset", unknown[0], known))
         datasets = [known[name].dataset for name in named]
         for target in question.targets:
             slugs = question.workspace.parts([target.slug])[target.slug]
@@ -174,6 +176,8 @@ def say_cost(crawl: str, target: str, found: Facts) -> None:
     notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} rows; {cost}, {found.seconds:.1f} s")
     for note in found.notes:
         notice(f"{crawl}: {note}")
+    if not found.table.num_rows and not found.gaps:
+        notice(f"{crawl}: no host of {target} is known to {', '.join(found.versions)}")
     for name, gaps in found.gaps.items():
         warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
 
@@ -206,6 +210,8 @@ def _acted(table: pa.Table, acting: Action | None, crawl: str) -> pa.Table:
     found = acting.where.over(table)
     if found.unknown:
         notice(f"{crawl}: of {found.unknown:,} hosts it cannot be told, since a fact is missing: they do not match")
+    if table.num_rows and not found.count:
+        notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
     table = table.filter(found.rows)
     for name, downwards in reversed(acting.order):
         _known_column(table, name)
@@ -226,8 +232,10 @@ def _columns(table: pa.Table, said: str | None, acting: Action | None, output: s
 
 
 def _known_column(table: pa.Table, name: str) -> None:
+    from cc_pipeline.stages.facts.datasets import no_such
+
     if name not in table.column_names:
-        raise UserInputError(f"there is no column {name}; there are {', '.join(table.column_names)}")
+        raise UserInputError(no_such("column", name, table.column_names))
 
 
 def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
@@ -241,7 +249,7 @@ def _price(question: Question, asked: dict[str, list[Known]], output: str) -> No
             if first.files:
                 rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))
                 continue
-            for target in () if one.dataset.of_domains else question.targets:
+            for target in question.targets:
                 cost = price_of_hosts(question.workspace, crawl, target, [one.dataset])[one.name]
                 rows.append(
                     (crawl, one.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import checked_format
+from cc_pipeline.commoncrawl.crawl_quirks import WITHOUT_KEY_STATISTICS
 from cc_pipeline.commoncrawl.crawls import SUBSETS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import load_settings
 
-#: Crawls that have no ``url_surtkey`` statistics in any row group (2017-43 to 2018-43).
-WITHOUT_STATISTICS: Final = tuple(
-    f"CC-MAIN-{week}"
-    for week in (
-        *("2017-43", "2017-47", "2017-51", "2018-05", "2018-09", "2018-13", "2018-17"),
-        *("2018-22", "2018-26", "2018-30", "2018-34", "2018-39", "2018-43"),
-    )
-)
-
 
 def athena_sql(
-    crawls: Sequence[str] = WITHOUT_STATISTICS,
+    crawls: Sequence[str],
     *,
     subset: str = "warc",
     column: str = "url_surtkey",
@@ -55,19 +47,6 @@ WHERE crawl IN ({listed})
   AND subset = '{subset}'
 GROUP BY crawl, subset, "$path"
 ORDER BY crawl, {column}_min;
-"""
-
-
-def catalog_sql(crawl: str, domain_start: str, domain_end: str, *, subset: str = "warc") -> str:
-    """The catalog's own query for DuckDB: row groups of a crawl that may hold keys from start to before end."""
-    start, end = (text.replace("'", "''") for text in (domain_start, domain_end))
-    return f"""SELECT path, row_group, rows, compressed_bytes, url_surtkey_min, url_surtkey_max, url_surtkey_source
-FROM row_groups
-WHERE crawl = '{validate_crawl_id(crawl)}'
-  AND subset = '{subset.replace("'", "''")}'
-  AND (url_surtkey_max IS NULL OR url_surtkey_max >= '{start}'::BLOB)
-  AND (url_surtkey_min IS NULL OR url_surtkey_min < '{end}'::BLOB)
-ORDER BY path, row_group;
 """
 
 
@@ -178,4 +157,4 @@ def sql_(
     """
 
     named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]
-    sys.stdout.write(athena_sql(named or WITHOUT_STATISTICS, subset=subset, column=column, table=table))
+    sys.stdout.write(athena_sql(named or sorted(WITHOUT_KEY_STATISTICS), subset=subset, column=column, table=table))

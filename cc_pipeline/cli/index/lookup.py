@@ -12,9 +12,10 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.index.facts_first import chosen_by, show_predicted
-from cc_pipeline.cli.output import checked_format, human_bytes, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.output import checked_format, notice, progress_bars, warn, write_rows
 from cc_pipeline.cli.question import NoIndex, Question, open_question, sources_for
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
+from cc_pipeline.progress import human_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

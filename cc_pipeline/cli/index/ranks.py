@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, human_bytes, notice, progress_bars, warn
+from cc_pipeline.cli.output import console, notice, progress_bars, warn
 from cc_pipeline.commoncrawl.web_graph import LEVELS, parse_release
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -55,8 +56,14 @@ def ranks(
     claim_home(settings)
     with open_workspace(settings) as workspace:
         if named is None:
-            for one in all_ranks(settings):
+            here_now = all_ranks(settings)
+            for one in here_now:
                 _show(one)
+            if not here_now:
+                notice(
+                    "no ranks were read into this home. To read those of a release: cc-pipeline ranks RELEASE "
+                    "(https://commoncrawl.org/web-graphs lists them)"
+                )
             return
         here = find_ranks(settings, named, wanted)
         if here is None:

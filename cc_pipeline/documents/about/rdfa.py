@@ -97,7 +97,7 @@ class Rdfa:
         ]
         value: Any = None
         if kinds:
-            named = about if about is not None else self._object(tag, attributes)
+            named = about if about is not None else self._object(attributes)
             # what a typed element with a property is about is that property's value
             subject = holder if about is not None else self._subject(named, prefixes)
             if subject is not None:
@@ -152,7 +152,7 @@ class Rdfa:
             return prefixes[prefix.lower()] + rest
         return name if name.startswith("_:") else self._resolve(name)[0] or name
 
-    def _object(self, tag: str, attributes: dict[str, str | None]) -> str | None:
+    def _object(self, attributes: dict[str, str | None]) -> str | None:
         resource = attributes.get("resource")
         if resource is not None:
             return resource
@@ -166,7 +166,7 @@ class Rdfa:
             return self._reading.take(attributes["content"] or "")
         if attributes.get("datetime"):
             return self._reading.take(attributes["datetime"] or "")
-        if (named := self._object(tag, attributes)) is not None and (
+        if (named := self._object(attributes)) is not None and (
             "resource" in attributes or tag in URL_ATTRIBUTE or "href" in attributes
         ):
             return self._reading.take(self._address(named, prefixes))

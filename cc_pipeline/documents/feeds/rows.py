@@ -110,7 +110,7 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
 
 def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool) -> list[HtmlDocument]:
     return [
-        parse_html(body.value, body.base or url, limits, source=url, item_index=index, links=links)
+        parse_html(body.value, body.base or url, limits, item_index=index, links=links)
         for body in item.contents
         if body.type is None or "html" in body.type.lower()
     ]

@@ -78,7 +78,6 @@ def parse_html(
     limits: Limits,
     *,
     utf8: bytes | None = None,
-    source: str = "",
     item_index: int | None = None,
     links: bool = True,
     codec: str = "utf-8",

@@ -23,7 +23,7 @@ from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import Left, RecordsResult
-from cc_pipeline.records.leases import stop_note
+from cc_pipeline.records.leases import lease, stop_note
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
@@ -105,12 +105,16 @@ class SparkEngine:
             rows.add(batch)
         cutter = cutting.parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
-        with written(Plans(storage, crawl, commit), cutter) as plans:
-            done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
-        files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
-        for table in PAGE_TABLES:
-            files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
-        PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
+        # it says that plans and uncommitted files of this job are not left by one that has ended
+        with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
+            held.hold(())
+            with written(Plans(storage, crawl, commit), cutter) as plans:
+                done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
+            files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
+            for table in PAGE_TABLES:
+                files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
+            held.confirm()
+            PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
 
     def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
         return {

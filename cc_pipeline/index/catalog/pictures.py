@@ -19,7 +19,7 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 #: Blue and orange stay apart for colour-blind eyes.
-_SORTED, _OVERLAPPING, _FAILED, _MISSING = "#1f77b4", "#ff7f0e", "#d62728", "#c8c8c8"
+_SORTED, _OVERLAPPING = "#1f77b4", "#ff7f0e"
 _MOST_FILES: Final = 60
 _TICKS: Final = 9
 
@@ -61,28 +61,6 @@ def plot_key_ranges(row_groups: pa.Table, *, title: str = "", files: int = _MOST
     unknown = len(row_groups) - len(known)
     axes.set_xlabel(f"{KEY_COLUMN}, in its order" + (f"  ({unknown} row groups not shown)" if unknown else ""))
     axes.set_title(title or "Keys of each row group", fontsize=10)
-    return _png(figure)
-
-
-def plot_coverage(coverage: pa.Table) -> bytes:
-    """A PNG with one bar for each crawl: files harvested, failed and missing of those in its path list."""
-    totals = coverage.group_by("crawl").aggregate(
-        [(name, "sum") for name in ("expected", "harvested", "failed", "missing")]
-    )
-    rows = totals.sort_by([("crawl", "ascending")]).to_pylist()
-    figure, axes = _figure(max(2.0, 1.0 + 0.22 * len(rows)))
-    places = np.arange(len(rows))
-    left = np.zeros(len(rows))
-    for name, colour in (("harvested", _SORTED), ("failed", _FAILED), ("missing", _MISSING)):
-        widths = np.array([row[f"{name}_sum"] for row in rows], dtype=float)
-        axes.barh(places, widths, left=left, color=colour, label=name)
-        left += widths
-    axes.set_yticks(places, [row["crawl"] for row in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("index files")
-    axes.set_title("Harvested footers by crawl", fontsize=10)
-    if rows:
-        figure.legend(loc="outside upper right", ncols=3, fontsize=7)
     return _png(figure)
 
 

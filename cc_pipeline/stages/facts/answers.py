@@ -82,10 +82,19 @@ def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]
 def price_of_hosts(
     workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]
 ) -> dict[str, KeyedPrice]:
-    """What each dataset's look-up would read; footers that are not here yet are fetched, no data is read."""
+    """What each dataset's look-up would read; footers that are not here yet are fetched, no data is read.
+
+    Of registered domains those are meant that the target names; where it names none, any below it: the most there is.
+    """
     check_kinds(datasets, by_url=False)
     hosts = HostRanges(target)
-    return {one.name: price(workspace, crawl, one, OfHosts(one, hosts)) for one in datasets}
+    domains = [registered_domain(name) for name in hosts.names() or ()]
+    known = [one for one in dict.fromkeys(domains) if one is not None]
+    of_domains = HostRanges(*_as_targets(known)) if known and None not in domains else hosts
+    return {
+        one.name: price(workspace, crawl, one, OfHosts(one, of_domains if one.of_domains else hosts))
+        for one in datasets
+    }
 
 
 class RowsOfTargets:

@@ -129,7 +129,7 @@ def _read(
     told = lookup.price()
     _refuse_dear(workspace, dataset, told, crawl)
     if told.to_read:
-        said = f"{dataset.name}: about {told.likely_bytes / 1e6:,.1f} MB, {told.requests:,} requests at most"
+        said = f"{dataset.name}: about {progress.human_bytes(told.likely_bytes)}, {told.requests:,} requests at most"
         progress.report("look-up", 0, told.to_read, said)
     indexes = PageIndexes(page_indexes(workspace, dataset))
     found = lookup.read(reader, indexes, workspace.settings.max_bytes)

@@ -17,8 +17,10 @@ from cc_pipeline.commoncrawl.surt import reverse_labels, surt_host
 from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, facts_of_hosts
 from cc_pipeline.stages.facts.asking import Facts, refuse_gaps
+from cc_pipeline.stages.facts.datasets import no_such
 from cc_pipeline.stages.facts.filter import Filter
 from cc_pipeline.stages.facts.known import Known, known_datasets
 from cc_pipeline.stages.facts.of_hosts import HOST
@@ -77,7 +79,7 @@ def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     for name in dict.fromkeys(names):
         if name not in known:
             way = "; ranks are converted with: cc-pipeline ranks RELEASE" if name.startswith(_RANKS) else ""
-            raise UserInputError(f"there is no dataset {name}; there are: {', '.join(known)}{way}")
+            raise UserInputError(no_such("dataset", name, known) + way)
         if known[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
         found.append(known[name])
@@ -92,10 +94,10 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
     own = {field.name.lower() for field in HOST_FIELDS}
     about_hosts = {name: one for name, one in known.items() if not one.dataset.by_url}
     names = list(named)
-    declared: dict[str, pa.DataType] = {field.name: field.type for field in HOST_FIELDS}
+    declared = {field.name: None for field in HOST_FIELDS}
     untold = [name for name, one in about_hosts.items() if one.columns() is None]
     for one in about_hosts.values():
-        declared |= {name: kind or pa.null() for name, kind in (one.columns() or {}).items()}
+        declared |= dict.fromkeys(one.columns() or ())
     for column in where.columns:
         owners = [
             name
@@ -106,7 +108,7 @@ def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] =
             names += owners[:1] if not set(owners) & set(names) else []
         elif column.lower() not in own:
             if not untold:
-                where.check(declared)
+                raise UserInputError(f"the filter {where.text[:200]!r}: {no_such('column', column, declared)}")
             names += untold
     return hosts_only(known, with_hosts(known, names))
 
@@ -201,7 +203,7 @@ def predicted(facts: Facts) -> str:
         if "warc_record_length_av" in table.column_names:
             sizes = pc.multiply(table["fetch_200"], table["warc_record_length_av"])
             size = pc.sum(sizes).as_py()
-            said += [f"{size / 1e6:,.1f} MB of records"] if size is not None else []
+            said += [f"{human_bytes(size)} of records"] if size is not None else []
     for name, word in (("hcrank10", "harmonic rank"), ("prank10", "page rank")):
         if name in table.column_names and (best := pc.max(table[name]).as_py()) is not None:
             at = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()

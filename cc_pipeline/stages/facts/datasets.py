@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -117,7 +118,7 @@ def read_dataset(path: Path | str) -> Dataset:
     if isinstance(path, str) and _NAME.fullmatch(path) and not Path(path).exists():
         known = ready_made()
         if path not in known:
-            raise UserInputError(f"there is no dataset {path}; there are: {', '.join(known)}, or name a YAML file")
+            raise UserInputError(f"{no_such('dataset', path, known)}, or name a YAML file")
         return known[path]
     return parse_dataset(text_of(Path(path)), str(path))
 
@@ -171,6 +172,13 @@ def read_yaml(text: str, name: str) -> object:
 _FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
 _WHERE: Final = ("paths", "files", "root", "crawl")
 _KEY: Final = ("column", "form", "of", "www", "time", "ending")
+
+
+def no_such(what: str, name: str, known: Collection[str]) -> str:
+    """That there is no ``what`` called ``name``, which one may have been meant, and which there are."""
+    near = get_close_matches(name, known, 3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}there is no {what} {name[:120]}; there are {', '.join(known)}"
 
 
 class _Reader:

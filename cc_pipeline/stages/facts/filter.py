@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import reduce
 from typing import Any, Final, Literal, NoReturn
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.stages.facts.datasets import no_such
 
 Kind = Literal["number", "text", "truth"]
 
@@ -25,7 +25,7 @@ _DEEPEST: Final = 50
 _INT64: Final = 1 << 63
 
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<text>'(?:[^']|'')*')"
+    r"\s*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<text>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")+"|[A-Za-z_][A-Za-z0-9_]*)|(?P<sign><=|>=|<>|!=|==|[-=<>+*/(),]))'
 )
 _COMPARED: Final = {"=": "equal", "==": "equal", "<>": "not_equal", "!=": "not_equal", "<": "less", "<=": "less_equal",
@@ -271,9 +271,7 @@ class _Columns:
         alike = self._folded.get(wanted.lower(), [])
         if len(alike) == 1:
             return alike[0]
-        near = get_close_matches(wanted, self.known, 3)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        _wrong(self.text, node.at, f"{hint}there is no column {wanted}; there are {', '.join(self.known)}")
+        _wrong(self.text, node.at, no_such("column", wanted, self.known))
 
     def kind(self, node: _Node) -> Kind:
         name = self.name(node)
@@ -323,6 +321,8 @@ def _like(pattern: str) -> str:
 def _worked_out(node: _Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call == "column":
         found = table[columns.name(node)]
+        if pa.types.is_floating(found.type):
+            return _known(found)
         return found.cast(pa.string()) if pa.types.is_large_string(found.type) else found
     if node.call == "value":
         return pa.scalar(node.value)
@@ -332,9 +332,22 @@ def _worked_out(node: _Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call in ("and_kleene", "or_kleene"):
         return reduce(getattr(pc, node.call), parts)
     if node.call in _COUNTED.values() or node.call == "negate":
-        parts = [pc.cast(part, pa.float64()) for part in parts]
+        parts = [_double(part) for part in parts]
         if node.call == "divide":
             # nothing divided by nothing is no number, and no reason to fail
             zero = pc.equal(parts[1], 0.0)
             parts[1] = pc.if_else(zero, pa.scalar(None, pa.float64()), parts[1])
+        return _known(getattr(pc, node.call)(*parts))
+    if node.call in _COMPARED.values() and any(pa.types.is_floating(part.type) for part in parts):
+        parts = [_double(part) for part in parts]
     return getattr(pc, node.call)(*parts)
+
+
+def _double(numbers: Any) -> Any:
+    """Numbers as doubles: of whole ones above 2^53 the nearest, where Arrow by itself would refuse to go on."""
+    return pc.cast(numbers, pa.float64(), safe=False)
+
+
+def _known(numbers: Any) -> Any:
+    """What is not a number is not known, as null is: it would match the opposite of every condition."""
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, numbers.type), numbers)

@@ -18,7 +18,7 @@ from cc_pipeline.addresses import NO_ACCESS, scheme_of
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
-from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.stages.facts.datasets import Dataset, no_such, parse_dataset, read_yaml, ready_made, text_of
 from cc_pipeline.stages.facts.harvest import forget_files, forget_unknown
 from cc_pipeline.stages.facts.ranks import is_name_of_ranks, ranks_datasets
 from cc_pipeline.stages.workspace import open_transport
@@ -102,7 +102,12 @@ def remove_dataset(settings: Settings, name: str) -> None:
     """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
     file = settings.datasets_path / f"{_valid(name)}.yaml"
     if not file.is_file():
-        raise UserInputError(f"no dataset {name} was added to this home; see: cc-pipeline datasets list")
+        if name in ready_made() or is_name_of_ranks(name):
+            raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
+        added = [one.stem for one in sorted(settings.datasets_path.glob("*.yaml"))]
+        if added:
+            raise UserInputError(no_such("dataset", name, added) + " that was added to this home")
+        raise UserInputError(f"there is no dataset {name}: none was added to this home")
     with disk_trouble(file):
         file.unlink()
     _forget_tables(settings, name)

@@ -59,7 +59,7 @@ class BuildPrice:
     def what(self) -> str:
         """The price in words."""
         there = self.listed - self.files
-        size = f"{self.bytes / 1e9:,.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:,.1f} MB"
+        size = progress.human_bytes(self.bytes)
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
         done = f" ({there:,} of {self.listed:,} are done)" if there else ""
         return (

@@ -26,10 +26,11 @@ from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.superseded import note as note_superseded
-from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep
+from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
 from cc_pipeline.stages import targets
 from cc_pipeline.stages.handing.export import export_prefix
 from cc_pipeline.stages.keeping import purge_note
+from cc_pipeline.stages.keeping.left_by_jobs import delete_left_by_jobs
 from cc_pipeline.stages.keeping.moved_records import left_by_killed_runs, move_records
 from cc_pipeline.stages.keeping.purge_note import PurgeNote
 from cc_pipeline.stages.keeping.purge_plan import PurgePlan, being_fetched
@@ -80,6 +81,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     for crawl in note.crawls:
         for one in workspace.place.listing(export_prefix(crawl, plan.slug)):
             workspace.place.delete(one.key)
+    delete_left_by_jobs(workspace, note.crawls)
     note, moved = _deal_with_files(workspace, note)
     if moved:
         publish_warehouse(workspace)
@@ -180,6 +182,10 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
             killed = left_by_killed_runs(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:
+                purge_note.write(workspace.place, note)
+            # lost tasks, and refetches of before, left the same bytes in files that no row names
+            if free := unnamed(storage, crawl, partial(named_files, lake, crawl), commit):
+                note = note.dealt_with(crawl, tuple(free))
                 purge_note.write(workspace.place, note)
             sizes = {one.key: one.size for one in storage.transport.listing(f"{storage.folder(crawl)}/")}
             for number, some in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):

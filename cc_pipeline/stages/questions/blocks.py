@@ -37,9 +37,11 @@ def section(title: str, words: str, *parts: Markup) -> Markup:
     )
 
 
-def titled(title: str, table: Markup, total: int) -> Markup:
-    """A table below a heading of its own, and how many rows it was cut by."""
-    return Markup("<h3>{}</h3>{}{}").format(title, table, more(total))
+def titled(title: str, columns: Sequence[str], rows: Sequence[Cells], total: int) -> Markup:
+    """A table below a heading of its own, and how many rows it was cut by; nothing where it has no rows."""
+    if not rows:
+        return Markup("")
+    return Markup("<h3>{}</h3>{}{}").format(title, table(columns, rows), more(total))
 
 
 def more(total: int) -> Markup:
@@ -121,15 +123,6 @@ def percent(part: float, whole: float) -> str:
         if not 1 <= 100 * part / whole <= 99
         else f"{part / whole:.0%}"
     )
-
-
-def size(count: float) -> str:
-    """Bytes for a person."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def month(moment: datetime | None, *, long: bool = False) -> str:

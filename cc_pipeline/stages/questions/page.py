@@ -11,6 +11,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.stages.questions import blocks, sections
 from cc_pipeline.stages.questions.findings import Findings
 from cc_pipeline.stages.questions.style import COLOURS, CSS
@@ -83,7 +84,7 @@ def _tiles(found: Findings) -> Markup:
             f"of {blocks.count(len(sections.searched(found)), 'crawl')} searched",
         ),
         (f"{len(languages):,}", "languages" if len(languages) != 1 else "language"),
-        (blocks.size(sum(row["bytes"] for row in found.crawls)), "in the archive"),
+        (human_bytes(sum(row["bytes"] for row in found.crawls)), "in the archive"),
         (blocks.percent(fetched, planned) if planned else "–", "of planned records are here"),
     ]
     drawn = [Markup('<div class="tile"><b>{}</b><span>{}</span></div>').format(*tile) for tile in tiles]

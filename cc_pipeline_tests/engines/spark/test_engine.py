@@ -15,8 +15,10 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.engines.spark import cutting, engine, work
 from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.records.leases import lease
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.plan import Coalescing
@@ -27,8 +29,11 @@ from cc_pipeline.stages import fetch
 from cc_pipeline.stages.engine import LOCAL
 from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.fetch import fetch_captures
+from cc_pipeline.stages.keeping.purge import purge
+from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.parse import parse_records
+from cc_pipeline.stages.slice import Stage
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport import budget
 from cc_pipeline.transport.budget import BreakerPolicy
@@ -46,7 +51,9 @@ from cc_pipeline_tests.engines.spark.compared import (
 )
 from cc_pipeline_tests.engines.spark.inprocess import InProcess
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.stages.stored import dangling
 from cc_pipeline_tests.stages.test_fetch import damage
+from cc_pipeline_tests.stages.test_purge import needles, traces
 from cc_pipeline_tests.world import NEW, copy_of, workspace_of
 
 PAGES = TABLES[1:]
@@ -62,7 +69,7 @@ def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
-    return SparkEngine(context or InProcess(), workers)  # type: ignore[arg-type]
+    return SparkEngine(context or InProcess(), workers)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +140,7 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
     told: list[tuple[str, int, int | None, str]] = []
     wanted = [(NEW, slug) for slug in slugs]
-    job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))  # type: ignore[arg-type]
+    job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))
     assert sorted(one.slug for one in job if one.error is None and set(one.reports) == set(PAGES)) == slugs
     assert {stage for stage, done, total, _ in told if done == total} == {"fetch", "parse"}
     assert {path for path in mine.settings.home.iterdir() if path.name != "lake"} == known
@@ -266,6 +273,50 @@ def test_what_a_killed_driver_left_is_taken_over(
     assert not not_named(mine)
 
 
+def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes, stays = "example.com", "example.org"
+    mine = located(bucket[0], tmp_path / "home", [goes, stays])
+    made(mine, [goes, stays], spark(InProcess(run_twice)), PAGES)
+    wanted = needles(mine)
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    plans = tmp_path / "home" / "lake" / "records" / NEW / "plans"
+    for room, step in ((engine, "_fetched"), (engine, "_kept")):
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            # as one that is killed: its process does none of this
+            patched.setattr(Plans, "delete", lambda _: None)
+            patched.setattr(room, step, killed)
+            if step == "_fetched":
+                fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
+            else:
+                patched.setattr(Stage, "stale", lambda _, lake, slices: list(slices))
+                parse_records(mine, NEW, [goes], engine=spark())
+    assert len(list(plans.rglob("*.arrow"))) >= 2
+    assert len(not_named(mine)) >= 2
+    with lease(mine.storage, NEW, "f" * 32, [stays]) as running:
+        running.hold(())
+        # of a job that runs, for another target
+        beside = plans / ("f" * 32) / "000000.arrow"
+        beside.parent.mkdir()
+        beside.write_bytes(b"")
+        table = next((tmp_path / "home" / "lake" / "tables" / "records").rglob("*.parquet")).parent
+        file = table / f"part-00000-{'f' * 32}-000000-000-c000.zstd.parquet"
+        file.write_bytes(b"")
+        report = purge(mine, plan_purge(mine, goes, goes), now=True)
+        assert beside.exists()
+        assert file.exists()
+        file.unlink()
+    assert report.waiting == 0
+    assert traces(tmp_path / "home", wanted) == []
+    assert [path for path in plans.rglob("*.arrow") if path != beside] == []
+    assert dangling(mine) == []
+    assert set(mine.lake.read("records").column("target").to_pylist()) == {stays}
+
+
 def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     mine = bucket[1].of(NEW, subset="warc", domain="example.com")
@@ -355,7 +406,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
         def job(closed: tuple[Opening, ...]) -> tuple[int, tuple[Opening, ...]]:
             before, told = len(server.hits), [closed]
             run = run_job(
-                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,  # type: ignore[arg-type]
+                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,
                 closed=closed, refused=told.append,
             )  # fmt: skip
             assert all(one.error is not None for one in run)

@@ -153,6 +153,11 @@ def test_what_cannot_be_narrowed_is_refused(target: str) -> None:
 
 
 def test_a_column_that_nobody_has_is_refused_before_anything_is_asked() -> None:
+    listed = parse_dataset(
+        "name: l\nwhere: {files: [a.parquet]}\nkey: {column: k, form: surt_host}\ncolumns: [place]", "l"
+    )
+    with pytest.raises(UserInputError, match=r"did you mean place.*there is no column plaec"):
+        needed_for(parse_filter("place > 5 and plaec > 5"), READY | {"l": Known(listed)})
     with pytest.raises(UserInputError, match=r"there is no column pagerank; there are crawl, surt_host_name.*prank10"):
         needed_for(parse_filter("pagerank > 5"), READY)
     assert [one.name for one in needed_for(parse_filter("host like '%.gov'"), READY)] == ["host-index"]
@@ -238,7 +243,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     assert {row["domain"] for row in chosen.facts.table.filter(where.over(chosen.facts.table).rows).to_pylist()} <= best
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
-    with pytest.raises(UserInputError, match="was added"):
+    with pytest.raises(UserInputError, match="comes with this program"):
         remove_dataset(workspace.settings, "host-index")
 
 

@@ -1,0 +1,66 @@
+"""How the suite is shared out among the workers of pytest-xdist (``--dist loadgroup``, as ``make test`` asks for it).
+
+A module is one piece of work, so that what its tests share is made once and not once a worker; modules that share more
+are one group (``pytest.mark.xdist_group``). Pieces are begun in the order of the collection, so the longest come first:
+one that is begun late would be waited for by all the others.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+#: Groups and modules that take longest, begun in this order. Those that mostly wait for other processes are among those
+#: that keep a processor busy. A name that is wrong costs time and nothing else; a test finds it.
+LONGEST = (
+    "dagster_process",
+    "cli",
+    "spark",
+    "killing",
+    "defs/test_main_job.py",
+    "cli/test_holes.py",
+    "defs/test_spark.py",
+    "records/test_faults.py",
+    "wrong_input",
+    "real_crawl",
+    "wheel",
+    "cli/test_credentials.py",
+    "cli/test_stopped.py",
+    "cli/test_incomplete.py",
+    "fault matrix",
+    "odd_domains",
+    "schedules",
+    "questions",
+    "defs/test_checks.py",
+    "stages/test_s3_lake.py",
+    "engines/spark/test_engine.py",
+    "cli/test_news.py",
+    "index/catalog/test_keep.py",
+    "defs/test_upkeep.py",
+    "defs/test_source_down.py",
+    "defs/test_unchanged.py",
+    "defs/test_sources_job.py",
+    "benchmarks/test_growth_home.py",
+    "records/test_sweep_orders.py",
+    "lake/test_adding.py",
+    "documents/batch/test_batch.py",
+    "homes/test_old_homes.py",
+    "index/footers/test_harvest.py",
+)
+_RANKS = {name: rank for rank, name in enumerate(LONGEST)}
+
+
+def piece_of(item: pytest.Item) -> str:
+    """The piece of work that a test belongs to: its group, or else its module below this folder."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None:
+        return str(mark.args[0])
+    return item.nodeid.partition("::")[0].removeprefix("cc_pipeline_tests/")
+
+
+def share_out(items: list[pytest.Item]) -> None:
+    """Marks each test with its piece of work, and puts the longest pieces first; otherwise the order stays."""
+    pieces = {item: piece_of(item) for item in items}
+    for item, piece in pieces.items():
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(piece))
+    items.sort(key=lambda item: _RANKS.get(pieces[item], len(LONGEST)))
