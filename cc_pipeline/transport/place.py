@@ -25,7 +25,7 @@ from cc_pipeline.transport.budget import (
     default_limits,
     shared_among,
 )
-from cc_pipeline.transport.faults import Finding, Verified, judge_range, judge_status, judge_whole
+from cc_pipeline.transport.faults import Finding, Verified, etag_in, judge_range, judge_status, judge_whole
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
@@ -233,12 +233,12 @@ class Place:
 def judge_head(answer: Answer) -> Verified | Finding:
     """Whether there is an object."""
     if answer.status == _OK:
-        return Verified(0, 0, answer.headers.get("etag"))
+        return Verified(0, 0, etag_in(answer.headers))
     return judge_status(answer.status, answer.headers, answer.body)
 
 
 def judge_write(answer: Answer) -> Verified | Finding:
     """Whether a change was made, or refused because the object was to be new."""
     if _OK <= answer.status < 300 or answer.status == PRECONDITION_FAILED:
-        return Verified(0, 0, answer.headers.get("etag"))
+        return Verified(0, 0, etag_in(answer.headers))
     return judge_status(answer.status, answer.headers, answer.body)

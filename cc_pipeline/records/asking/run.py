@@ -10,15 +10,15 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.records.asking.examining import examining
+from cc_pipeline.records.asking.patience import Patience
+from cc_pipeline.records.asking.pending import Arrival, Ask, Bad, Pending, compared
+from cc_pipeline.records.asking.turns import Turns
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
-from cc_pipeline.records.examining import examining
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, outcome_of
-from cc_pipeline.records.patience import Patience
-from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, compared
 from cc_pipeline.records.plan import PlannedRange, plan_ranges, usable
 from cc_pipeline.records.segments import Row, SegmentWriter
-from cc_pipeline.records.turns import Turns
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
