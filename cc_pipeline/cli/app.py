@@ -13,7 +13,7 @@ from cc_pipeline.cli.asking import facts, sql
 from cc_pipeline.cli.handing import copy, dataset, export, get, report
 from cc_pipeline.cli.home import automation, choices, doctor, domains, init
 from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
-from cc_pipeline.cli.output import console_err
+from cc_pipeline.cli.output import console_err, drop_output, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 
 app = typer.Typer(
@@ -67,18 +67,26 @@ def main() -> None:
     Exit status 1 for errors that are ours to explain, 2 for wrong usage, 3 where the source did not give all that was
     planned, 130 for Ctrl-C and 143 for SIGTERM.
     """
+    usable_streams()
     with interruption.watched():
         try:
-            app()
+            try:
+                app()
+            finally:
+                sys.stdout.flush()  # here what cannot be written can still be told
         except CcPipelineError as error:
             _end_if_stopped()
             _say(error)
             sys.exit(_INCOMPLETE if isinstance(error, Incomplete) else 1)
         except BaseException as error:
             _end_if_stopped()
-            if not isinstance(error, Exception) or not disk_is_full(error):
+            if isinstance(error, BrokenPipeError):
+                drop_output()
+            elif isinstance(error, Exception) and disk_is_full(error):
+                drop_output()
+                _say(EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _FREE_SPACE))
+            else:
                 raise
-            _say(EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _FREE_SPACE))
             sys.exit(1)
 
 

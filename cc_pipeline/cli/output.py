@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 
@@ -117,6 +118,28 @@ def progress_bars() -> Iterator[None]:
 
     with bars, progress.progress_to(sink):
         yield
+
+
+def usable_streams() -> None:
+    """Makes what a command writes writable: nowhere for closed streams, in UTF-8 whatever the locale says.
+
+    Pages have every script, and files and pipes are UTF-8 in all formats. A terminal keeps its encoding; what that
+    lacks is shown as escapes.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started us, as some schedulers do
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for good
+    if isinstance(sys.stdout, TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
+
+
+def drop_output() -> None:
+    """Throws away what standard output still holds: it cannot be written, and the end of the process would try."""
+    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,31 @@ def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: t
 )  # fmt: skip
 def test_wrong_usage_is_status_2(cli: Cli, arguments: tuple[str, ...]) -> None:
     assert cli(*arguments).status == 2
+
+
+def test_any_locale_and_any_stream_will_do(world: World, tmp_path: Path) -> None:
+    def asked(shell: str) -> subprocess.CompletedProcess[bytes]:
+        environment = {
+            **os.environ,
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+            "LC_ALL": "C",
+            "HOME_ASKED": str(world.home),
+        }
+        program = f"{sys.executable} -c 'from cc_pipeline.cli import main; main()' sql --home $HOME_ASKED {shell}"
+        return subprocess.run(
+            ["/bin/sh", "-c", program], cwd=tmp_path, env=environment, capture_output=True, check=False
+        )
+
+    assert asked('"SELECT chr(1087) AS c"').stdout.decode() == "c\n\u043f\n"
+    for closed in ("<&-", '"SELECT 1" >&-', '"SELECT 1" 2>&-'):
+        said = asked(closed)
+        assert (said.returncode, said.stderr) == (0, b""), closed
+    if Path("/dev/full").exists():
+        said = asked('"SELECT 1" > /dev/full')
+        assert said.returncode == 1
+        assert said.stderr.startswith(b"error: ")
+        assert b"Traceback" not in said.stderr
 
 
 def test_help_imports_nothing_heavy() -> None:
