@@ -36,6 +36,7 @@ class Server:
         self.tls = tls
         self.connections = 0
         self.heads: list[bytes] = []
+        self.answered = 0
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection, self.connections = self.connections, self.connections + 1
@@ -44,12 +45,14 @@ class Server:
                 self.heads.append(await reader.readuntil(b"\r\n\r\n"))
                 for piece in self.script(connection, number):
                     if piece is None:
+                        self.answered += 1
                         return
                     if isinstance(piece, float):
                         await asyncio.sleep(piece)
                     else:
                         writer.write(piece)
                         await writer.drain()
+                self.answered += 1
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
@@ -147,6 +150,11 @@ def ask_in_turn(script: Script, times: int) -> tuple[list[Answer | NoAnswer], Se
                     answers.append(await client.get(f"{url}/x", {}, hoped_for=200, bound=10))
                 except NoAnswer as error:
                     answers.append(error)
+                # what a server sends behind its answer comes before the next request, however busy the machine
+                waiting = 0
+                while server.answered < len(server.heads) and waiting < 20:
+                    waiting += 1
+                    await asyncio.sleep(0.02)
                 await asyncio.sleep(0.02)
         return answers
 
