@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, show_table
+from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -40,16 +40,23 @@ def off(home: options.Home = None) -> None:
 def status(home: options.Home = None) -> None:
     """Show each sensor and schedule: whether it is on, its last tick and what that said, and when it is due."""
     from cc_pipeline.defs.automation.hands_off import standings
-    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.defs.instance import open_instance, silent_servers
 
     with open_instance(load_settings(home=home)) as instance:
         found = list(standings(instance))
+        silent = silent_servers(instance)
     rows = [
         (one.name, one.kind, "on" if one.on else "off", _when(one.last), one.said, _when(one.next)) for one in found
     ]
     show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
     if not any(one.on for one in found):
         console.print("all are off; turn them on with: cc-pipeline automation on")
+    for server, runs in silent.items():
+        warn(
+            f"the code server {server} does not answer, and {runs} of its runs hold their partitions. They go on, or "
+            "are ended, when it is back. If it never comes back, take it out of run_launcher in dagster.yaml: the next "
+            "tick of backfill_missing or the next command ends them"
+        )
 
 
 @app.command()
