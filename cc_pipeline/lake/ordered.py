@@ -58,6 +58,8 @@ class OrderedRows:
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Takes more rows, in the schema; not after they were asked for."""
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+            if not batch.num_rows:
+                continue
             self.rows += batch.num_rows
             self._bytes += batch.nbytes
             self._kept.append(batch)

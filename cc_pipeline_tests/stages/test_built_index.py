@@ -73,7 +73,7 @@ def place(row: dict[str, Any]) -> tuple[str, int]:
 
 def test_nothing_is_read_before_somebody_agrees_to_the_price(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     workspace = workspace_of(news[0], tmp_path)
-    with pytest.raises(UserInputError, match=r"3 archive files .* MB in \d+ requests.*--yes.*build_index"):
+    with pytest.raises(UserInputError, match=r"3 archive files .* KB in \d+ requests.*--yes.*build_index"):
         build_index(workspace, MONTH)
     assert (
         shards(workspace) == []
