@@ -41,7 +41,7 @@ _GROUP = 20_480
 
 def build(folder: Path, pages: int) -> Path:
     """A published file that shows ``pages`` rows of ``page_text`` and their captures; the rows lie in Parquet files."""
-    from cc_pipeline_tests.world import (  # noqa: PLC0415  # what is measured does not load it
+    from cc_pipeline_tests.world import (  # what is measured does not load it
         extract,
         harvest,
         publish,
@@ -132,7 +132,7 @@ def near_ours(count: int, folder: Path) -> dict[str, Any]:
 
 def near_rival(count: int) -> dict[str, Any]:
     """The same with rensa: as many functions, bands, and the same order."""
-    import rensa  # noqa: PLC0415  # optional
+    import rensa  # optional
 
     given, copies = texts(count)
     started = time.process_time()

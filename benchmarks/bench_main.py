@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 10, 100], help="partitions in one run")
     arguments = parser.parse_args()
     clock = Clock()
-    slices.extract = clock.around(slices.extract)  # type: ignore[assignment]  # the point of this program
+    slices.extract = clock.around(slices.extract)
     report = Report("main")
     with tempfile.TemporaryDirectory() as folder:
         bucket = Path(folder) / "bucket"

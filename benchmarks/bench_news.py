@@ -55,7 +55,7 @@ def _indexed(root: Path) -> None:
 
 def _iterated(path: Path, reader: Callable[..., object]) -> None:
     with path.open("rb") as stream:
-        for _ in reader(stream):  # type: ignore[attr-defined]  # both give iterators
+        for _ in reader(stream):
             pass
 
 

@@ -57,8 +57,8 @@ def user_method(urls: Sequence[str], concurrency: int) -> RivalRates:
 
 def pyarrow_rate(url: str, keys: Sequence[str], concurrency: int) -> float:
     """Files a second of ``pyarrow.dataset`` reading the key's statistics over HTTP."""
-    import fsspec  # noqa: PLC0415 - only here, and only for rivals
-    import pyarrow.dataset as ds  # noqa: PLC0415
+    import fsspec  # only here, and only for rivals
+    import pyarrow.dataset as ds
 
     started = time.perf_counter()
     dataset = ds.dataset([url + key for key in keys], filesystem=fsspec.filesystem("http"), format="parquet")
@@ -73,7 +73,7 @@ def pyarrow_rate(url: str, keys: Sequence[str], concurrency: int) -> float:
 
 def duckdb_rate(url: str, root: Path, keys: Sequence[str]) -> tuple[float, str]:
     """Files a second of DuckDB's ``parquet_metadata``, over HTTP where its extension is there, else on local files."""
-    import duckdb  # noqa: PLC0415
+    import duckdb
 
     con = duckdb.connect()
     query = """SELECT file_name, row_group_id, stats_min_value, stats_max_value FROM parquet_metadata({})

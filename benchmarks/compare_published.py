@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 #: Of a run, not of the data.
-OF_THE_RUN = ("fetched_at", "harvested_at", "stored_file", "stored_offset")
+OF_THE_RUN = ("fetched_at", "harvested_at", "stored_file", "served_by", "stored_offset")
 #: About the publication itself.
 NOT_COMPARED = ("publication",)
 _SAME = "the same"

@@ -6,6 +6,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -73,8 +74,8 @@ def price_of_facts(report: Report, pages: Sequence[PageInput], repeats: int) -> 
     """What each part costs a page, in milliseconds of processor time; pages are the large ones of the corpus."""
     looks: list[tuple[PageInput, Any, Any, Any]] = []
     for page in pages:
-        keep = lambda tree, document, resolve, page=page: looks.append((page, tree, document, resolve))  # noqa: E731
-        parse_html(page.payload.decode(), page.url, Limits(), utf8=page.payload, look=keep)
+        kept = partial(lambda page, *seen: looks.append((page, *seen)), page)
+        parse_html(page.payload.decode(), page.url, Limits(), utf8=page.payload, look=kept)
     read = []
     for page, tree, document, resolve in looks:
         marks = Marks(Limits())
@@ -113,8 +114,12 @@ def price_of_facts(report: Report, pages: Sequence[PageInput], repeats: int) -> 
         "robots, TDM, canonical, languages, feeds",
     )
     without = [(page,) for page, *_, nodes, metas, marks in read if not published(nodes, metas, marks, page.url, None)]
-    guess = lambda page: guessed_date(page.payload.decode(), page.url, None, article=True)  # noqa: E731
-    cost("htmldate", guess, without, f"shared by all pages; asked for {len(without)} of {len(pages)}")
+    cost(
+        "htmldate",
+        lambda page: guessed_date(page.payload.decode(), page.url, None, article=True),
+        without,
+        f"shared by all pages; asked for {len(without)} of {len(pages)}",
+    )
 
 
 def _marks(tree: Any, resolve: Any) -> None:

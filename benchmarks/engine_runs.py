@@ -51,9 +51,9 @@ def _steps(run: Callable[[Collection[str]], None]) -> dict[str, float]:
 
 def spark(asked: dict[str, Any]) -> dict[str, float]:
     """The seconds of each step by executors, of starting, and of an empty task."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # a local run has none
+    from pyspark import SparkConf, SparkContext  # a local run has none
 
-    from cc_pipeline.engines.spark.run import run_job  # noqa: PLC0415  # needs it
+    from cc_pipeline.engines.spark.run import run_job  # needs it
 
     workers = int(asked["workers"])
     found: dict[str, float] = {}

@@ -157,17 +157,17 @@ def _children(process: int) -> list[int]:
 def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float]]:
     """Seconds and peaks of each of ``steps`` over the target, in this process."""
     # imported here: the making of a bucket needs none of it
-    from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
-    from cc_pipeline.settings import load_settings  # noqa: PLC0415
-    from cc_pipeline.stages.fetch import fetch_captures  # noqa: PLC0415
-    from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers  # noqa: PLC0415
-    from cc_pipeline.stages.locate import locate_captures  # noqa: PLC0415
-    from cc_pipeline.stages.parse import parse_records  # noqa: PLC0415
-    from cc_pipeline.stages.publish import publish_warehouse  # noqa: PLC0415
-    from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict  # noqa: PLC0415
-    from cc_pipeline.stages.reports.looking import Look  # noqa: PLC0415
-    from cc_pipeline.stages.slice import Slice  # noqa: PLC0415
-    from cc_pipeline.stages.workspace import Workspace  # noqa: PLC0415
+    from cc_pipeline.commoncrawl.target_text import parse_target
+    from cc_pipeline.settings import load_settings
+    from cc_pipeline.stages.fetch import fetch_captures
+    from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+    from cc_pipeline.stages.locate import locate_captures
+    from cc_pipeline.stages.parse import parse_records
+    from cc_pipeline.stages.publish import publish_warehouse
+    from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict
+    from cc_pipeline.stages.reports.looking import Look
+    from cc_pipeline.stages.slice import Slice
+    from cc_pipeline.stages.workspace import Workspace
 
     limits = {"max_bytes": None, "max_requests": None}
     workspace = Workspace(load_settings({}, source=str(bucket), home=str(home), **limits))

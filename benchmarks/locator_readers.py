@@ -4,7 +4,6 @@
 prints rows and seconds of the query. A reader imports nothing but its own library: it may run in an interpreter that
 has only that.
 """
-# ruff: noqa: PLC0415 - imports inside readers are the point of this file
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]  # uvloop's class is not asyncio's
+        self._transport = transport
         self._connections.add(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -316,7 +316,7 @@ class FaultServer:
         async def end() -> None:
             self._server.close()
             for connection in tuple(self._connections):
-                connection.abort()  # type: ignore[attr-defined]  # socket transports have it
+                connection.abort()
             await asyncio.sleep(0)
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result()

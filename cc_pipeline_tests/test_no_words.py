@@ -198,4 +198,4 @@ def test_every_place_that_finds_damage_names_its_kind() -> None:
                 named.add(node.attr)
     assert named == set(DataKind.__members__), "a kind that nobody names is not needed"
     with pytest.raises(TypeError):
-        DataFault("a source", None, "without a kind")  # type: ignore[call-arg, arg-type]
+        DataFault("a source", None, "without a kind")

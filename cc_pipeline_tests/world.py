@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,8 +79,6 @@ def announce(bucket: Path, crawl: str = ANNOUNCED) -> None:
 
 def closed_port() -> str:
     """An address on loopback at which nobody listens."""
-    import socket  # noqa: PLC0415  # only here
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{taken.getsockname()[1]}"

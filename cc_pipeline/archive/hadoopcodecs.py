@@ -7,7 +7,8 @@ import gzip
 import mmap
 import zlib
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 import cramjam
 
@@ -43,12 +44,24 @@ def compress(codec: str, data: bytes) -> bytes:
     raise CodecError(DataKind.UNSUPPORTED, f"cannot write with codec {codec[:80]}")
 
 
-def _inflate(window_bits: int) -> Callable[[bytes, int], bytes]:
+class _Engine(Protocol):
+    """What zlib's and bz2's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _one_after_another(new_engine: Callable[[], _Engine]) -> Callable[[bytes, int], bytes]:
+    """Takes off a coding whose streams may stand one behind the other, each by an engine of its own."""
+
     def inflate(data: bytes, limit: int) -> bytes:
         parts: list[bytes] = []
         room = limit
         while True:
-            engine = zlib.decompressobj(window_bits)
+            engine = new_engine()
             part = engine.decompress(data, room + 1)
             room -= len(part)
             if room < 0:
@@ -61,23 +74,6 @@ def _inflate(window_bits: int) -> Callable[[bytes, int], bytes]:
                 return b"".join(parts)
 
     return inflate
-
-
-def _bzip2(data: bytes, limit: int) -> bytes:
-    parts: list[bytes] = []
-    room = limit
-    while True:
-        engine = bz2.BZ2Decompressor()
-        part = engine.decompress(data, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise CodecError(DataKind.TOO_LARGE, f"inflates beyond {limit} bytes")
-        if not engine.eof:
-            raise CodecError(DataKind.TRUNCATED, "compressed bytes are cut off")
-        parts.append(part)
-        data = engine.unused_data
-        if not data:
-            return b"".join(parts)
 
 
 def _into_room(inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, room: int) -> bytes:
@@ -135,10 +131,10 @@ def _uint32(data: bytes, position: int) -> tuple[int, int]:
 
 
 _DECODERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
-    DEFAULT_CODEC: _inflate(15),
-    f"{_COMPRESS}DeflateCodec": _inflate(15),
-    GZIP_CODEC: _inflate(31),
-    f"{_COMPRESS}BZip2Codec": _bzip2,
+    DEFAULT_CODEC: _one_after_another(partial(zlib.decompressobj, 15)),
+    f"{_COMPRESS}DeflateCodec": _one_after_another(partial(zlib.decompressobj, 15)),
+    GZIP_CODEC: _one_after_another(partial(zlib.decompressobj, 31)),
+    f"{_COMPRESS}BZip2Codec": _one_after_another(bz2.BZ2Decompressor),
     f"{_COMPRESS}ZStandardCodec": _zstd,
     f"{_COMPRESS}SnappyCodec": _framed(_snappy_chunk),
     f"{_COMPRESS}Lz4Codec": _framed(_lz4_chunk),

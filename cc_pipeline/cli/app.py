@@ -58,6 +58,7 @@ app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
 
 _INCOMPLETE = 3
+_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
 
 
 def main() -> None:
@@ -77,21 +78,17 @@ def main() -> None:
             _end_if_stopped()
             _say(error)
             sys.exit(_INCOMPLETE if isinstance(error, Incomplete) else 1)
-        except OSError as error:
+        except BrokenPipeError:
             _end_if_stopped()
-            if not isinstance(error, BrokenPipeError) and not disk_is_full(error):
-                raise
             drop_output()
-            if not isinstance(error, BrokenPipeError):
-                _say(
-                    EnvironmentFault(
-                        f"what the command writes finds no room: {error}", "Free some space, and repeat it."
-                    )
-                )
             sys.exit(1)
-        except BaseException:
+        except BaseException as error:
             _end_if_stopped()
-            raise
+            if not isinstance(error, Exception) or not disk_is_full(error):
+                raise
+            _say(EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _FREE_SPACE))
+            drop_output()
+            sys.exit(1)
 
 
 def _end_if_stopped() -> None:

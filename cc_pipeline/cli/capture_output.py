@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, write_rows
+from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_rows
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
@@ -69,17 +68,12 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
         with _writer(output, columns, sys.stdout) as write:
             yield write
         return
-    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "w", encoding="utf-8", newline="") as stream, _writer(output, columns, stream) as write:
-            yield write
-        os.replace(beside, out)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{out} cannot be written: {error.strerror}", "Check the folder and its permissions"
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    with (
+        whole_file(out) as beside,
+        open(beside, "w", encoding="utf-8", newline="") as stream,
+        _writer(output, columns, stream) as write,
+    ):
+        yield write
 
 
 @contextmanager

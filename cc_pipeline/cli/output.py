@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cc_pipeline import progress
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError, disk_trouble
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
 #: a message stays one line of a log.
@@ -217,17 +217,14 @@ def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> N
 def whole_file(path: Path) -> Iterator[Path]:
     """Another name beside ``path`` to write to, renamed to it when the block ends well, and deleted when not.
 
-    Raises ``EnvironmentFault`` where the folder cannot be written.
+    Raises ``EnvironmentFault`` where the disk refuses.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.touch()
-        yield beside
-        os.replace(beside, path)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{path} cannot be written: {error.strerror or error}", "Check the folder and its permissions."
-        ) from error
+        with disk_trouble(path):
+            beside.touch()
+            yield beside
+            os.replace(beside, path)
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.output import console_err, progress_bars, warn
@@ -169,7 +170,7 @@ def build_indexes(launcher: Launcher, crawls: Iterable[str], screen: Console, mo
     an index, as others are."""
     for crawl in crawls:
         try:
-            step("build", lambda crawl=crawl: launcher.build_index(crawl, most), screen)  # type: ignore[misc]
+            step("build", partial(launcher.build_index, crawl, most), screen)
         except Incomplete as lacking:
             warn(f"{lacking.what}. {lacking.advice}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import processes
 from cc_pipeline.defs.automation.flight import made_by
-from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in
+from cc_pipeline.defs.internals import LOCATION, end_run, executes, instance_in, launcher_of
 from cc_pipeline.defs.partitions import partition_key, run_partitions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import started
@@ -148,7 +149,10 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1) -> 
     share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
     """
     ended = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+    for run in instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED])):
+        # one that waits to be started has no process yet, but for those of a command
+        if run.status is dg.DagsterRunStatus.NOT_STARTED and not of_a_command(run):
+            continue
         if not _lives(instance, run, hosts):
             number = run.tags.get(PROCESS_TAG, "").partition("-")[0]
             of_server = "the code server that it ran in was killed"
@@ -171,11 +175,8 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
     """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
     runs under way that nobody executes, and wait for them."""
-    instance = open_instance(settings)
-    try:
+    with open_instance(settings) as instance:
         return end_runs_of_dead_processes(instance, settings.hosts)
-    finally:
-        instance.dispose()
 
 
 def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
@@ -215,8 +216,12 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         server = json.loads(run.tags.get(SERVER_TAG, ""))
         if hosts > 1 and _is_of_one_machine(server) and run.tags.get(MACHINE_TAG) != processes.this_machine():
             return True  # the same address is another server here
-        if not answers(server):
-            return False
+        try:
+            if not answers(server):
+                return False
+        except OSError:
+            # a host that is off, or out of reach: that it will never come back can only a person say
+            return not _was_taken_out(instance, run)
         # a server is told of a run before the run says that it has started, and forgets it after it has ended
         if run.status is dg.DagsterRunStatus.STARTING or executes(server, run.run_id):
             return True
@@ -224,6 +229,33 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         return True
     now = instance.get_run_by_id(run.run_id)
     return now is None or now.status not in _UNDER_WAY
+
+
+def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether ``dagster.yaml`` names hosts, and the one of a run is none of them any more."""
+    # of the launcher that spreads runs, which builds on this module
+    hosts = getattr(launcher_of(instance), "hosts", ())
+    return bool(hosts) and server_of(run) not in hosts
+
+
+def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
+    """Addresses of code servers that cannot be reached, though nothing says that they were killed, and how many runs
+    each is to be executing. These hold their partitions until the server is back, or is taken out of ``dagster.yaml``.
+
+    Each address is asked once, for at most some seconds.
+    """
+    runs = Counter(
+        server_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if not of_a_command(run)
+    )
+    silent = {}
+    for server, count in runs.items():
+        try:
+            if server is not None:
+                answers({"host": server[0], "port": server[1]})
+        except OSError:
+            assert server is not None
+            silent[f"{server[0]}:{server[1]}"] = count
+    return silent
 
 
 def server_of(run: dg.DagsterRun) -> tuple[str, int] | None:

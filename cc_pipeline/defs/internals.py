@@ -45,7 +45,7 @@ def instance_in(folder: Path) -> dg.DagsterInstance:
     write to its terminal, so their output is not copied to files: that takes two processes a run. A place for it that
     ``dagster.yaml`` names is used.
     """
-    _share_engines()
+    share_engines()
     _read_revisions_once()
     chosen, _ = import_module("dagster._core.instance.config").dagster_instance_config(str(folder))
     overrides = {} if "compute_logs" in chosen else {"compute_logs": _NOT_COPIED}
@@ -65,8 +65,9 @@ _NO_FILE = sqlite3.connect(":memory:", check_same_thread=False)
 
 
 @cache
-def _share_engines() -> None:
-    """Lets Dagster's SQLite storages use one engine for each file.
+def share_engines() -> None:
+    """Lets Dagster's SQLite storages use one engine for each file. For processes that execute runs: those of a UI that
+    serve many threads, and live for days, are left as Dagster means them.
 
     They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
     A connection of ours stays open on each file: SQLite ends its write-ahead log, with a flush of the disk, whenever

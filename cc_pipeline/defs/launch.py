@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
+from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.target import Target
@@ -48,6 +49,10 @@ from cc_pipeline.stages.workspace import Workspace
 
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_NOT_RECORDED = (
+    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
+    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
+)
 #: Seconds between two looks at runs that are waited for.
 _LOOK_AGAIN_SECONDS = 2.0
 #: Partition keys that one call to Dagster adds.
@@ -360,6 +365,9 @@ def _failure(job: str, shown: str, result: dg.ExecuteInProcessResult) -> RunFail
         if error is not None:
             # Dagster wraps what a step raises in an error of its own
             raised = error.cause or error
+            if raised.cls_name in _names(DBAPIError):
+                # the words are a statement in SQL; the error itself, with its number, is gone
+                return RunFailed(job, result.run_id, shown, _NOT_RECORDED, raised.cls_name)
             words = what_was_said(raised.message, raised.cls_name)
             return RunFailed(job, result.run_id, shown, words, raised.cls_name)
     return RunFailed(job, result.run_id, shown, "no step gave a reason; see the run in the UI")

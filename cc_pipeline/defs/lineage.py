@@ -58,7 +58,9 @@ _STORED: Final = ("stored_file", "stored_offset", "stored_length")
 #: Columns of a record that its bytes fill where the index says nothing.
 _FILLED: Final = frozenset({"fetch_time", "fetch_status", "content_digest", "content_mime_type"})
 #: Columns that say what a program did, and are made of no other.
-_OURS: Final = frozenset({"target", "attempts", "fetched_at", "parser", "settled", "rounds", "detail", *_STORED})
+_OURS: Final = frozenset(
+    {"target", "attempts", "fetched_at", "parser", "settled", "rounds", "served_by", "detail", *_STORED}
+)
 #: Columns of ``page_metadata`` that say of a record that was not fetched why.
 _OF_FAILURES: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
 

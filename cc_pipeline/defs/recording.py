@@ -17,7 +17,7 @@ import dagster as dg
 
 from cc_pipeline.defs.internals_partitions import allow_lists_of_partitions, plan_partition, recorded_by, without_record
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in, tried_tags
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.stages.isolation import is_nobodys
 
 # wherever runs are executed, the assets are loaded
@@ -28,6 +28,7 @@ _NAMED = 5
 _KEPT = 1_000
 #: Characters of a reason there.
 _REASON = 500
+_FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
 #: Key of that metadata.
 FAILED = "failed partitions"
 _TOLD = f'{{"CRAWL": ["DOMAIN", …], …}}, as in {KEYS_TAG}={{"CC-MAIN-2024-22": ["example.com"]}}'
@@ -100,6 +101,8 @@ class PartitionRun:
                 # what ended the run may keep this from being written too, as a full disk
                 with suppress(Exception):
                     self._say_tried(own)
+            if not isinstance(error, CcPipelineError) and disk_is_full(error):
+                raise PlaceFault(f"the disk is full ({str(error).partition(chr(10))[0]})", _FREE_SPACE) from error
             raise
 
     def in_hand(self, keys: Iterable[str]) -> None:

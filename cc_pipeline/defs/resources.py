@@ -6,6 +6,7 @@ import dagster as dg
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.automation.flight import made_by
+from cc_pipeline.defs.internals import share_engines
 from cc_pipeline.defs.partitions import ENGINE_TAG, tried_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
@@ -38,6 +39,8 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
     cannot be used, for a source with credentials in it, and where more hosts share the instance than the settings say.
     """
     given, run = context.resource_config, context.run
+    if run is not None:
+        share_engines()
     if run is not None and context.instance is not None and made_by(run):
         # settings that cannot be used are no partition's fault
         context.instance.add_run_tags(run.run_id, tried_tags(run.run_id, ()))

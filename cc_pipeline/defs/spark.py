@@ -22,7 +22,7 @@ import dagster as dg
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.spark_launch import Launcher, launcher_for
+from cc_pipeline.defs.spark_launch import AGAIN, Launcher, Start, launcher_for
 from cc_pipeline.defs.spark_messages import Messages
 from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused
@@ -117,7 +117,7 @@ def _by_job(
     if missing:
         raise EnvironmentFault(
             f"the Spark job at {settings.spark_master} said nothing of {len(missing):,} of {len(asked):,} partitions",
-            "Run it again: what was committed stays, and is not done twice.",
+            AGAIN,
         )
 
 
@@ -232,7 +232,7 @@ def _job(
 
     def run() -> None:
         try:
-            launcher.run(context, extras, injector, reader)
+            launcher.run(Start(context, extras, injector, reader))
         except Exception as error:
             job.error = error
 

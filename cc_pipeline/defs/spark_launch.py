@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,7 +32,20 @@ _ORDERLY: Final = 10.0
 _POLL: Final = 5.0
 #: Characters of a driver's log that an error shows.
 _SHOWN: Final = 2_000
-_AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
+#: What a cluster calls our jobs.
+_NAME: Final = "cc_pipeline"
+#: What to do about a job that ended badly.
+AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a job is started with: the run that it is for, what it is asked for, how that and its messages travel."""
+
+    context: dg.AssetExecutionContext
+    extras: Mapping[str, Any]
+    injector: dg.PipesContextInjector
+    reader: Messages
 
 
 class Launcher(Protocol):
@@ -39,13 +53,7 @@ class Launcher(Protocol):
 
     address: str
 
-    def run(
-        self,
-        context: dg.AssetExecutionContext,
-        extras: Mapping[str, Any],
-        injector: dg.PipesContextInjector,
-        reader: Messages,
-    ) -> None:
+    def run(self, start: Start) -> None:
         """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
         ...
 
@@ -90,6 +98,10 @@ def polite(workers: int) -> dict[str, str]:
     }
 
 
+def _as_arguments(conf: Mapping[str, str]) -> list[str]:
+    return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+
+
 class SparkSubmit:
     """A driver on this host, in a session of its own: whoever ends this process ends what it has started."""
 
@@ -102,32 +114,27 @@ class SparkSubmit:
         self._stopped = False
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(
-        self,
-        context: dg.AssetExecutionContext,
-        extras: Mapping[str, Any],
-        injector: dg.PipesContextInjector,
-        reader: Messages,
-    ) -> None:
-        with dg.open_pipes_session(context, injector, reader, dict(extras)) as session:
+    def run(self, start: Start) -> None:
+        with dg.open_pipes_session(start.context, start.injector, start.reader, dict(start.extras)) as session:
             started = self._start(session.get_bootstrap_env_vars())
             status = started.wait() if started is not None else 0
             # where Java alone was killed, the driver's Python would go on
             self._signal(signal.SIGKILL)
-            reader.finish()
+            start.reader.finish()
         if status and not self._stopped:
             words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
             raise EnvironmentFault(
                 f"the Spark job at {self.address} ended with status {status} before it was done",
-                f"{_AGAIN} The end of its driver's log:\n{words}",
+                f"{AGAIN} The end of its driver's log:\n{words}",
             )
 
     def _start(self, pipes: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
         settings = self._settings
-        command = [str(spark_submit()), "--master", settings.spark_master, "--name", "cc_pipeline"]
-        for name, value in polite(settings.spark_workers).items():
-            command += ["--conf", f"{name}={value}"]
-        command += [str(job_file()), *job_arguments(settings)]
+        command = [
+            *(str(spark_submit()), "--master", settings.spark_master, "--name", _NAME),
+            *_as_arguments(polite(settings.spark_workers)),
+            *(str(job_file()), *job_arguments(settings)),
+        ]
         # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
         environment = {**os.environ, **pipes, "PYSPARK_DRIVER_PYTHON": sys.executable}
         if settings.spark_master.startswith(LOCAL):
@@ -187,29 +194,25 @@ class EmrServerless:
         # the client of Dagster keeps the job's id to itself, and we have to cancel it from another thread
         self._client.meta.events.register("after-call.emr-serverless.StartJobRun", self._started)
 
-    def run(
-        self,
-        context: dg.AssetExecutionContext,
-        extras: Mapping[str, Any],
-        injector: dg.PipesContextInjector,
-        reader: Messages,
-    ) -> None:
+    def run(self, start: Start) -> None:
         # heavy, and for these runs only
         from dagster_aws.pipes import PipesEMRServerlessClient  # noqa: PLC0415
 
         key = f"{self._mail.prefix}/job.py"
         self._mail.client.put_object(Bucket=self._mail.bucket, Key=key, Body=job_file().read_bytes())
-        client = PipesEMRServerlessClient(self._client, injector, reader, poll_interval=_POLL)
+        client = PipesEMRServerlessClient(self._client, start.injector, start.reader, poll_interval=_POLL)
         asked = start_job_run(self._settings, self._application, f"s3://{self._mail.bucket}/{key}")
         try:
-            client.run(context=context, start_job_run_params=asked, extras=dict(extras))
+            client.run(context=start.context, start_job_run_params=asked, extras=dict(start.extras))
         except _of_the_client() as error:
             if self._stopped.is_set():
                 return
-            job = f"the job run {self._job} of" if self._job else "no job run could be started in"
+            where = f"the EMR Serverless application {self._application}"
             raise EnvironmentFault(
-                f"{job} the EMR Serverless application {self._application} failed: {error}",
-                f"{_AGAIN} Its log is in the application's console; check the role's rights to the lake first.",
+                f"the job run {self._job} of {where} failed: {error}"
+                if self._job
+                else f"no job run could be started in {where}: {error}",
+                f"{AGAIN} Its log is in the application's console; check the role's rights to the lake first.",
             ) from error
 
     def _started(self, parsed: Mapping[str, Any], **_: object) -> None:
@@ -252,12 +255,12 @@ def start_job_run(settings: Settings, application: str, entry_point: str) -> dic
     return {
         "applicationId": application,
         "executionRoleArn": settings.emr_role,
-        "name": "cc_pipeline",
+        "name": _NAME,
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": entry_point,
                 "entryPointArguments": job_arguments(settings),
-                "sparkSubmitParameters": " ".join(f"--conf {name}={value}" for name, value in conf.items()),
+                "sparkSubmitParameters": " ".join(_as_arguments(conf)),
             }
         },
     }

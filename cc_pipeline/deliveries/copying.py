@@ -35,7 +35,7 @@ PART_BYTES = 128 << 20
 #: Stored bytes read at a time, less than usual because several parts are made at once.
 _WINDOW = 2 << 20
 #: Columns of the list beside a part: those of the ledger, and where in the part a record lies.
-LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
+LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_") and name != "served_by")
 _LIST_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
      pa.field("length", pa.int64())]

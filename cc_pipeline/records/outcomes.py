@@ -157,9 +157,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [texts[number] for number in encoded.indices.fill_null(len(texts) - 1).to_pylist()]
 
 
-def outcome_of(verdict: Examined, attempts: int) -> Row:
-    """The outcome columns of a record that was read: fetched, or quarantined with the verdict's reason."""
+def outcome_of(verdict: Examined, attempts: int, place: str) -> Row:
+    """The outcome columns of a record that ``place`` gave: fetched, or quarantined with the verdict's reason."""
     outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
+    outcome["served_by"] = place
     outcome["digest_check"] = verdict.digest_check
     record = verdict.record
     if record is not None:

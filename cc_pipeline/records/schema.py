@@ -79,5 +79,7 @@ RECORD_SCHEMA = pa.schema(
         # for while the source gave others; null in rows of before these columns
         pa.field("settled", pa.bool_()),
         pa.field("rounds", pa.int32()),
+        # the place of the source that gave the bytes, without what lets somebody in; null in rows of before this column
+        pa.field("served_by", pa.string()),
     ]
 )

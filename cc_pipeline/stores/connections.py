@@ -17,6 +17,12 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, NoAnsw
 
 #: Bytes of heads, chunk lengths and trailers that may come in a row without a byte of the body.
 _MAX_OVERHEAD: Final = 64 << 10
+#: Pieces of a body that are objects of their own; a server may send chunks of a byte each.
+_MOST_PARTS: Final = 1_024
+#: So many requests may be sent once more because a server had closed an idle connection, which nobody else counts;
+#: then no connection is used again for so many seconds, and after these one request may.
+_RESENT: Final = 3
+_NOT_AGAIN_SECONDS: Final = 60.0
 #: Seconds after which an idle connection is not used again.
 _IDLE_SECONDS: Final = 50.0
 #: Seconds for which a host's addresses are kept.
@@ -49,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
+        self._many: bytearray | None = None
         self._wanted = 0
         self._overhead = 0
         self._complete = False
@@ -101,7 +108,7 @@ class Connection(asyncio.Protocol):
             if self._until_close:
                 self._finish(trusted=False)
             else:
-                have = sum(map(len, self._parts))
+                have = sum(map(len, self._parts)) + len(self._many or b"")
                 self.fail("short_body", f"the connection closed after {have} bytes of the answer's body", have)
         else:
             self.fail("connection_reset", str(error) if error else "the connection closed without an answer")
@@ -140,6 +147,9 @@ class Connection(asyncio.Protocol):
         if self._wanted > 0:
             self._parts.append(data if len(data) <= self._wanted else data[: self._wanted])
             self._wanted -= len(data)
+            if len(self._parts) >= _MOST_PARTS:
+                self._many = (self._many or bytearray()) + b"".join(self._parts)
+                self._parts.clear()
 
     def on_message_complete(self) -> None:
         if self._status < _FIRST_FINAL_STATUS:  # an announcement such as 103: the answer is still to come
@@ -152,8 +162,9 @@ class Connection(asyncio.Protocol):
         return self._complete or (self._status >= _FIRST_FINAL_STATUS and self._wanted <= 0)
 
     def _finish(self, *, trusted: bool) -> None:
-        parts = self._parts
-        answer = Answer(self._status, self._headers, parts[0] if len(parts) == 1 else b"".join(parts))
+        parts: list[bytes | bytearray] = [*([] if self._many is None else [self._many]), *self._parts]
+        body = self._parts[0] if len(parts) == len(self._parts) == 1 else b"".join(parts)
+        answer = Answer(self._status, self._headers, body)
         waiter, self.waiter = self.waiter, None
         if not (trusted and self.reusable):
             self.close()
@@ -176,6 +187,8 @@ class ConnectionPool:
         self._host, self._port, self._tls, self._timeouts = host, port, tls, timeouts
         self._public_only = public_only
         self._idle: deque[tuple[Connection, float]] = deque()
+        self._resent = 0
+        self._alone_until = 0.0
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._resolved: tuple[float, list[Any]] | None = None
@@ -191,6 +204,9 @@ class ConnectionPool:
                 if not closed or connection.heard or connection.fresh or connection.deadline <= time.monotonic():
                     raise
                 # the server closed the connection while it was idle: this is normal, so send the request again
+                self._resent += 1
+                if self._resent >= _RESENT:
+                    self._resent, self._alone_until = _RESENT - 1, time.monotonic() + _NOT_AGAIN_SECONDS
         return await self._on(await self._connect(), request, hoped_for, bound)
 
     async def _on(self, connection: Connection, request: bytes, hoped_for: int, bound: int) -> Answer:
@@ -210,6 +226,10 @@ class ConnectionPool:
                 self._idle.append((connection, time.monotonic()))
 
     def _idle_connection(self) -> Connection | None:
+        if time.monotonic() < self._alone_until:
+            # this server has a way of closing them: each request gets a connection of its own
+            self._close_idle()
+            return None
         while self._idle:
             connection, since = self._idle.pop()
             if connection.reusable and connection.transport is not None and time.monotonic() - since < _IDLE_SECONDS:
@@ -260,13 +280,16 @@ class ConnectionPool:
         if self._busy:
             self._watch_later()
 
+    def _close_idle(self) -> None:
+        for connection, _ in self._idle:
+            connection.close()
+        self._idle.clear()
+
     def close(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        for connection, _ in self._idle:
-            connection.close()
-        self._idle.clear()
+        self._close_idle()
         for connection in tuple(self._busy):
             connection.fail("connection_reset", "the transport was closed")
 

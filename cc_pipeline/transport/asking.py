@@ -34,11 +34,11 @@ class Asker:
         self._stats = stats
 
     async def ask(
-        self, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
+        self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
     ) -> tuple[Verified | Finding, Answer, int]:
         """The verdict, the last answer and the number of attempts, at most ``tries``; every attempt passes the gate.
 
-        ``follow`` goes on where the answer is a redirect.
+        ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
         """
         stats = self._stats
         attempt = 0
@@ -74,9 +74,9 @@ class Asker:
                 return found, answer, attempt
             stats.faults[found.kind.value] += 1
             if gate is not None:
-                gate.failed(found, sent)
+                gate.failed(found, sent, key)
             if gate is not self.gate and found.kind not in ANSWERS:
-                self.gate.gave_nothing(found)
+                self.gate.gave_nothing(found, key)
             wait = self._retry.next_wait(found, attempt, last_wait)
             if wait is None or attempt == tries:
                 return found, answer, attempt

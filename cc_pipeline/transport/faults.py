@@ -63,9 +63,6 @@ PERMANENT_KINDS: Final = frozenset(
     }
 )
 
-#: Kinds with which a source asks for fewer requests.
-SLOW_DOWN_KINDS: Final = frozenset({FaultKind.THROTTLED, FaultKind.FORBIDDEN})
-
 _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
@@ -152,6 +149,10 @@ _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingExce
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
 #: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
 _USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
+#: Bytes of an object, at most: what the tables can hold.
+_LARGEST: Final = 2**63 - 1
+#: Characters of an ETag that is believed; it is kept for each file, and S3's have some forty.
+_LONGEST_ETAG: Final = 256
 #: Seconds of a ``Retry-After`` that are believed.
 LONGEST_WAIT: Final = 3600.0
 
@@ -179,7 +180,7 @@ def judge_range(
     if match is None:
         return Finding(FaultKind.WRONG_RANGE, f"status 206 with Content-Range {stated[:80]!r}")
     first, last, total = int(match[1]), int(match[2]), int(match[3])
-    if not first <= last < total:
+    if not first <= last < total <= _LARGEST:
         return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
     if length is not None and total != length:
         return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
@@ -191,7 +192,7 @@ def judge_range(
                 FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, before the range's end {stop}"
             )
         return Finding(FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {stated[:80]!r}")
-    found = headers.get("etag")
+    found = etag_in(headers)
     if etag is not None and found is not None and not same_etag(etag, found):
         return Finding(FaultKind.CHANGED_OBJECT, f"ETag {found[:80]} where {etag[:80]} was expected")
     return judge_length(stop - start, body) or Verified(start, total, found)
@@ -208,7 +209,7 @@ def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes
     declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) != len(body):
         return judge_length(int(declared), body) or Finding(FaultKind.SHORT_BODY, "incomplete")
-    return Verified(0, len(body), headers.get("etag"))
+    return Verified(0, len(body), etag_in(headers))
 
 
 def judge_length(expected: int, body: bytes) -> Finding | None:
@@ -233,7 +234,9 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if status in (404, 410):
         return Finding(FaultKind.NOT_FOUND, detail)
     if status == 416:
-        return Finding(FaultKind.RANGE_NOT_SATISFIABLE, f"{detail}, Content-Range {headers.get('content-range')!r}")
+        return Finding(
+            FaultKind.RANGE_NOT_SATISFIABLE, f"{detail}, Content-Range {headers.get('content-range', '')[:80]!r}"
+        )
     if status in (401, 403):
         return Finding(FaultKind.FORBIDDEN, detail, wait)
     if status >= 500 or status in (408, 425):
@@ -284,6 +287,12 @@ def _http_date(text: str) -> datetime | None:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
+
+
+def etag_in(headers: Mapping[str, str]) -> str | None:
+    """The ETag of an answer; ``None`` for one that is too long to be one."""
+    found = headers.get("etag")
+    return found if found is None or len(found) <= _LONGEST_ETAG else None
 
 
 def same_etag(one: str, other: str) -> bool:

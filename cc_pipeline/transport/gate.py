@@ -50,6 +50,7 @@ class Gate:
         self._open_budget = open_budget
         self._outage = outage
         self._in_a_row = 0
+        self._objects: set[str] = set()
         self._was_out = False
         self._budget: Budget | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-budget")
@@ -94,8 +95,8 @@ class Gate:
         if self._outage is not None:
             self._answered()
 
-    def failed(self, finding: Finding, sent: float) -> None:
-        """A request sent at ``sent`` (seconds since the epoch) failed.
+    def failed(self, finding: Finding, sent: float, key: str) -> None:
+        """A request for ``key`` sent at ``sent`` (seconds since the epoch) failed.
 
         When the source asks for it, all processes slow down.
         """
@@ -110,23 +111,30 @@ class Gate:
             if finding.kind in ANSWERS:
                 self._answered()
             elif finding.kind in TROUBLE:
-                self.gave_nothing(finding)
+                self.gave_nothing(finding, key)
 
-    def gave_nothing(self, finding: Finding) -> None:
-        """A request brought nothing, be it by the fault of a host that this one redirects to."""
+    def gave_nothing(self, finding: Finding, key: str) -> None:
+        """A request for ``key`` brought nothing, be it by the fault of a host that this one redirects to."""
         if self._outage is not None:
             self._in_a_row += 1
-            # each time anew: another process, or a person, may have found it well meanwhile
-            if self._in_a_row % self._outage.threshold == 0:
+            if len(self._objects) < self._outage.objects:
+                self._objects.add(key)
+            if self._outage.is_out(self._in_a_row, len(self._objects), finding.kind):
+                # each time anew: another process, or a person, may have found it well meanwhile
+                self._start_anew()
                 self._was_out, self._told_out, self._told_well = True, finding, False
                 self._wake()
 
     def _answered(self) -> None:
         """The host gave something, if only that it has no such object."""
-        self._in_a_row = 0
+        self._start_anew()
         if self._was_out:
             self._was_out, self._told_out, self._told_well = False, None, True
             self._wake()
+
+    def _start_anew(self) -> None:
+        self._in_a_row = 0
+        self._objects.clear()
 
     async def close(self) -> None:
         """Gives this process's share back."""
@@ -215,7 +223,8 @@ class Gate:
             return
         if lease.asks:
             # one failure of the request that finds out is enough
-            self._was_out, self._in_a_row = True, 0
+            self._start_anew()
+            self._was_out = True
         for number in range(lease.count):
             due = lease.start + number * lease.spacing
             delay = due - time.time()

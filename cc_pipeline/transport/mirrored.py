@@ -11,7 +11,6 @@ whatever was not answered everywhere is unknown.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,19 +18,18 @@ from typing import Final
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport.absences import Absences
 from cc_pipeline.transport.asking import NO_BODY
+from cc_pipeline.transport.doubts import Doubts
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding, Verified
+from cc_pipeline.transport.outage import ANSWERS, TROUBLE
 from cc_pipeline.transport.place import Asked, Place
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 
-#: Objects whose lengths are remembered, to notice places that differ.
-_LENGTHS: Final = 20_000
-#: Sentences about such objects.
-_SENTENCES: Final = 20
 #: Kinds that say that the bytes are not to be had here, for certain.
 _NOT_HERE: Final = (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)
 
 #: Seconds by which a host that was left alone is asked later than it may be.
 _LATER: Final = 0.01
+_MUCH_LATER: Final = 0.25
 
 AskOne = Callable[[Place], Awaitable[Asked]]
 
@@ -52,26 +50,19 @@ class Answered:
 
 @dataclass(slots=True)
 class _Question:
-    """One request while places are asked. ``findings`` and ``attempts`` are by the places' numbers."""
+    """One request while places are asked. ``findings`` and ``attempts`` are by the places' numbers. ``failing``
+    places are asked last, because they failed at the same object before."""
 
     findings: dict[int, Finding] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
     waited: float = 0.0
+    failing: frozenset[str] = frozenset()
 
     @property
     def most(self) -> int:
         """Requests to the place that was asked most."""
         return max(self.attempts.values(), default=0)
-
-
-@dataclass(slots=True)
-class _Seen:
-    """An object that ranges came of: its length at the ``first`` place, and all that gave some."""
-
-    total: int
-    first: Place
-    places: set[str]
 
 
 class Mirrored:
@@ -82,32 +73,24 @@ class Mirrored:
         self._retry = retry
         self._stats = stats
         self._lacking = [Absences() for _ in places]
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()
-        self._doubted: dict[str, frozenset[str]] = {}
+        self._doubts = Doubts([place.source for place in places], stats.differing)
 
     async def range(self, asked: ByteRange) -> Answered:
         """The bytes of a range."""
         got = await self._ask(asked.key, lambda place: place.range(asked, 1), asked.tries, asked.avoid)
         if isinstance(got.found, Verified):
-            self._compare(asked.key, got.found.total, got.place)
+            self._doubts.gave(asked.key, got.found.total, got.place.source)
         return got
 
     def doubt(self, key: str) -> bool:
-        """What came of an object was not what it should be: those who gave it are asked last from now on.
-
-        Whether there are others. Called from any thread.
-        """
-        seen = self._seen.get(key)
-        before = self._doubted.get(key, frozenset())
-        after = before | (seen.places if seen is not None else set())
-        self._doubted[key] = after
-        return before < after and len(after) < len(self.places)
+        """As ``Doubts.doubt``. Called from any thread."""
+        return self._doubts.doubt(key)
 
     async def whole(self, key: str, limit: int) -> Answered:
         """A whole object of at most ``limit`` bytes."""
         got = await self._ask(key, lambda place: place.whole(key, limit, 1))
         if isinstance(got.found, Verified):
-            self._compare(key, got.found.total, got.place)
+            self._doubts.gave(key, got.found.total, got.place.source)
         return got
 
     async def head(self, key: str, tries: int | None = None) -> Answered:
@@ -122,10 +105,8 @@ class Mirrored:
     async def _ask(
         self, key: str, ask: AskOne, tries: int | None = None, avoid: frozenset[str] = frozenset()
     ) -> Answered:
-        question = _Question()
-        if self._doubted:
-            avoid |= self._doubted.get(key, frozenset())
-        for numbers in self._in_turn(key, avoid):
+        question = _Question(failing=self._doubts.failing(key))
+        for numbers in self._in_turn(key, avoid | self._doubts.avoided(key) | question.failing):
             answered = await self._ask_all(numbers, key, ask, question, tries)
             if answered is not None:
                 return answered
@@ -170,6 +151,10 @@ class Mirrored:
                     return self._given(number, key, found, answer, question)
                 if found.kind is FaultKind.NOT_FOUND:
                     self._lacking[number].missed(key)
+                if found.kind in TROUBLE:
+                    self._doubts.failed(key, self.places[number].source)
+                elif found.kind in ANSWERS:
+                    self._doubts.answered(key, self.places[number].source)
                 if found.kind is not FaultKind.BREAKER_OPEN or number not in question.findings:
                     question.findings[number] = found
                 wait = self._next_wait(question, number, found, last_wait, tries)
@@ -190,7 +175,9 @@ class Mirrored:
         question.findings.pop(number, None)
         self._lacking[number].found(key)
         self._stats.served[place.source] += 1
+        self._doubts.answered(key, place.source)
         unknown = any(other.kind not in _NOT_HERE for other in question.findings.values())
+        unknown = unknown or bool(question.failing - {place.source})
         return Answered(found, answer, question.most, place, unknown)
 
     def _next_wait(
@@ -200,7 +187,9 @@ class Mirrored:
         if found.kind is FaultKind.BREAKER_OPEN:
             # it was not asked; a short outage may be that of our own network
             wait = found.retry_after or 0.0
-            return wait + _LATER if question.waited + wait <= self._retry.longest else None
+            # whose object fails anyway finds nothing out about the host: let another ask first
+            wait += _MUCH_LATER if question.failing else _LATER
+            return wait if question.waited + wait <= self._retry.longest else None
         if question.attempts[number] == tries:
             return None
         return self._retry.next_wait(found, question.attempts[number], last_wait)
@@ -222,17 +211,3 @@ class Mirrored:
         environment = [kind for kind in unknown if kind in ENVIRONMENT_KINDS]
         # a place that is left alone for now is as good as out of reach, while others answer
         return Finding((environment or unknown or [FaultKind.UNREACHABLE])[0], detail)
-
-    def _compare(self, key: str, total: int, place: Place) -> None:
-        """Notes an object that has another length here than elsewhere."""
-        seen = self._seen.get(key)
-        if seen is None:
-            self._seen[key] = _Seen(total, place, {place.source})
-            if len(self._seen) > _LENGTHS:
-                self._seen.popitem(last=False)
-            return
-        seen.places.add(place.source)
-        if seen.total != total and seen.first is not place and len(self._stats.differing) < _SENTENCES:
-            self._stats.differing[key] = (
-                f"{key} has {seen.total:,} bytes at {seen.first.source}, and {total:,} at {place.source}"
-            )

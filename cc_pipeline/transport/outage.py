@@ -1,7 +1,7 @@
 """Hosts that give nothing while others can: left alone by all processes, and asked now and then by one request.
 
 This is for a source with several places only. With one place there is nobody else to ask, and how long it is worth
-asking is decided by whoever asks (``records/patience.py``).
+asking is decided by whoever asks (``records/asking/patience.py``).
 """
 
 from __future__ import annotations
@@ -36,14 +36,21 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class OutagePolicy:
-    """``threshold`` failures without an answer between them, and a host is out: for ``first`` seconds, then one request
-    asks whether it is back; if not, for twice as long, at most ``longest``. A host that asks for a pause of more than
-    ``pause`` seconds is passed over as well."""
+    """``threshold`` failures without an answer between them, of at least so many ``objects`` (or none that can be
+    connected to), and a host is out: for ``first`` seconds, then one request asks whether it is back; if not, for twice
+    as long, at most ``longest``. A host that asks for a pause of more than ``pause`` seconds is passed over as well."""
 
     threshold: int = 5
+    objects: int = 3
     first: float = 15.0
     longest: float = 600.0
     pause: float = 2.0
+
+    def is_out(self, failures: int, objects: int, last: FaultKind) -> bool:
+        """Whether so many failures in a row, of so many objects, say that a host is out: one file that always fails is
+        no reason to leave alone all others."""
+        enough = last is FaultKind.UNREACHABLE or objects >= min(self.objects, self.threshold)
+        return failures >= self.threshold and enough
 
     def stay(self, times: int) -> float:
         """Seconds for which a host is left alone the ``times``-th time (from 1) in a row."""

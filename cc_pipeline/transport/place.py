@@ -25,7 +25,7 @@ from cc_pipeline.transport.budget import (
     default_limits,
     shared_among,
 )
-from cc_pipeline.transport.faults import Finding, Verified, judge_range, judge_status, judge_whole
+from cc_pipeline.transport.faults import Finding, Verified, etag_in, judge_range, judge_status, judge_whole
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
@@ -110,7 +110,7 @@ class Place:
         if asker is None or self._follower is not None or self.local is not None:
             return await self._ask(asked.key, span, span.length, judge, tries)
         # what nearly every range takes
-        return await asker.ask(lambda: self.store.fetch(asked.key, span), judge, tries)
+        return await asker.ask(asked.key, lambda: self.store.fetch(asked.key, span), judge, tries)
 
     async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
         """A whole object of at most ``limit`` bytes."""
@@ -122,11 +122,11 @@ class Place:
         """What the place says of an object. The size is ``content-length``, if it has one."""
         asker = self._ready()
         follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
-        return await asker.ask(lambda: self.store.head(key), judge_head, tries, follow)
+        return await asker.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
 
     async def write(self, write: Callable[[], Awaitable[Answer]]) -> Asked:
         """What became of a change of a place we own."""
-        return await self._ready().ask(write, judge_write)
+        return await self._ready().ask("", write, judge_write)
 
     async def listing(self, prefix: str) -> tuple[Verified | Finding, list[Listed]]:
         """The objects of a place we own."""
@@ -137,7 +137,7 @@ class Place:
             answer, listed = await self.store.listing(prefix)
             return answer
 
-        found, _, _ = await self._ready().ask(fetch, judge_write)
+        found, _, _ = await self._ready().ask(prefix, fetch, judge_write)
         return found, listed
 
     async def close(self) -> None:
@@ -163,12 +163,14 @@ class Place:
         asker = self._ready()
         if self.local is not None:
             # a disk may be slow, and the loop has other places to talk to
-            return await asker.ask(partial(asyncio.to_thread, self.local.fetch_now, key, span, bound), judge, tries)
+            return await asker.ask(
+                key, partial(asyncio.to_thread, self.local.fetch_now, key, span, bound), judge, tries
+            )
         if self._follower is None:
-            return await asker.ask(lambda: self.store.fetch(key, span, bound), judge, tries)
+            return await asker.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries)
         wanted = {} if span is None else {"Range": span.header}
         follow = self._following("GET", key, wanted, _OK if span is None else _PARTIAL, bound, judge)
-        return await asker.ask(lambda: self.store.fetch(key, span, bound), judge, tries, follow)
+        return await asker.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries, follow)
 
     def _following(
         self, method: str, key: str, wanted: dict[str, str], hoped_for: int, bound: int, judge: Judge
@@ -231,12 +233,12 @@ class Place:
 def judge_head(answer: Answer) -> Verified | Finding:
     """Whether there is an object."""
     if answer.status == _OK:
-        return Verified(0, 0, answer.headers.get("etag"))
+        return Verified(0, 0, etag_in(answer.headers))
     return judge_status(answer.status, answer.headers, answer.body)
 
 
 def judge_write(answer: Answer) -> Verified | Finding:
     """Whether a change was made, or refused because the object was to be new."""
     if _OK <= answer.status < 300 or answer.status == PRECONDITION_FAILED:
-        return Verified(0, 0, answer.headers.get("etag"))
+        return Verified(0, 0, etag_in(answer.headers))
     return judge_status(answer.status, answer.headers, answer.body)

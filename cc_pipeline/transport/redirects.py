@@ -26,6 +26,8 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "huggingface.co": ("cas-bridge.xethub.hf.co", "*.aws.cdn.hf.co", "cdn-lfs*.hf.co")
 }
 _MOST_HOPS: Final = 3
+#: Hosts that one place may lead to; each has connections, a budget and a thread that asks it.
+_MOST_HOSTS: Final = 32
 _LONGEST: Final = 8192
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
@@ -130,6 +132,7 @@ class Follower:
         self._client_for = client_for
         self._gate_for = gate_for
         self._stats = stats
+        self._hosts: set[str] = set()
 
     async def follow(
         self,
@@ -160,6 +163,11 @@ class Follower:
                 told = {"content-length": stated, "etag": answer.headers.get(_ETAG, "")}
                 answer = Answer(200, {name: value for name, value in told.items() if value}, b"")
                 return Followed(judge(answer), answer, gate)
+            host = urlsplit(address).netloc
+            if host not in self._hosts and len(self._hosts) >= _MOST_HOSTS:
+                why = f"redirects to more than {_MOST_HOSTS} hosts"
+                return Followed(Finding(FaultKind.REDIRECTED, why), answer, gate)
+            self._hosts.add(host)
             gate = self._gate_for(address)
             headers = {**asked, **self._store.headers_at(address)}
             try:

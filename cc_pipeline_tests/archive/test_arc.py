@@ -24,7 +24,7 @@ BODY = b"<html>\n\n</html>\n"
 
 def of_2012(body: bytes, **options: str) -> bytes:
     """As Common Crawl's writer of 2012: the length counts the LF that ends the record."""
-    return builders.arc(HEAD + body + b"\n", end=b"", **options)  # type: ignore[arg-type]  # all options are texts
+    return builders.arc(HEAD + body + b"\n", end=b"", **options)
 
 
 def test_a_record_of_2012() -> None:

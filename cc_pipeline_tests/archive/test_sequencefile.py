@@ -204,7 +204,7 @@ def test_lengths_are_checked_before_anything_is_allocated(count: int) -> None:
 @pytest.mark.parametrize("codec", ["default", "gzip"])
 def test_the_bound_holds_for_blocks_and_records(codec: str) -> None:
     for how in ("record", "block"):
-        data = written([("a", "b" * 100_000)], how, codec)  # type: ignore[arg-type]  # both are compressions
+        data = written([("a", "b" * 100_000)], how, codec)
         assert rows_of(data, limit=50_000)[0] == []
         assert rows_of(data, limit=200_000)[0] == [("a", "b" * 100_000)]
 

@@ -29,7 +29,7 @@ HEAD = (
 
 
 def converted(record: bytes, **options: str) -> ArchivedRecord:
-    source = arc.read_record(builders.arc(record, **options), "a.arc.gz", 5)  # type: ignore[arg-type]  # texts
+    source = arc.read_record(builders.arc(record, **options), "a.arc.gz", 5)
     stream = io.BytesIO()
     writing.write_records(stream, [writing.arc_as_warc(source, "a.arc.gz", 5, [("WARC-Source-URI", "a.arc.gz")])])
     (record_back,) = records_of(warc.iter_records(stream.getvalue(), "w"))

@@ -162,7 +162,7 @@ def test_what_fails_leaves_nothing(cli: Cli, home: Path, tmp_path: Path, monkeyp
     real = handing.write_table
 
     def broken(*given: object) -> object:
-        real(*given)  # type: ignore[arg-type]
+        real(*given)
         raise EnvironmentFault("the disk is full", "Free some")
 
     monkeypatch.setattr(handing, "write_table", broken)
@@ -301,6 +301,6 @@ def test_sequencefiles_are_handed_on_by_the_same_command(cli: Cli, home: Path, t
     keys = {}
     for kind in ("textData", "metadata"):
         pairs = [pair for path in sorted(folder.glob(f"{kind}-*")) for pair in iter_pairs(path, kind)]
-        keys[kind] = [pair.key for pair in pairs]  # type: ignore[union-attr]
+        keys[kind] = [pair.key for pair in pairs]
     assert keys["textData"] == keys["metadata"] != []
     assert (out / "README.md").exists()

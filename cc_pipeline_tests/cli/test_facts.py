@@ -168,3 +168,23 @@ def test_values_of_several_crawls_stand_under_their_columns(cli: Cli, home: Path
     said = cli("facts", "example.org", "-c", NEW, "-c", OLD, "--dataset", "own", "--format", "jsonl", "--home", home)
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert [(row["a"], row["b"], row["c"]) for row in rows] == [(1, 2, None), (None, 3, 4)], said.err
+
+
+def test_what_is_not_here_is_said_and_what_was_meant(cli: Cli, home: Path) -> None:
+    said = cli("ranks", "--home", home)
+    assert (said.status, said.out, "no ranks were read into this home" in said.told) == (0, "", True)
+    said = cli("facts", "nobody.example", "-c", NEW, "--format", "jsonl", "--home", home)
+    assert (said.status, said.out, "no host of nobody.example is known to host-index, degrees" in said.told) == (
+        0, "", True,
+    )  # fmt: skip
+    said = cli("facts", "example.org", "-c", NEW, "--where", "fetch_200 > 100000", "--format", "csv", "--home", home)
+    assert (said.status, len(said.out.splitlines()), "hosts matches" in said.told) == (0, 1, True)
+    for arguments in (["--dataset", "host-indx"], ["--captures", "--dataset", "host-indx"]):
+        said = cli("facts", "example.org", "-c", NEW, *arguments, "--home", home)
+        assert (said.status, "did you mean host-index? there is no dataset host-indx" in said.told) == (1, True)
+    said = cli("facts", "example.org", "-c", NEW, "--columns", "host,fetch200", "--home", home)
+    assert (said.status, said.out, "did you mean fetch_200" in said.told) == (1, "", True)
+    said = cli("datasets", "remove", "host-index", "--home", home)
+    assert (said.status, "comes with this program" in said.told) == (1, True)
+    said = cli("datasets", "remove", "scores", "--home", home)
+    assert (said.status, "none was added to this home" in said.told) == (1, True)

@@ -33,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryPolicy, "next_wait", _soon(RetryPolicy.next_wait))
 
 
-def _soon(real):  # type: ignore[no-untyped-def]  # of a method
+def _soon(real):
     return lambda *asked: None if real(*asked) is None else 0.0
 
 

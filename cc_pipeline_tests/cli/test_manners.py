@@ -20,7 +20,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
 def commands() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]  # a group at run time
+    for name, command in get_command(app).commands.items():
         inner = getattr(command, "commands", None)
         found += [(name, each) for each in inner] if inner else [] if command.hidden else [(name,)]
     return found

@@ -163,13 +163,13 @@ def test_a_terminal_gets_cells_that_fit_and_a_bound_on_rows(
     monkeypatch.setattr(answers, "console", screen)
     connection = duckdb.connect()
     answer(connection, "SELECT i, repeat('long ', 100) AS text, '[/red]' AS odd FROM range(1001) t(i)")
-    lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    lines = screen.file.getvalue().splitlines()
     assert max(map(len, lines)) == 60
     assert "…" in lines[2] and "[/red]" in lines[2]
     assert len(lines) == 1000 + 2
     assert "1,000" in capsys.readouterr().err
     answer(connection, f"SELECT {', '.join(f'{n} AS c{n}' for n in range(30))}, repeat('x', 90) AS wide")
-    apart = screen.file.getvalue().splitlines()[len(lines) :]  # type: ignore[attr-defined]
+    apart = screen.file.getvalue().splitlines()[len(lines) :]
     assert apart[:3] == ["row 1", "c0    0", "c1    1"]
     assert apart[-1].endswith("…") and len(apart[-1]) == 60
 

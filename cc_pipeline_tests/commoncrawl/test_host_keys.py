@@ -60,7 +60,7 @@ def test_a_scheme_has_its_own_port(port: str, key: str) -> None:
     ],
 )
 def test_domain_and_www(text: str, form: str, www: bool | None, domain: str | None) -> None:
-    found = host_key(text, form)  # type: ignore[arg-type]
+    found = host_key(text, form)
     assert found is not None
     assert (found.www, found.domain) == (www, domain)
 
@@ -106,7 +106,7 @@ def test_ranges_of_any_form_miss_no_host(text: str, hosts: list[tuple[str, str]]
     """What a target means is what its URL keys say; ranges of reversed and plain hosts may only hold more."""
     target = parse_target(text)
     ranges = HostRanges(target)
-    forms = {form: RangeSet(ranges.of(form, "kept")) for form in ("reversed_host", "host")}  # type: ignore[arg-type]
+    forms = {form: RangeSet(ranges.of(form, "kept")) for form in ("reversed_host", "host")}
     exact = RangeSet(ranges.of("surt_host"))
     for host, port in hosts:
         key = host_key(host + port)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -64,7 +65,7 @@ def test_all_ship_off_and_one_command_turns_them_on_and_off(instance: dg.Dagster
     found = {one.name: one for one in standings(instance)}
     assert all(one.on and one.next is not None for one in found.values())
     assert found["backfill_missing"].kind == "schedule"
-    assert found["backfill_missing"].next.minute in (0, 30)  # type: ignore[union-attr]
+    assert found["backfill_missing"].next.minute in (0, 30)
     assert set(turn(instance, on=False)) == SET
     assert not any(one.on for one in standings(instance))
 
@@ -96,8 +97,6 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
 
 
 def dg_type(name: str):
-    from dagster._core.definitions.run_request import InstigatorType  # noqa: PLC0415  # only here
-
     return InstigatorType[name]
 
 
@@ -106,9 +105,9 @@ def test_a_cursor_survives_being_turned_off_and_on(instance: dg.DagsterInstance)
     origin = of_the_ui("new_crawls")
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     assert state is not None
-    instance.update_instigator_state(state.with_data(state.instigator_data._replace(cursor="where it was")))  # type: ignore[union-attr]
+    instance.update_instigator_state(state.with_data(state.instigator_data._replace(cursor="where it was")))
     turn(instance, on=False)
     turn(instance, on=True)
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     assert state is not None
-    assert state.instigator_data.cursor == "where it was"  # type: ignore[union-attr]
+    assert state.instigator_data.cursor == "where it was"

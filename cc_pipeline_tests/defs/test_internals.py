@@ -5,6 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import sqlalchemy
+from alembic.script import ScriptDirectory
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
@@ -133,9 +135,6 @@ def talking() -> None:
 def test_a_command_opens_its_databases_once_and_copies_no_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sqlalchemy  # noqa: PLC0415  # dagster has loaded it
-    from alembic.script import ScriptDirectory  # noqa: PLC0415
-
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
     first = instance_in(tmp_path)
     talking.execute_in_process(instance=first)
@@ -145,7 +144,7 @@ def test_a_command_opens_its_databases_once_and_copies_no_output(
 
     def counted(engine: sqlalchemy.Engine, *given: object, **named: object) -> None:
         made.append(engine)
-        initialise(engine, *given, **named)  # type: ignore[arg-type]
+        initialise(engine, *given, **named)
 
     monkeypatch.setattr(sqlalchemy.Engine, "__init__", counted)
     load = ScriptDirectory._load_revisions

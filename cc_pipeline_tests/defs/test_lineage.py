@@ -21,7 +21,16 @@ from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 #: Columns that are made of no other: what the program did.
 NO_SOURCE = {
     "captures": {"target", "archive_format", "located_by", "index_file", "index_position", "extra_columns"},
-    "records": {"stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "detail"}
+    "records": {
+        "stored_file",
+        "stored_offset",
+        "stored_length",
+        "attempts",
+        "fetched_at",
+        "parser",
+        "detail",
+        "served_by",
+    }
     | {"settled", "rounds"},
     "host_facts": {"crawl", "target", "other_facts", "facts_from"},
 }

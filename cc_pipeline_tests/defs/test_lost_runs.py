@@ -9,12 +9,14 @@ from importlib import import_module
 import dagster as dg
 import pytest
 
+from cc_pipeline.defs import instance as instances
 from cc_pipeline.defs.instance import (
     MACHINE_TAG,
     PROCESS_TAG,
     SERVER_TAG,
     end_runs_of_dead_processes,
     partitions_under_way,
+    silent_servers,
 )
 from cc_pipeline.defs.partitions import keys_tags
 from cc_pipeline.processes import this_machine, this_process
@@ -91,3 +93,36 @@ def test_an_address_of_loopback_is_that_of_its_own_machine() -> None:
         assert end_runs_of_dead_processes(instance, 2) == [here]
         # nobody else can have made it where there is one host
         assert end_runs_of_dead_processes(instance, 1) == [theirs]
+
+
+class Spreads:
+    """A launcher that gives runs to these hosts."""
+
+    def __init__(self, *hosts: tuple[str, int]) -> None:
+        self.hosts = hosts
+
+
+def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = ("one.internal", 4000), ("two.internal", 4000)
+
+    def asked(server: dict[str, object]) -> bool:
+        if server["host"] == one[0]:
+            return True
+        raise TimeoutError("a host that is off says nothing")
+
+    monkeypatch.setattr(instances, "answers", asked)
+    monkeypatch.setattr(instances, "executes", lambda *_: True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        servers = [{"host": host, "port": port} for host, port in (one, two)]
+        kept, gone = (under_way(instance, server, dg.DagsterRunStatus.STARTED) for server in servers)
+        assert silent_servers(instance) == {"two.internal:4000": 1}
+        for hosts in ((), (one, two)):
+            monkeypatch.setattr(instances, "launcher_of", lambda _, hosts=hosts: Spreads(*hosts))
+            assert end_runs_of_dead_processes(instance, 2) == []
+        # a host that answers ends its runs itself, though it is taken out
+        monkeypatch.setattr(instances, "launcher_of", lambda _: Spreads(("three.internal", 4000)))
+        assert end_runs_of_dead_processes(instance, 2) == [gone]
+        found = instance.get_run_by_id(kept)
+        assert found is not None
+        assert found.status is dg.DagsterRunStatus.STARTED
+        assert silent_servers(instance) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
 
 
 def rows(settings: object, table: str, crawl: str, slug: str) -> int:
-    with open_workspace(settings) as workspace:  # type: ignore[arg-type]
+    with open_workspace(settings) as workspace:
         return workspace.lake.read(table, {"crawl": crawl, "target": slug}, ["target"]).num_rows
 
 
@@ -235,7 +236,7 @@ def test_a_command_makes_all_it_can_and_then_says_what_failed(
     monkeypatch.setattr(extract, "fetch_captures", broken)
     settings = settings_of(bucket[0], home)
     with open_workspace(settings) as workspace:
-        small = Workspace(settings_with(settings, partitions_per_run=3))
+        small = Workspace(replace(settings, partitions_per_run=3))
         try:
             with Launcher(small) as launcher:
                 before = launcher.instance.get_runs_count()
@@ -251,12 +252,6 @@ def test_a_command_makes_all_it_can_and_then_says_what_failed(
         assert workspace.lake.read("page_metadata", {"crawl": NEW, "target": domains[-1]}).num_rows
 
 
-def settings_with(settings: object, **named: object) -> object:
-    from dataclasses import replace  # noqa: PLC0415  # only here
-
-    return replace(settings, **named)  # type: ignore[type-var]
-
-
 def test_a_full_disk_ends_the_run_and_no_other_is_begun(
     bucket: Bucket, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +259,7 @@ def test_a_full_disk_ends_the_run_and_no_other_is_begun(
         raise PlaceFault("the disk is full", "Free some space")
 
     monkeypatch.setattr(extract, "fetch_captures", full)
-    workspace = Workspace(settings_with(settings_of(bucket[0], home), partitions_per_run=2))  # type: ignore[arg-type]
+    workspace = Workspace(replace(settings_of(bucket[0], home), partitions_per_run=2))
     with open_workspace(workspace.settings) as opened, Launcher(opened) as launcher:
         before = launcher.instance.get_runs_count()
         with pytest.raises(RunFailed, match="the disk is full") as failed:

@@ -5,6 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cc_pipeline.defs import resources
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.resources import WORKSPACE, workspace_of_settings
 from cc_pipeline.stages.workspace import Workspace
@@ -100,3 +101,20 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
     run({})
     run({ENGINE_TAG: "local"})
     assert seen == ["local", "spark", "local", "spark", "local"]
+
+
+def test_the_process_of_a_run_keeps_dagsters_files_open_and_that_of_a_tick_does_not(
+    closed: list[Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(resources, "share_engines", lambda: kept.append("kept"))
+    mine = workspace_of_settings.configured({"source": str(tmp_path), "home": str(tmp_path / "home")})
+
+    @dg.asset
+    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
+        assert kept == ["kept"]
+
+    # ticks are threads of a code server, which lives for days
+    with dg.build_resources({WORKSPACE: mine}):
+        assert kept == []
+    assert dg.materialize([any_asset], resources={WORKSPACE: mine}).success

@@ -17,6 +17,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.automation.behind import Behind, behind
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -69,10 +70,18 @@ def test_partitions_are_named_however_the_run_has_them() -> None:
     assert partitions_named({}) == []
 
 
+@pytest.mark.parametrize(
+    ("source", "host"),
+    [
+        ("https://bucket.example", "bucket.example"),
+        ("https://bucket.example:8443/cc", "bucket.example:8443"),
+        ("s3://bucket", "bucket.s3.us-east-1.amazonaws.com"),
+    ],
+)
 def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
-    tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]]
+    tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]], source: str, host: str
 ) -> None:
-    workspace = workspace_of("https://bucket.example", tmp_path)
+    workspace = workspace_of(source, tmp_path)
     cursor: str | None = None
 
     def tick() -> str:
@@ -86,23 +95,21 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         return answer.skip_reason.skip_message or ""
 
     assert "asked as usual" in tick()
-    budget = Budget(workspace.settings.budget_path, "bucket.example", SourceLimits(10.0, 8), BreakerPolicy(threshold=1))
+    budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), BreakerPolicy(threshold=1))
     try:
         budget.forbidden(1, "403", None)
-        assert "bucket.example refuses (403)" in tick()
+        assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
-        run_sensors_reset(workspace)
+        run_sensors_reset(workspace, host)
         assert "asked as usual" in tick()
         assert [one["event"] for one in told] == ["circuit breaker open", "circuit breaker closed"]
     finally:
         budget.close()
 
 
-def run_sensors_reset(workspace: Workspace) -> None:
-    from cc_pipeline.transport.states import reset_breaker  # noqa: PLC0415  # a person does this
-
-    assert reset_breaker(workspace.settings.budget_path, "bucket.example")
+def run_sensors_reset(workspace: Workspace, host: str) -> None:
+    assert reset_breaker(workspace.settings.budget_path, host)
 
 
 def test_the_published_file_is_behind_until_it_shows_every_version(bucket: Bucket, tmp_path: Path) -> None:

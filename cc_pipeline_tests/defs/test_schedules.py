@@ -311,7 +311,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
 def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    gone = Backfill(instance, closed_port(), tmp_path / "home")  # type: ignore[arg-type]
+    gone = Backfill(instance, closed_port(), tmp_path / "home")
     instance.add_dynamic_partitions("crawl", [NEW])
     gone.watch(*DOMAINS)
     gone.materialized("row_groups", NEW)

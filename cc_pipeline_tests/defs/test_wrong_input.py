@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import dagster as dg
 import pytest
+from sqlalchemy import Connection, Engine, event
 
+from cc_pipeline import processes
+from cc_pipeline.defs.automation.flight import UNFINISHED, left_failed, recorded
+from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -197,6 +206,77 @@ def test_a_full_disk_under_the_whole_home(run, home: Path, tmp_path: Path) -> No
         assert state_of(at) == before
         assert run("run", "-c", NEW, "-d", "example.org", at=at)[0] == 0
         assert query(at, "SELECT count(*) FROM captures")[0][0] > before[0]["captures"].total()
+
+
+@contextmanager
+def full(name: str, word: str, times: int = 1_000_000) -> Iterator[list[str]]:
+    """Dagster's SQLite files whose names match ``name`` take no new page, as on a full disk, from the first row with
+    ``word`` in it on, and for so many rows. Gives the files whose rows were refused one."""
+    met: list[str] = []
+
+    def limit(connection: Connection, cursor: sqlite3.Cursor, statement: str, values: object, *_: object) -> None:
+        file = connection.engine.url.database or ""
+        writes = statement.startswith(("INSERT", "UPDATE", "CREATE"))
+        if writes and re.search(name, file) and (met or word in f"{statement} {values}"):
+            if len(met) < times:
+                # it cannot be less than what is there: there is just no room for more
+                cursor.connection.execute("PRAGMA max_page_count=1")
+            met.append(file)
+
+    event.listen(Engine, "before_cursor_execute", limit)
+    try:
+        yield met
+    finally:
+        event.remove(Engine, "before_cursor_execute", limit)
+
+
+#: A run's own log of events; what all runs share; the list of runs.
+_OF_A_RUN, _INDEX, _RUNS = r"runs/[0-9a-f]{8}-[0-9a-f-]+\.db$", r"index\.db$", r"history/runs\.db$"
+_RECORD = "ASSET_MATERIALIZATION'"
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "times"),
+    [
+        # before a run begins
+        (_RUNS, "", 1_000_000),
+        (_INDEX, "", 1_000_000),
+        # when a partition is made: nothing can be recorded any more, or this one record cannot
+        (_OF_A_RUN, _RECORD, 1_000_000),
+        (_OF_A_RUN, _RECORD, 1),
+    ],
+)
+def test_a_full_disk_under_dagsters_own_files(
+    run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, word: str, times: int
+) -> None:
+    at = tmp_path / "home"
+    shutil.copytree(home, at)
+    with full(name, word, times) as met:
+        status, out, err = run("run", "-c", NEW, "-d", "example.org", at=at)
+    assert met
+    assert status == 1
+    assert "Free some space" in err
+    assert "example.org new" not in out, "nothing is told as done"
+    # the process of the command has ended
+    monkeypatch.setattr(processes, "is_gone", lambda _: True)
+    # with room again everything is done, and recorded
+    assert run("run", "-c", NEW, "-d", "example.org", at=at)[0] == 0
+    assert query(at, "SELECT count(*) FROM captures WHERE domain = 'example.org'")[0][0]
+    settings = load_settings({}, home=str(at))
+    with open_instance(settings) as instance:
+        assert (NEW, "example.org") in recorded(instance, "page_metadata")
+        assert not left_failed(instance)
+        assert instance.get_runs_count(dg.RunsFilter(statuses=list(UNFINISHED))) == 0
+
+
+def test_a_full_disk_under_another_command(run, home: Path, tmp_path: Path) -> None:
+    at = tmp_path / "home"
+    shutil.copytree(home, at)
+    with full(_RUNS, "") as met:
+        status, _, err = run("harvest", "-c", NEW, at=at)
+    assert met
+    assert status == 1
+    assert "what to do: Free some space" in err
 
 
 def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp_path: Path) -> None:

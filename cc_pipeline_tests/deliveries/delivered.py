@@ -18,6 +18,7 @@ from moto.server import ThreadedMotoServer
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.deliveries.delivery import DeliveryReport, Order, deliver
+from cc_pipeline.deliveries.manifest import Manifest, from_json
 from cc_pipeline.deliveries.verifying import VerifyReport, verify_place
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed
@@ -103,7 +104,7 @@ class Place:
             self._count(key)
             delete(key)
 
-        self.transport.put, self.transport.delete = watched_put, watched_delete  # type: ignore[method-assign]
+        self.transport.put, self.transport.delete = watched_put, watched_delete
 
     def _count(self, key: str) -> None:
         if self.kill_at is not None and len(self.writes) >= self.kill_at:
@@ -172,3 +173,14 @@ def bucket_place(root: Path) -> Iterator[Place]:
             yield Place(transport, root / "scratch")
     finally:
         server.stop()
+
+
+def manifests(place: Place) -> list[str]:
+    """The keys of the manifests in ``place``."""
+    return [key for key in place.files() if "/manifest-" in key]
+
+
+def manifest_of(place: Place) -> Manifest:
+    """The one manifest in ``place``."""
+    (key,) = manifests(place)
+    return from_json(place.read(key), key)

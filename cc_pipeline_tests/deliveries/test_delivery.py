@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from cc_pipeline.deliveries.manifest import Manifest, from_json, is_ours, manife
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.deliveries.delivered import (
     CRAWL,
     EACH,
@@ -30,41 +27,10 @@ from cc_pipeline_tests.deliveries.delivered import (
     Killed,
     Place,
     Shop,
-    bucket_place,
     folder_place,
-    shop_at,
+    manifest_of,
+    manifests,
 )
-
-PLACES: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {"folder": folder_place, "s3": bucket_place}
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with shop_at(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with PLACES[request.param](tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Place]:
-    with folder_place(tmp_path) as opened:
-        yield opened
-
-
-def manifest_of(place: Place) -> Manifest:
-    (key,) = [key for key in place.files() if "/manifest-" in key]
-    return from_json(place.read(key), key)
 
 
 def assert_whole(place: Place, shop: Shop) -> None:
@@ -169,7 +135,7 @@ def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, pl
     assert named == {(FILES[1], "not_found")}
     assert_sound(place)
     assert place.verify().not_there == EACH
-    ledger = pq.read_table(pa.BufferReader(place.read(f"{CRAWL}/{report.manifest.ledger.name}")))  # type: ignore[union-attr]
+    ledger = pq.read_table(pa.BufferReader(place.read(f"{CRAWL}/{report.manifest.ledger.name}")))
     assert ledger["delivered"].to_pylist().count(False) == EACH
     before = set(place.parts())
     heal()
@@ -379,10 +345,6 @@ def test_killed_at_every_write_and_copied_again(
     assert number > 4
 
 
-def manifests(place: Place) -> list[str]:
-    return [key for key in place.files() if "/manifest-" in key]
-
-
 def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     records = shop.records()
     real, sent = delivery_module.write_part, []
@@ -391,7 +353,7 @@ def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypat
         if len(sent) == 3:
             raise EnvironmentFault("the place is full", "Make room")
         sent.append(given)
-        return real(*given)  # type: ignore[arg-type]
+        return real(*given)
 
     monkeypatch.setattr(delivery_module, "write_part", refuse)
     with pytest.raises(EnvironmentFault):
@@ -427,42 +389,3 @@ def test_copies_of_before_manifests_are_taken_over(shop: Shop, folder: Place) ->
     damaged.unlink()
     damaged.with_name(f"{damaged.name}.captures.parquet").unlink()
     assert_whole(folder, shop)
-
-
-def test_verify_needs_no_home_and_works_on_a_crawls_own_folder(shop: Shop, folder: Place) -> None:
-    folder.deliver(shop, shop.records())
-    with Transport(str(shop.root / "place" / CRAWL)) as transport:
-        moved = Place(transport, shop.root / "scratch")
-        assert moved.verify().all_wrong == []
-        assert moved.verify().deliveries[0].key.startswith("manifest-")
-
-
-def test_verify_finds_a_list_that_lies(shop: Shop, folder: Place) -> None:
-    report = folder.deliver(shop, shop.records())
-    home = shop.root / "place" / CRAWL
-    part = report.manifest.parts[0]
-    rows = pq.read_table(home / part.list.name).to_pylist()
-    rows[0]["url"] = "https://example.com/elsewhere"
-    rows[-1]["length"] -= 1
-    pq.write_table(pa.Table.from_pylist(rows), home / part.list.name)
-    data = (home / part.list.name).read_bytes()
-    listed = replace(part.list, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-    manifest = replace(report.manifest, parts=(replace(part, list=listed), *report.manifest.parts[1:]))
-    (home / manifest_name(manifest.delivery)).write_bytes(to_json(manifest))
-    wrong = folder.verify().all_wrong
-    assert any("elsewhere" in reason for reason in wrong)
-    assert any("cut off" in reason or "no capture has" in reason for reason in wrong)
-
-
-def test_a_manifest_of_others_that_cannot_be_read_stops_a_copy(shop: Shop, folder: Place) -> None:
-    records = shop.records()
-    folder.deliver(shop, records)
-    home = shop.root / "place" / CRAWL
-    name = manifest_name("0123456789ab")
-    document = json.loads((home / manifests(folder)[0].rpartition("/")[2]).read_bytes())
-    for damaged in (b"", b"[]", gzip.compress(b"{}"), json.dumps(document | {"version": 99}).encode(),
-                    json.dumps(document | {"parts": [{"file": {}}]}).encode()):  # fmt: skip
-        (home / name).write_bytes(damaged)
-        with pytest.raises(EnvironmentFault, match=name):
-            folder.deliver(shop, records)
-        assert any(name in reason for reason in folder.verify().all_wrong)

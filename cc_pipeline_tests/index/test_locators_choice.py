@@ -42,7 +42,7 @@ class Priced:
 
 
 def _available(*locators: Priced) -> dict[str, Callable[[], Locator]]:
-    return {locator.name: (lambda found=locator: found) for locator in locators}  # type: ignore[misc]  # default binds
+    return {locator.name: (lambda found=locator: found) for locator in locators}
 
 
 PARQUET, DEAR = Priced("parquet", 35, 2 << 30, 8 << 20), Priced("parquet", 40, 2 << 30)

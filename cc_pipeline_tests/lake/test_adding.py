@@ -128,7 +128,7 @@ def test_slices_of_whole_crawls_are_replaced_whole(lake: Lake) -> None:
 def test_files_are_as_the_local_engine_writes_them_and_are_found_by_target(lake: Lake) -> None:
     many = [(f"t{number:03}", number) for number in range(100)]
     commit_added(lake, "sorted", written(lake, "sorted", many[50:], many[:50][::-1]), slices(*dict(many)), {"d": "1"})
-    files = sorted(stored_files(SORTED, opened_apart(lake, "sorted")), key=lambda one: one.first)  # type: ignore[arg-type, return-value]
+    files = sorted(stored_files(SORTED, opened_apart(lake, "sorted")), key=lambda one: one.first)
     assert [(one.rows, one.first, one.last) for one in files] == [(50, "t000", "t049"), (50, "t050", "t099")]
     for file in files:
         stored = pq.ParquetFile(f"{lake.address('sorted')}/{file.path}")
@@ -145,7 +145,7 @@ def test_files_are_as_the_local_engine_writes_them_and_are_found_by_target(lake:
 def test_files_that_hold_none_of_the_slices_stay(lake: Lake) -> None:
     commit(lake, "sorted", [("a", 1), ("c", 2)], "a", "c")  # its bounds have b between them
     commit(lake, "sorted", [("b", 3)], "b")
-    [between] = [one.path for one in stored_files(SORTED, opened_apart(lake, "sorted")) if one.first == "a"]  # type: ignore[arg-type]
+    [between] = [one.path for one in stored_files(SORTED, opened_apart(lake, "sorted")) if one.first == "a"]
     commit_added(lake, "sorted", written(lake, "sorted", [("b", 4)]), slices("b"), {"d:b": "2"})
     assert Path(between).name in paths(lake, "sorted")
     assert content(lake, "sorted") == [("A", "a", 1), ("A", "b", 4), ("A", "c", 2)]
@@ -237,7 +237,7 @@ def committed_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch, *meanwhile:
 
     def after_another(*given: object) -> None:
         next(waiting, lambda _: None)(Lake(lake.root, SPECS))
-        real(*given)  # type: ignore[arg-type]
+        real(*given)
 
     monkeypatch.setattr(adding, "replace_files", after_another)
 
@@ -256,7 +256,7 @@ def commit_added_really(lake: Lake, *given: object) -> None:
 
 
 def _commit_added(root: str, *given: object) -> None:
-    commit_added(Lake(root, SPECS), *given)  # type: ignore[arg-type]
+    commit_added(Lake(root, SPECS), *given)
 
 
 @pytest.mark.parametrize("is_new", [True, False])

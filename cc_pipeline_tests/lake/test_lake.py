@@ -152,7 +152,7 @@ def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
     opened: list[str] = []
     real = lakes.DeltaTable
 
-    class Counted(real):  # type: ignore[misc, valid-type]
+    class Counted(real):
         def __init__(self, *given: object, **named: object) -> None:
             opened.append("")
             super().__init__(*given, **named)

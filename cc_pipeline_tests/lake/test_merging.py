@@ -173,7 +173,7 @@ def test_a_commit_whose_file_is_merged_meanwhile_gets_through(
     def merged_before(*given: object, **named: object) -> None:
         if next(first, False):
             assert merged(other, tmp_path / "scratch") == 4
-        write(*given, **named)  # type: ignore[arg-type]
+        write(*given, **named)
 
     monkeypatch.setattr(lakes, "write_deltalake", merged_before)
     commit(lake, "b", range(1))
@@ -294,7 +294,7 @@ def test_large_files_of_before_are_split_at_their_price_and_a_killed_split_goes_
     def one_and_killed(*given: object) -> bool:
         if not next(done, False):
             raise KeyboardInterrupt
-        return real(*given)  # type: ignore[arg-type]
+        return real(*given)
 
     with monkeypatch.context() as patch:
         patch.setattr(merging, "merge", one_and_killed)

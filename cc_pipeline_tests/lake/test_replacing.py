@@ -54,7 +54,7 @@ def test_rows_change_where_they_lie_and_other_files_stay(lake: Lake) -> None:
     ]  # fmt: skip
     assert len(before - set(lake.pin("things").files)) == 1
     assert lake.digest("things", "a") == "a".zfill(15)
-    [file] = [one for one in stored_files(SPEC, opened_apart(lake, "things")) if one.rows == 3]  # type: ignore[arg-type]
+    [file] = [one for one in stored_files(SPEC, opened_apart(lake, "things")) if one.rows == 3]
     assert (file.first, file.last) == ("a", "a")
     assert change_rows(lake, "things", "C", "file", OLD, renamed) == 0
 
@@ -69,7 +69,7 @@ def test_what_is_replaced_meanwhile_stays_replaced_and_is_looked_at_again(
     def after_another(*given: object) -> None:
         if next(meanwhile, False):
             commit(Lake(str(tmp_path), [SPEC]), "a", "old", "kept", "old", "old")
-        real(*given)  # type: ignore[arg-type]
+        real(*given)
 
     monkeypatch.setattr(replacing, "replace_files", after_another)
     change_rows(lake, "things", "C", "file", OLD, renamed)

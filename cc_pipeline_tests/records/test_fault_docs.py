@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataKind
-from cc_pipeline.records import patience, turns
+from cc_pipeline.records.asking import patience, turns
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.settings import Settings

@@ -20,6 +20,7 @@ from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
@@ -78,7 +79,7 @@ def fetch(
         concurrency=4,
     )
     with transport, shelf_at(lake) as storage:
-        chosen_options = RecordOptions(**chosen)  # type: ignore[arg-type]  # keyword arguments of a test
+        chosen_options = RecordOptions(**chosen)
         result = fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=chosen_options)
         settle(storage, result)
         return result
@@ -210,3 +211,36 @@ def test_places_whose_etags_and_lengths_differ_serve_one_file_together(
     stored = next((tmp_path / "lake").rglob("*.warc.gz"))
     head = gzip.decompress(stored.read_bytes())[:600].decode()
     assert f"source: {one.url}, {two.url}" in head
+
+
+def test_a_row_says_which_place_gave_its_bytes_in_the_arc_years_too(serve: Serve, tmp_path: Path) -> None:
+    rows, files = [], {"f.arc.gz": b"", "f.warc.gz": b""}
+    for number in range(40):
+        url, body = f"http://example.com/{number}", b"<html>%d</html>" % number
+        is_arc = number % 2 == 0
+        name = "f.arc.gz" if is_arc else "f.warc.gz"
+        member = (
+            builders.member(builders.arc(b"HTTP/1.1 200 OK\r\n\r\n" + body, url)) if is_arc else html_record(url, body)
+        )
+        place = {"warc_filename": name, "warc_record_offset": len(files[name]), "warc_record_length": len(member)}
+        rows.append({"url": url, "archive_format": "arc" if is_arc else "warc"} | place)
+        files[name] += member + bytes(40)
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    one, two = serve(folder, folder)
+    one.set_rules([Rule("404", "*.arc.gz", share=0.5, times=None), Rule("bit_flip", share=0.3, times=None)])
+    result = fetch([one, two], captures_table(rows, CRAWL), tmp_path / "lake")
+    assert result.outcomes == {"fetched": 40}
+    given = {hit.key + (hit.range or "") for hit in one.hits if hit.fault is None}
+    for row in result.table.to_pylist():
+        last = row["warc_record_offset"] + row["warc_record_length"] - 1
+        first = f"{row['warc_filename']}bytes={row['warc_record_offset']}-{last}" in given
+        assert row["served_by"] == (one.url if first else two.url), row
+    # a record set aside came from somewhere, too
+    for server in (one, two):
+        server.set_rules([Rule("bit_flip", times=None)])
+    result = fetch([one, two], captures_table(rows, CRAWL), tmp_path / "other")
+    assert result.outcomes["quarantined"]
+    assert set(result.table.column("served_by").to_pylist()) <= {one.url, two.url}

@@ -199,7 +199,7 @@ def test_leaving_early_reads_no_further(tmp_path: Path) -> None:
     with FaultServer(tmp_path) as server, Transport(server.url, rate=None) as place:
         stream = read_members(kept, RecordStorage(place, spool=tmp_path), window=20_000)
         next(stream)
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         again = list(read_members(kept[:2], RecordStorage(place, spool=tmp_path)))
         assert all(isinstance(found, bytes) for _, found in again)
         assert len(server.hits) < 10

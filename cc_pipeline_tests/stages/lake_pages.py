@@ -85,7 +85,7 @@ def commit_pages(workspace: Workspace, pages: list[ParsedPage], digest: str = "1
     for table in PAGE_TABLES:
         workspace.lake.commit_stream(
             table,
-            lambda table=table: [batches[table]],  # type: ignore[misc]  # bound now
+            lambda table=table: [batches[table]],
             [{"crawl": CRAWL, "target": target}],
             {name: input_digest({"pages": digest})},
         )

@@ -35,7 +35,7 @@ def test_a_harvest_builds_its_crawl_alone_and_from_no_other_rows(
     def noted(path: Path, **sources: object) -> object:
         built.append(path.stem)
         assert all(isinstance(source, pa.RecordBatchReader) for source in sources.values())
-        return real(path, **sources)  # type: ignore[arg-type]
+        return real(path, **sources)
 
     monkeypatch.setattr(keep, "build_catalog", noted)
     monkeypatch.setattr(workspace.lake, "read", None)  # whole tables of the lake are not needed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.records import patience
+from cc_pipeline.records.asking import patience
 from cc_pipeline_tests.faultmatrix import (
     CRAWL,
     FOLDER_KINDS,

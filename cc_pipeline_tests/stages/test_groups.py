@@ -26,7 +26,7 @@ Bucket = tuple[Path, MiniCrawlTruth]
 #: Two targets that share captures, and another one.
 TARGETS = ("example.com", "host:www.example.com", "example-foo.com")
 #: What is another one each time.
-_VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length")
+_VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length", "served_by")
 
 
 def in_groups(patched: pytest.MonkeyPatch, captures: int, in_memory: int = 0) -> None:
@@ -92,7 +92,7 @@ def test_a_run_killed_between_groups_goes_on_there_and_says_so(
             left -= 1
             if left < 0:
                 raise _Killed
-            add(self, *record)  # type: ignore[arg-type]  # as it was called
+            add(self, *record)
 
         with monkeypatch.context() as patched, pytest.raises(_Killed), progress.progress_to(sink):
             patched.setattr(SegmentWriter, "add", add_some)

@@ -67,7 +67,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) 
     def wrapped(*given: object) -> None:
         monkeypatch.setattr(fetching, "_balanced", balanced)
         happens()
-        balanced(*given)  # type: ignore[arg-type]
+        balanced(*given)
 
     monkeypatch.setattr(fetching, "_balanced", wrapped)
     yield

@@ -143,7 +143,7 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert located.per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
     row = row_of(allowed)
     assert (row["complete"], row["index_files"], row["unread_files"], row["located_by"]) == (False, 2, 1, "parquet")
-    assert [path for path in row["unread"] if "part-00000" in path]  # type: ignore[attr-defined]  # a list
+    assert [path for path in row["unread"] if "part-00000" in path]
     assert row["captures"] == len(found_in(allowed))
     (note, *_) = what_is_not_there(allowed, [NEW], [parse_target(SITE)])
     assert "captures in them are missing from 1 of 1 targets" in note

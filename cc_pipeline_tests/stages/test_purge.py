@@ -29,6 +29,7 @@ from cc_pipeline.records.sweep import sweep
 from cc_pipeline.stages import fetch as fetch_stage
 from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.keeping import moved_records, purge_note, upkeep
+from cc_pipeline.stages.keeping import moved_records as moving
 from cc_pipeline.stages.keeping import purge as purging
 from cc_pipeline.stages.keeping.purge import PurgeReport, purge
 from cc_pipeline.stages.keeping.purge_plan import SLICED, plan_purge
@@ -321,17 +322,15 @@ def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, mo
     def meanwhile(*given: object) -> int:
         monkeypatch.setattr(purging, "move_records", real)
         late = rows.set_column(rows.schema.get_field_index("target"), "target", [["late"] * rows.num_rows])
-        from cc_pipeline.stages.keeping import moved_records as moving  # noqa: PLC0415
-
         follow = moving._follow
 
         def taken_over(*passed: object) -> None:
             monkeypatch.setattr(moving, "_follow", follow)
             workspace.lake.commit("records", late.select(rows.schema.names), [{"crawl": NEW, "target": "late"}], {})
-            follow(*passed)  # type: ignore[arg-type]
+            follow(*passed)
 
         monkeypatch.setattr(moving, "_follow", taken_over)
-        return real(*given)  # type: ignore[arg-type]
+        return real(*given)
 
     monkeypatch.setattr(purging, "move_records", meanwhile)
     purged(workspace, now=True)

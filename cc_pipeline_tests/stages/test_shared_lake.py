@@ -12,6 +12,7 @@ from threading import Barrier, BrokenBarrierError
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -231,11 +232,10 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
     assert pinned_versions(one.place) == {}
 
 
-def _without_patience(vacuum):  # type: ignore[no-untyped-def]
+def _without_patience(vacuum):
     """``vacuum``, but neither Delta's own least retention of a week nor ours is asked for."""
-    from deltalake import DeltaTable  # noqa: PLC0415  # only here
 
-    def at_once(lake: Lake, table: str, retention_hours: int = 0, keep=()) -> int:  # type: ignore[no-untyped-def]
+    def at_once(lake: Lake, table: str, retention_hours: int = 0, keep=()) -> int:
         with pytest.MonkeyPatch.context() as patch:
             real = DeltaTable.vacuum
             patch.setattr("cc_pipeline.lake.keeping.RETENTION_FLOOR_HOURS", 0)

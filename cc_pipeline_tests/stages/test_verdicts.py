@@ -67,7 +67,7 @@ def test_a_sound_home_is_sound(home: Workspace) -> None:
         for verdict in (ledger_verdict, stored_verdict, locators_verdict, *map(pages.__dict__.get, (
             "complete_verdict", "one_run_verdict", "texts_verdict",
         ))):  # fmt: skip
-            found = verdict(home, look)  # type: ignore[misc]
+            found = verdict(home, look)
             assert found.passed, found
         for table in ("page_text", "page_links", "feed_items"):
             found = pages.places_verdict(home, table, look)

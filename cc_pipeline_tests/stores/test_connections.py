@@ -6,6 +6,7 @@ import asyncio
 import math
 import ssl
 import subprocess
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -190,6 +191,13 @@ def test_a_connection_given_up_while_idle_is_replaced_without_a_word() -> None:
     assert server.connections == 3
 
 
+def test_a_server_that_closes_each_used_connection_is_soon_asked_once_a_request() -> None:
+    # what is sent again is counted by nobody, so a budget would be twice what it says
+    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [None], 30)
+    assert bodies(answers) == [b"hello"] * 30
+    assert len(server.heads) <= 30 + 3
+
+
 def test_a_server_that_is_silent_on_a_used_connection_is_not_asked_twice() -> None:
     # it has the request: sending it again on another connection would be one that nobody counts
     answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [9.0], 2)
@@ -306,6 +314,19 @@ def test_chunks_come_out_however_they_are_cut(chunks: list[bytes], data: st.Data
         pieces.append(coded[:size])
         coded = coded[size:]
     assert fed(pieces, bound=1000).result().body == b"".join(chunks)
+
+
+def test_a_body_takes_as_much_memory_in_however_many_pieces_it_comes() -> None:
+    size = 200_000
+    pieces = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n" * (size // 2), b"0\r\n\r\n"]
+    tracemalloc.start()
+    try:
+        answer = fed(pieces, bound=size).result()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.body == b"ab" * (size // 2)
+    assert most < 5 * size
 
 
 @given(st.lists(st.binary(max_size=40), max_size=10), st.booleans())

@@ -98,6 +98,20 @@ def test_a_changed_object_is_told_from_a_wrong_range() -> None:
     assert kind(206, GOOD, BODY, etag='"b-15"') is FaultKind.CHANGED_OBJECT
 
 
+def test_what_is_kept_of_an_answer_has_a_bound() -> None:
+    span = Span(0, 5)
+    head = {"content-range": "bytes 0-4/100", "etag": "e" * 60_000}
+    assert judge_range(span, 206, head, b"hello") == Verified(0, 100, None)
+    assert judge_range(span, 206, head, b"hello", etag='"mine"') == Verified(0, 100, None)
+    found = judge_range(span, 416, {"content-range": "bytes */" + "9" * 60_000}, b"")
+    assert isinstance(found, Finding)
+    assert len(found.detail) < 300
+    # no table holds such a number
+    for total, kind in ((2**63 - 1, None), (2**63, FaultKind.WRONG_RANGE), (10**19 - 1, FaultKind.WRONG_RANGE)):
+        found = judge_range(Span(None, 5), 206, {"content-range": f"bytes {total - 5}-{total - 1}/{total}"}, b"hello")
+        assert (found.kind if isinstance(found, Finding) else None) is kind
+
+
 def test_whole_objects() -> None:
     assert judge_whole(100, 200, {"content-length": "5", "etag": '"e"'}, b"12345") == Verified(0, 5, '"e"')
     assert judge_whole(100, 200, {}, b"12345") == Verified(0, 5, None)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access
+from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
@@ -63,7 +64,7 @@ def unused_port() -> int:
 def over(places: Iterable[FaultServer | str], **options: object) -> Transport:
     first, *others = [place if isinstance(place, str) else place.url for place in places]
     settings: dict[str, object] = {"retry": QUICK, "outage": OUT, "mirrors": [(place, NO_ACCESS) for place in others]}
-    return Transport(first, **settings | options)  # type: ignore[arg-type]  # keyword arguments of a test
+    return Transport(first, **settings | options)
 
 
 def ranges(count: int = 200, crawl: str = CRAWLS[1]) -> list[ByteRange]:
@@ -162,6 +163,66 @@ def test_a_dead_host_that_somebody_thinks_well_is_left_alone_again(servers: list
             assert reset_breaker(budget, out.host)
         all_came(transport, ranges())
     assert len(bad.hits) <= 4 * (8 + OUT.threshold)
+
+
+def test_one_file_that_always_fails_takes_no_other_with_it(servers: list[FaultServer], tmp_path: Path) -> None:
+    whole, budget = servers[0], tmp_path / "budget.sqlite"
+    (tmp_path / "empty").mkdir()
+    whole.set_rules([Rule("500", key_of(7), times=None)])
+    # neighbours of one file come one after the other
+    asked = sorted(ranges(400), key=lambda one: one.key)
+    with FaultServer(tmp_path / "empty") as empty, over([whole, empty], budget_path=budget) as transport:
+        came: Counter[str] = Counter()
+        for got in transport.read_many(asked, concurrency=8):
+            came[key_of(7) if got.key == key_of(7) else "others"] += isinstance(got, RangeBytes)
+            assert isinstance(got, RangeBytes) or got.kind is FaultKind.SERVER_ERROR
+    assert came == {"others": 380, key_of(7): 0}
+    assert not [state for state in budget_state(budget) if state.out is not None]
+    # as with one place: as often as the retry policy says
+    assert len(whole.hits) <= 380 + 20 * QUICK.attempts
+
+
+def test_a_file_that_fails_at_one_place_is_soon_asked_of_the_next_alone(servers: list[FaultServer]) -> None:
+    first, second, _ = servers
+    first.set_rules([Rule("500", key_of(7), times=None)])
+    with over([first, second]) as transport:
+        served = all_came(transport, ranges(400))
+        assert served == {transport.sources[0]: 380, transport.sources[1]: 20}
+        assert len([hit for hit in first.hits if hit.fault]) <= 3 + 8
+        # nobody knows what the first would have said
+        [got] = transport.read_many([ByteRange(key_of(7), 0, 4)])
+        assert isinstance(got, RangeBytes)
+        assert got.unknown
+        # where the next has it no more, it is asked again
+        first.set_rules([])
+        second.set_rules([Rule("404", times=None)])
+        assert transport.read(key_of(7), 0, 4).source == transport.sources[0]
+        second.set_rules([])
+        assert transport.read(key_of(7), 0, 4).source == transport.sources[0]
+
+
+def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
+    servers: list[FaultServer], tmp_path: Path
+) -> None:
+    first, budget = servers[0], tmp_path / "budget.sqlite"
+    (tmp_path / "empty").mkdir()
+    first.set_rules([Rule("500", key_of(7), times=None)])
+    policy = OutagePolicy(threshold=3, first=1.5, longest=30)
+    patient = RetryPolicy(attempts=3, base=0.001, longest=20)
+    with (
+        FaultServer(tmp_path / "empty") as empty,
+        over([first, empty], budget_path=budget, outage=policy, retry=patient) as transport,
+    ):
+        with pytest.raises(RangeFault):
+            transport.read(key_of(7), 0, 4)
+        host = first.url.removeprefix("http://").rstrip("/")
+        told = Budget(budget, host, transport.limits, None, policy)
+        told.out("silent", None)
+        told.close()
+        # the one that fails stands first, and the others come all the same
+        asked = [ByteRange(key_of(number), 0, 4) for number in (7, 1, 2, 3)]
+        faults = [got for got in transport.read_many(asked) if isinstance(got, RangeFault)]
+    assert [fault.key for fault in faults] == [key_of(7)], faults
 
 
 def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +366,33 @@ def test_pieces_of_one_file_come_from_places_where_it_has_the_same_length(server
         assert isinstance(page, RangeFault)
 
 
+def test_whose_bytes_were_wrong_is_found_out_where_several_gave_some(servers: list[FaultServer]) -> None:
+    def whole(data: bytes) -> bytes:
+        if data != DATA:
+            raise DataFault(DataKind.MALFORMED, key_of(1), 0, "not what was written")
+        return data
+
+    for places, wrong in ((servers[:2], (0,)), (servers[:2], (1,)), (servers, (0, 1))):
+        for server in servers:
+            server.set_rules([])
+        with over(places, outage=OutagePolicy(threshold=1000)) as transport:
+            # each place gives some of it
+            for number, _ in enumerate(places):
+                for server in places[:number]:
+                    server.set_rules([Rule("500", times=None)])
+                assert transport.read(key_of(1), 0, 4).source == transport.sources[number]
+            for number, server in enumerate(places):
+                server.set_rules([Rule("garbage", times=None)] if number in wrong else [])
+            assert transport.read_parsed(key_of(1), whole) == DATA
+            # what is wrong everywhere is asked for a few times
+            for server in places:
+                server.set_rules([Rule("garbage", times=None)])
+                server.hits.clear()
+            with pytest.raises(DataFault):
+                transport.read_parsed(key_of(1), whole)
+            assert sum(len(server.hits) for server in places) <= 2 * len(places)
+
+
 def test_etags_of_one_place_say_nothing_about_another(servers: list[FaultServer]) -> None:
     first, second, _ = servers
     second.set_rules([Rule("changed_etag", times=None)])
@@ -403,7 +491,7 @@ def test_leaving_early_cancels_what_is_under_way_and_little_is_asked_ahead(serve
     with over([first, second]) as transport:
         answers = transport.read_many(requests(), concurrency=4)
         next(answers)
-        answers.close()  # type: ignore[attr-defined]  # it is a generator
+        answers.close()
         assert drawn <= 12
     assert threading.active_count() < 20
     assert len(second.hits) <= 12

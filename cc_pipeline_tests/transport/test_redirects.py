@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,7 @@ from cc_pipeline.addresses import Access
 from cc_pipeline.stores.answer import NoAnswer, Timeouts
 from cc_pipeline.stores.connections import ConnectionPool, is_public
 from cc_pipeline.stores.web import HttpClient
-from cc_pipeline.transport import FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.faults import retry_after
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
 from cc_pipeline.transport.states import budget_state
@@ -153,6 +154,23 @@ def test_ranges_come_from_where_a_place_redirects_to(servers: list[FaultServer],
     # each host has a budget of its own, and nothing that lets somebody in is kept
     assert {state.host for state in budget_state(budget)} == {f"127.0.0.1:{one.port}" for one in (place, cdn)}
     assert b"s3cret" not in budget.read_bytes()
+
+
+def test_a_place_does_not_lead_to_any_number_of_hosts(servers: list[FaultServer]) -> None:
+    place = servers[0]
+    place.set_rules([Rule("redirect", times=None, to=f"http://{{key}}:{servers[1].port}/x")])
+    before = threading.active_count()
+    with Transport(
+        place.url,
+        redirects=[f"127.0.*.*:{servers[1].port}"],
+        retry=RetryPolicy(attempts=1),
+        timeouts=Timeouts(connect=1),
+    ) as transport:
+        faults = list(transport.read_many([ByteRange(f"127.0.7.{number}", 0, 4) for number in range(1, 61)]))
+        assert threading.active_count() - before <= 40
+    kinds = Counter(fault.kind for fault in faults if isinstance(fault, RangeFault))
+    assert kinds[FaultKind.REDIRECTED] == 60 - 32
+    assert sum(kinds.values()) == 60
 
 
 @pytest.mark.parametrize("how", ["undeclared", "loop", "private", "downgrade"])

@@ -38,7 +38,7 @@ def waits_for(kind: str) -> dict[str, object]:
 
 def open_transport(url: str, **options: object) -> Transport:
     settings: dict[str, object] = {"retry": QUICK} | options
-    return Transport(url, **settings)  # type: ignore[arg-type]  # keyword arguments of a test
+    return Transport(url, **settings)
 
 
 @pytest.mark.parametrize("kind", ["local", "http"])
@@ -179,7 +179,7 @@ def test_leaving_early_cancels_what_is_under_way(folder: Path) -> None:
     with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
         stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
         assert isinstance(next(iter(stream)), RangeBytes)
-        stream.close()  # type: ignore[attr-defined]  # it is a generator
+        stream.close()
         assert transport.read("f1.bin", 0, 5).data == DATA[:5]
         assert len(server.hits) < 400
 
@@ -188,7 +188,7 @@ def test_a_stream_that_outlives_its_transport_ends_quietly(folder: Path) -> None
     with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
         stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
         assert isinstance(next(iter(stream)), RangeBytes)
-    stream.close()  # type: ignore[attr-defined]  # it is a generator
+    stream.close()
 
 
 def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> None:

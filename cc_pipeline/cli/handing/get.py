@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import notice, warn
+from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
@@ -98,7 +98,8 @@ def get(
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         else:
-            _write(out, data)
+            with whole_file(out) as beside:
+                beside.write_bytes(data)
         _say(found, requests, size)
         if note:
             notice(note)
@@ -195,15 +196,3 @@ def _say(found: Nearest, requests: int, size: int) -> None:
         f"{found.record.url or found.row['url']} in {found.row['crawl']}: captured {when}, status "
         f"{'unknown' if status is None else status}, digest {found.digest_check}; {cost}"
     )
-
-
-def _write(out: Path, data: bytes) -> None:
-    from cc_pipeline.errors import disk_trouble
-
-    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with disk_trouble(out):
-            beside.write_bytes(data)
-            os.replace(beside, out)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, show_table
+from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    import dagster as dg
+    pass
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,15 +40,23 @@ def off(home: options.Home = None) -> None:
 def status(home: options.Home = None) -> None:
     """Show each sensor and schedule: whether it is on, its last tick and what that said, and when it is due."""
     from cc_pipeline.defs.automation.hands_off import standings
+    from cc_pipeline.defs.instance import open_instance, silent_servers
 
-    with _instance(load_settings(home=home)) as instance:
+    with open_instance(load_settings(home=home)) as instance:
         found = list(standings(instance))
+        silent = silent_servers(instance)
     rows = [
         (one.name, one.kind, "on" if one.on else "off", _when(one.last), one.said, _when(one.next)) for one in found
     ]
     show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
     if not any(one.on for one in found):
         console.print("all are off; turn them on with: cc-pipeline automation on")
+    for server, runs in silent.items():
+        warn(
+            f"the code server {server} does not answer, and {runs} of its runs hold their partitions. They go on, or "
+            "are ended, when it is back. If it never comes back, take it out of run_launcher in dagster.yaml: the next "
+            "tick of backfill_missing or the next command ends them"
+        )
 
 
 @app.command()
@@ -67,12 +73,13 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
       cc-pipeline automation reparse --yes
     """
     from cc_pipeline.defs.automation.flight import recorded
+    from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.stages.automation.pace import spoken
     from cc_pipeline.stages.automation.reparse import agree, outdated, seconds_of
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(home=home)
-    with _instance(settings) as instance, open_workspace(settings) as workspace:
+    with open_instance(settings) as instance, open_workspace(settings) as workspace:
         done = recorded(instance, "page_metadata")
         place = max(done.values(), default=0)
         found = outdated(workspace, place) if yes is None else agree(workspace, place, yes=yes)
@@ -92,8 +99,9 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
 def _turn(settings: Settings, *, on: bool) -> None:
     from cc_pipeline.defs.automation.hands_off import turn
+    from cc_pipeline.defs.instance import open_instance
 
-    with _instance(settings) as instance:
+    with open_instance(settings) as instance:
         changed = turn(instance, on=on)
     word = "on" if on else "off"
     for name in changed:
@@ -102,17 +110,6 @@ def _turn(settings: Settings, *, on: bool) -> None:
         console.print(f"all sensors and schedules are {word} already")
     elif on:
         console.print("They tick while a UI or a daemon runs on this home: cc-pipeline ui", highlight=False)
-
-
-@contextmanager
-def _instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    from cc_pipeline.defs.instance import open_instance
-
-    instance = open_instance(settings)
-    try:
-        yield instance
-    finally:
-        instance.dispose()
 
 
 def _when(moment: datetime | None) -> str:

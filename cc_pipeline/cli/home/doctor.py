@@ -40,7 +40,7 @@ def doctor(
         ),
     ] = False,
 ) -> None:
-    """Check settings, source, disk, request budget, tables and stored files, and say what to do about each problem.
+    """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
     All processes of this machine share the request budget. When a host throttles, all of them slow down. When a host
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
@@ -56,6 +56,7 @@ def doctor(
       cc-pipeline doctor --verify --repair
     """
     from cc_pipeline.cli.home.repairing import verify_and_repair
+    from cc_pipeline.engines.spark.examining import engine_findings
     from cc_pipeline.stages.reports.health import budget_findings, examine
     from cc_pipeline.transport.states import reset_breaker
 
@@ -67,7 +68,7 @@ def doctor(
     if everything and not verify:
         raise UserInputError("--all says how much --verify reads; give both")
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    findings = [*examine(settings), *found, *budget_findings(settings)]
+    findings = [*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)]
     marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
     for finding in findings:
         console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)

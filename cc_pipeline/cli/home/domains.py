@@ -134,11 +134,8 @@ def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.defs.keys import refuse_too_many
 
-    instance = open_instance(settings)
-    try:
+    with open_instance(settings) as instance:
         refuse_too_many(instance, domains=[target.slug for target in targets])
-    finally:
-        instance.dispose()
 
 
 def _say(text: str) -> None:

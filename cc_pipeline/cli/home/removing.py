@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -35,13 +34,14 @@ def remove(
     yes: bool,
 ) -> None:
     """Removes the targets that ``texts`` mean; ``listed`` are the definitions on the watch list, by slug."""
+    from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.stages import targets
     from cc_pipeline.stages.automation import watch_list
     from cc_pipeline.stages.keeping.known_keys import defined, purges_begun, which_target
     from cc_pipeline.stages.keeping.purge_plan import plan_purge
     from cc_pipeline.stages.workspace import open_workspace
 
-    with open_workspace(settings) as workspace, _instance(settings) as instance:
+    with open_workspace(settings) as workspace, open_instance(settings) as instance:
         begun = purges_begun(workspace)
         known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("domain")}
         slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
@@ -61,11 +61,12 @@ def remove(
 
 def clean(settings: Settings, *, yes: bool) -> None:
     """Takes keys away that mean nothing."""
+    from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.defs.keys import delete_keys, strange_keys
     from cc_pipeline.stages.keeping.known_keys import known_keys
     from cc_pipeline.stages.workspace import open_workspace
 
-    with open_workspace(settings) as workspace, _instance(settings) as instance:
+    with open_workspace(settings) as workspace, open_instance(settings) as instance:
         strange = strange_keys(instance, known_keys(workspace))
         if strange.unjudged:
             _say(f"crawls were not looked at: {strange.unjudged}")
@@ -157,14 +158,3 @@ def _ask(question: str, *, yes: bool) -> None:
 
 def _say(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    from cc_pipeline.defs.instance import open_instance
-
-    instance = open_instance(settings)
-    try:
-        yield instance
-    finally:
-        instance.dispose()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import scheme_of, shown
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.settings import PREFIX, Settings
 
 #: How ``spark_master`` begins where it names an application of EMR Serverless.
@@ -21,38 +22,48 @@ LOCAL: Final = "local"
 def refuse_unready(settings: Settings) -> None:
     """Raises ``UserInputError`` for settings with which no job can run, ``EnvironmentFault`` where this machine lacks
     what starts one. Each says what to do."""
+    for error in troubles(settings):
+        raise error
+
+
+def troubles(settings: Settings) -> Iterator[CcPipelineError]:
+    """All that :func:`refuse_unready` would refuse, one after the other; nobody is asked."""
     master = settings.spark_master
     if not master:
-        raise UserInputError(
+        yield UserInputError(
             f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
             f"k8s://…, {EMR}APPLICATION or, to try it, local[2]"
         )
     if settings.spark_workers < 1:
-        raise UserInputError(
+        yield UserInputError(
             "the engine is spark, and nobody said how many workers share the source's budget; set "
             f"{PREFIX}SPARK_WORKERS to the most that may run at the same time"
         )
     if scheme_of(settings.lake) != "s3":
-        raise UserInputError(
+        yield UserInputError(
             f"the engine is spark, and the lake is {shown(settings.lake)}; workers share no disk, so set {PREFIX}LAKE "
             "to an s3:// place"
         )
     folder = next((place for place in settings.sources if not scheme_of(place)), None)
     if folder is not None and not master.startswith(LOCAL):
-        raise UserInputError(
+        yield UserInputError(
             f"the engine is spark, and the source is the folder {folder}, which workers do not see; give an "
             "http(s):// or s3:// address"
         )
-    if master.startswith(EMR):
-        if not settings.emr_role:
-            raise UserInputError(
-                f"the engine is spark on EMR Serverless; set {PREFIX}EMR_ROLE to the role that jobs have"
-            )
-        return
-    spark_submit()
+    if not master.startswith(EMR):
+        yield from _starting_here()
+    elif not settings.emr_role:
+        yield UserInputError(f"the engine is spark on EMR Serverless; set {PREFIX}EMR_ROLE to the role that jobs have")
+
+
+def _starting_here() -> Iterator[CcPipelineError]:
+    try:
+        spark_submit()
+    except EnvironmentFault as error:
+        yield error
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else "java"
     if shutil.which(java) is None:
-        raise EnvironmentFault(
+        yield EnvironmentFault(
             f"Spark needs Java 17 or newer, and there is no {java}",
             "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME.",
         )

@@ -29,7 +29,6 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
 }
 _DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(-?\d+)\)")
-_UNSIGNED: Final = {"UINT_32": pa.uint32(), "UINT_64": pa.uint64(), "UINT_LOGICAL": None}
 _UNITS: Final = (("MICROS", "us"), ("NANOS", "ns"), ("MILLIS", "ms"))
 
 

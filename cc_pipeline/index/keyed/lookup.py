@@ -25,8 +25,9 @@ from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 
 #: Bytes of column chunks that one round may have to hold in memory.
 _ROUND_BYTES = 192 << 20
-#: Rows that an answer may have: each takes some 200 bytes, and a join holds them twice.
+#: Rows that an answer may have, and the bytes they may take: a join holds them twice.
 MOST_ROWS = 4_000_000
+MOST_HELD = 1500 << 20
 #: Row groups of an unsorted dataset that are expected to have rows of what is asked.
 _LIKELY_GROUPS = 4
 
@@ -178,14 +179,17 @@ class KeyedLookup:
     def read(self, reader: ManyReader, indexes: PageIndexes, most_bytes: int | None = None) -> KeyedRows:
         """The rows. A shard that cannot be read, or contradicts its footer, becomes a gap, with all its rows.
 
-        Raises ``EnvironmentFault`` when the source fails, ``UserInputError`` for more than ``most_bytes`` bytes or
-        ``MOST_ROWS`` rows.
+        Raises ``EnvironmentFault`` when the source fails, ``UserInputError`` for more than ``most_bytes`` bytes to
+        read, ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of them.
         """
-        cost, found, rows = Cost(), list[tuple[str, pa.Table]](), 0
+        cost, found, rows, size = Cost(), list[tuple[str, pa.Table]](), 0, 0
         gaps = {gap.path: gap for gap in self.gaps}
 
+        def check(more_rows: int = 0, more_bytes: int = 0) -> None:
+            _check(cost.bytes, most_bytes, rows + more_rows, size + more_bytes)
+
         def rows_of(some: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
-            answers = read_rows(reader, [self._wanted(each) for each in some], indexes, cost)
+            answers = read_rows(reader, [self._wanted(each) for each in some], indexes, cost, check)
             return [(each.path, self._table(each, one)) for each, one in zip(some, answers, strict=True)]
 
         def promising(some: Sequence[_Candidate]) -> list[_Candidate]:
@@ -194,12 +198,13 @@ class KeyedLookup:
         candidates: list[_Candidate] = []
         for some in _rounds(self._candidates, lambda each: 0 if each.ending is None else each.ending.size):
             candidates += _without_faulty(some, gaps, promising)
-            _check(cost.bytes, most_bytes, rows)
+            check()
         for some in _rounds(candidates, lambda each: each.size):
             tables = _without_faulty(some, gaps, rows_of)
             rows += sum(table.num_rows for _, table in tables)
+            size += sum(table.nbytes for _, table in tables)
             found += tables
-            _check(cost.bytes, most_bytes, rows)
+            check()
         whole = [table for path, table in found if path not in gaps]
         return KeyedRows(pa.concat_tables([self._empty(), *whole]).combine_chunks(), list(gaps.values()), cost)
 
@@ -289,11 +294,16 @@ def _gap(fault: DataFault) -> Gap:
     return Gap(fault.source, f"{fault.kind.value}: {fault.reason}", fault.offset, fault.kind)
 
 
-def _check(size: int, most: int | None, rows: int) -> None:
-    if most is not None and size > most:
+def _check(read: int, most: int | None, rows: int, held: int) -> None:
+    if most is not None and read > most:
         raise UserInputError(
-            f"the look-up read {size:,} bytes, more than the {most:,} allowed. To allow more, set "
+            f"the look-up read {read:,} bytes, more than the {most:,} allowed. To allow more, set "
             "CC_PIPELINE_MAX_BYTES, or name a narrower target"
         )
     if rows > MOST_ROWS:
         raise UserInputError(f"the target has more than {MOST_ROWS:,} rows; name a narrower one")
+    if held > MOST_HELD:
+        raise UserInputError(
+            f"what is said of the target takes more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
+            "fewer columns in the dataset's file"
+        )

@@ -137,12 +137,19 @@ class _Selection:
         return Piece(key, self.place.offset, length) if length else None
 
 
-def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes, cost: Cost) -> list[Found]:
+def read_rows(
+    reader: ManyReader,
+    wanted: Sequence[Wanted],
+    indexes: PageIndexes,
+    cost: Cost,
+    held: Callable[[int, int], None] | None = None,
+) -> list[Found]:
     """The rows of each row group whose key lies in its ranges, in the order of ``wanted``.
 
     Three rounds of concurrent requests: page indexes, key pages, other pages; and one more where pages turn out to
-    need a large dictionary that not every page needs. Raises ``DataFault`` or an environment fault; there is no
-    partial answer.
+    need a large dictionary that not every page needs. ``held`` is told how many rows and bytes the answer has so far,
+    row group by row group and column by column, and may raise: a few bytes can stand for many rows. Raises
+    ``DataFault`` or an environment fault; there is no partial answer.
     """
     etags = {each.place.file.path: each.place.file.etag for each in wanted}
     sizes = {each.place.file.path: each.place.file.size for each in wanted}
@@ -153,7 +160,18 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
     known = _page_indexes(wanted, indexes, fetch)
     key_parts = [_key_selection(each, known) for each in wanted]
     bytes_of = _fetch_pages(list(zip(wanted, key_parts, strict=True)), fetch)
-    matched = [_match(each, part, bytes_of) for each, part in zip(wanted, key_parts, strict=True)]
+    matched: list[tuple[Rows, pa.Array]] = []
+    count = size = 0
+
+    def take(rows: int, more: int) -> None:
+        nonlocal count, size
+        count, size = count + rows, size + more
+        if held is not None:
+            held(count, size)
+
+    for each, key_part in zip(wanted, key_parts, strict=True):
+        matched.append(_match(each, key_part, bytes_of))
+        take(len(matched[-1][0]), matched[-1][0].nbytes + matched[-1][1].nbytes)
     parts: list[tuple[Wanted, _Selection | pa.Array]] = []
     for each, (rows, _) in zip(wanted, matched, strict=True):
         parts += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
@@ -166,6 +184,7 @@ def read_rows(reader: ManyReader, wanted: Sequence[Wanted], indexes: PageIndexes
             part = next(remaining)[1]
             if isinstance(part, _Selection):
                 part = _decode(each.place, part, bytes_of).take(pa.array(_positions(part, rows)))
+            take(0, part.nbytes)
             columns[name] = part
         answers.append(Found(each.place, rows, columns))
     return answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cc_pipeline.addresses import Access, host_of, scheme_of
+from cc_pipeline.addresses import Access, scheme_of
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.indexing.probing import evidence
@@ -21,7 +21,7 @@ def breaker(workspace: Workspace) -> HostState | None:
 
     Costs no request."""
     states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
-    stopped = [states.get(host_of(place)) for place in workspace.settings.sources]
+    stopped = [states.get(host) for host in workspace.transport.hosts]
     # one place that may be asked is enough
     return stopped[0] if None not in stopped else None
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
-from cc_pipeline.index.keyed.lookup import KEY_TEXT, Endings, Keep
+from cc_pipeline.index.keyed.lookup import Endings, Keep
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.stages.facts.asking import Columns, Facts, all_facts, ask, check_kinds
 from cc_pipeline.stages.facts.datasets import Dataset
@@ -119,9 +119,10 @@ class _OfUrls:
         """The rows under their keys and times, one a capture."""
         dataset = self._dataset
         shown: Mapping[str, pa.DataType | None] | None = dataset.columns
-        others = [name for name in table.column_names if name not in (KEY_TEXT, dataset.time)]
+        said = dict(zip(table.column_names[1:], table.columns[1:], strict=True))
+        others = [name for name in said if name != dataset.time]
         if shown is not None and dataset.time in shown:
             others.append(dataset.time)
-        columns = {URL: table[KEY_TEXT], TIME: table[dataset.time]}
-        taken = pa.table(columns | {name: table[name] for name in others if name not in columns})
-        return folded(taken, CAPTURE_OF_URL, None, dataset.fold)
+        columns = {URL: table.column(0), TIME: said[dataset.time]}
+        taken = pa.table(columns | {name: said[name] for name in others if name not in columns})
+        return folded(taken, len(CAPTURE_OF_URL), None, dataset.fold)

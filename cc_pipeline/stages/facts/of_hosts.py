@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.host_keys import HostForm, HostRanges, WwwRule, host_key
-from cc_pipeline.index.keyed.lookup import KEY_TEXT, Endings
+from cc_pipeline.index.keyed.lookup import Endings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.folding import folded
 
@@ -40,14 +40,17 @@ class OfHosts:
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The rows under their SURT keys, one a host."""
-        others = table.drop_columns([KEY_TEXT])
+        texts = table.column(0)
         if self._form == "surt_host":
-            keyed, www = table[KEY_TEXT], None
+            keyed, www = texts, None
         else:
-            found = [host_key(text, self._form) for text in table[KEY_TEXT].to_pylist()]
+            found = [host_key(text, self._form) for text in texts.to_pylist()]
             keyed = pa.array([one.surt if one else None for one in found], pa.string())
             www = pa.array([one.www if one else None for one in found], pa.bool_())
-        return folded(others.add_column(0, HOST, keyed), (HOST,), www, self._fold)
+        # the answer's own key is the one column of that name
+        others = [(name, values) for name, values in zip(table.column_names[1:], table.columns[1:], strict=True)]
+        columns = {HOST: keyed} | {name: values for name, values in others if name != HOST}
+        return folded(pa.table(columns), 1, www, self._fold)
 
     def _meant(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(keys), dtype=bool)

@@ -37,9 +37,11 @@ def section(title: str, words: str, *parts: Markup) -> Markup:
     )
 
 
-def titled(title: str, table: Markup, total: int) -> Markup:
-    """A table below a heading of its own, and how many rows it was cut by."""
-    return Markup("<h3>{}</h3>{}{}").format(title, table, more(total))
+def titled(title: str, columns: Sequence[str], rows: Sequence[Cells], total: int) -> Markup:
+    """A table below a heading of its own, and how many rows it was cut by; nothing where it has no rows."""
+    if not rows:
+        return Markup("")
+    return Markup("<h3>{}</h3>{}{}").format(title, table(columns, rows), more(total))
 
 
 def more(total: int) -> Markup:

@@ -95,7 +95,8 @@ def changes(found: Findings) -> Markup:
         f"main text; a new template is no change. {newest['new']:,} came, {newest['gone']:,} went (a crawl is a "
         "sample: some were only not visited). Each column sets a crawl beside the one before it."
     )
-    changed = blocks.table(
+    changed = blocks.titled(
+        "Changed most",
         ["page", "title before", "title after", "#text in common"],
         [
             (
@@ -106,15 +107,14 @@ def changes(found: Findings) -> Markup:
             )
             for row in found.changed_pages
         ],
+        found.totals.get("changed_pages", 0),
     )
     return blocks.section(
         "What changed",
         words,
         chart,
         legend([("same", "same text"), ("changed", "changed"), ("new", "new"), ("gone", "gone")]),
-        blocks.titled("Changed most", changed, found.totals.get("changed_pages", 0))
-        if found.changed_pages
-        else Markup(""),
+        changed,
     )
 
 
@@ -185,9 +185,10 @@ def links(found: Findings) -> Markup:
     if not out and not back:
         return Markup("")
 
-    def neighbours(rows: Rows) -> Markup:
+    def neighbours(title: str, rows: Rows, total: int) -> Markup:
         most = max([row["pages"] for row in rows] or [1])
-        return blocks.table(
+        return blocks.titled(
+            title,
             ["domain", "", "#pages", "#crawls", "last seen"],
             [
                 (
@@ -199,10 +200,11 @@ def links(found: Findings) -> Markup:
                 )
                 for row in rows
             ],
+            total,
         )
 
-    left = blocks.titled("It links to", neighbours(out), found.totals.get("links out", 0)) if out else Markup("")
-    right = blocks.titled("Linked to by", neighbours(back), found.totals.get("links in", 0)) if back else Markup("")
+    left = neighbours("It links to", out, found.totals.get("links out", 0))
+    right = neighbours("Linked to by", back, found.totals.get("links in", 0))
     return blocks.section(
         "Link neighbours",
         "Other domains, by pages with a link that a reader can click, in the crawl that has most of them. Who links "
@@ -215,7 +217,8 @@ def feeds(found: Findings) -> Markup:
     """Feeds captured, and feeds that pages name."""
     if not found.feeds and not found.advertised:
         return Markup("")
-    held = blocks.table(
+    held = blocks.titled(
+        "Captured",
         ["feed", "title", "#captures", "#items", "oldest", "newest"],
         [
             (
@@ -228,8 +231,10 @@ def feeds(found: Findings) -> Markup:
             )
             for row in found.feeds
         ],
+        found.totals.get("feeds", 0),
     )
-    named = blocks.table(
+    named = blocks.titled(
+        "Named by its pages",
         ["feed", "title", "type", "#named by pages", "last named", "captured"],
         [
             (
@@ -242,14 +247,13 @@ def feeds(found: Findings) -> Markup:
             )
             for row in found.advertised
         ],
+        found.totals.get("advertised", 0),
     )
     return blocks.section(
         "Feeds",
         "Items count once a feed, however many captures have them.",
-        blocks.titled("Captured", held, found.totals.get("feeds", 0)) if found.feeds else Markup(""),
-        blocks.titled("Named by its pages", named, found.totals.get("advertised", 0))
-        if found.advertised
-        else Markup(""),
+        held,
+        named,
     )
 
 
@@ -338,7 +342,8 @@ def completeness(found: Findings) -> Markup:
     else:
         words = f"{fetched:,} of {wanted:,} planned records are here. Each of the others has a reason."
     table = blocks.table(["crawl", "index", "#located", "#fetched", "#quarantined", "#missing", ""], rows)
-    reasons = blocks.table(
+    reasons = blocks.titled(
+        "Why records are not here",
         ["reason", "outcome", "#records", "#may still come", "for instance"],
         [
             (
@@ -350,14 +355,13 @@ def completeness(found: Findings) -> Markup:
             )
             for row in found.reasons
         ],
+        found.totals.get("reasons", 0),
     )
     return blocks.section(
         "Completeness",
         words,
         table if len(rows) <= 2 * _FEW else blocks.folded("Each crawl", table),
-        blocks.titled("Why records are not here", reasons, found.totals.get("reasons", 0))
-        if found.reasons
-        else Markup(""),
+        reasons,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Concatenate, ParamSpec
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
@@ -61,18 +62,7 @@ def folded(report: StageReport, parts: Mapping[str, Sequence[str]]) -> StageRepo
         slug: summed([report.per_target[part] for part in several]) | report.per_target.get(slug, {})
         for slug, several in parts.items()
     }
-    return StageReport(
-        report.stage,
-        rows=report.rows,
-        written=report.written,
-        bytes=report.bytes,
-        requests=report.requests,
-        seconds=report.seconds,
-        fresh_slices=report.fresh_slices,
-        reused_slices=report.reused_slices,
-        notes=report.notes,
-        per_target=own,
-    )
+    return replace(report, per_target=own)
 
 
 def retire_others(

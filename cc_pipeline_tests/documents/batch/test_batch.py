@@ -44,19 +44,19 @@ def trapped(item: PageInput) -> Input:
 def killing_parse(item: PageInput) -> Input:
     """Kills the process only while the page is parsed, by way of a trap in its headers."""
     return PageInput(
-        **{name: getattr(item, name) for name in item.__slots__ if name != "http_headers"},  # type: ignore[arg-type]  # a copy
-        http_headers=_Trap(item.payload) if item.payload in (b"kill", b"hang") else item.http_headers,  # type: ignore[arg-type]  # a trap
+        **{name: getattr(item, name) for name in item.__slots__ if name != "http_headers"},
+        http_headers=_Trap(item.payload) if item.payload in (b"kill", b"hang") else item.http_headers,
     )
 
 
 class _Trap(tuple[tuple[str, str], ...]):
     def __new__(cls, payload: bytes) -> _Trap:
         made = super().__new__(cls, ())
-        made.payload = payload  # type: ignore[attr-defined]  # on a tuple subclass without slots
+        made.payload = payload
         return made
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # never returns
-        if self.payload == b"kill":  # type: ignore[attr-defined]  # see __new__
+    def __iter__(self):
+        if self.payload == b"kill":
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(600)
 
@@ -100,10 +100,10 @@ def slow_to_read(item: PageInput) -> Input:
 
 
 class _Large(tuple[tuple[str, str], ...]):
-    def __iter__(self):  # type: ignore[no-untyped-def]  # an empty tuple's, or none
+    def __iter__(self):
         frame = sys._getframe()
         while frame is not None and frame.f_code.co_name != "parse_page":
-            frame = frame.f_back  # type: ignore[assignment]  # ends with None
+            frame = frame.f_back
         if frame is None or frame.f_locals["options"].main_content != "none":
             os.kill(os.getpid(), signal.SIGKILL)
         return iter(())
@@ -201,7 +201,7 @@ def test_only_so_many_batches_are_held() -> None:
             taken += 1
             yield each
 
-    results = parse_batches(source(), OPTIONS, 1)  # type: ignore[arg-type]  # an iterable of lists
+    results = parse_batches(source(), OPTIONS, 1)
     next(results)
     assert taken <= pool._AHEAD_PER_WORKER + 2
     results.close()

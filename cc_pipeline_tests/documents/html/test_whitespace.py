@@ -45,4 +45,4 @@ def test_the_compiled_one_was_built() -> None:
 @pytest.mark.parametrize("wrong", [b"bytes", None, 3])
 def test_only_texts_are_taken(wrong: object) -> None:
     with pytest.raises((TypeError, AttributeError)):
-        collapsed(wrong)  # type: ignore[arg-type]  # the wrong kind on purpose
+        collapsed(wrong)

@@ -37,7 +37,7 @@ def _real_rows() -> list[tuple[str, str]]:
     rows = []
     for path in sorted((CORPUS / "legacy_cc_metadata").glob("**/*.tsv")):
         rows += [tuple(line.split("\t", 1)) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    return rows  # type: ignore[return-value]  # split at most once gives two
+    return rows
 
 
 @needs_corpus

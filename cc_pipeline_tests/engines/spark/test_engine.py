@@ -69,7 +69,7 @@ def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
-    return SparkEngine(context or InProcess(), workers)  # type: ignore[arg-type]
+    return SparkEngine(context or InProcess(), workers)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
     told: list[tuple[str, int, int | None, str]] = []
     wanted = [(NEW, slug) for slug in slugs]
-    job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))  # type: ignore[arg-type]
+    job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))
     assert sorted(one.slug for one in job if one.error is None and set(one.reports) == set(PAGES)) == slugs
     assert {stage for stage, done, total, _ in told if done == total} == {"fetch", "parse"}
     assert {path for path in mine.settings.home.iterdir() if path.name != "lake"} == known
@@ -406,7 +406,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
         def job(closed: tuple[Opening, ...]) -> tuple[int, tuple[Opening, ...]]:
             before, told = len(server.hits), [closed]
             run = run_job(
-                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,  # type: ignore[arg-type]
+                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,
                 closed=closed, refused=told.append,
             )  # fmt: skip
             assert all(one.error is not None for one in run)

@@ -32,7 +32,7 @@ class Store:
         if self.down:
             raise self.down
         if Key not in self.objects:
-            raise ClientError({"ResponseMetadata": {"HTTPStatusCode": 404}}, "GetObject")  # type: ignore[typeddict-item]
+            raise ClientError({"ResponseMetadata": {"HTTPStatusCode": 404}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key][0])}
 
     def delete_object(self, *, Bucket: str, Key: str) -> None:

@@ -282,10 +282,10 @@ def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None
 
 def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() -> None:
     context = InProcess()
-    refuse_crowded(context, 2)  # type: ignore[arg-type]
+    refuse_crowded(context, 2)
     context.executors = 3
     with pytest.raises(UserInputError, match="3 executors"):
-        refuse_crowded(context, 2)  # type: ignore[arg-type]
+        refuse_crowded(context, 2)
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() 
 )
 def test_an_application_that_would_ask_too_often_is_refused(conf: dict[str, str], word: str) -> None:
     with pytest.raises(UserInputError, match=word):
-        SparkEngine(InProcess(conf=conf), 2)  # type: ignore[arg-type]
+        SparkEngine(InProcess(conf=conf), 2)
     with pytest.raises(UserInputError, match="SPARK_WORKERS"):
-        SparkEngine(InProcess(), 0)  # type: ignore[arg-type]
+        SparkEngine(InProcess(), 0)
     SparkEngine(
         InProcess(conf={"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "2"}), 2
-    )  # type: ignore[arg-type]
+    )

@@ -85,7 +85,7 @@ def whole(path: Path, crawls: Mapping[str, Made]) -> Path:
     empty = crawl_of("none", (0, 0))
     build_catalog(
         path, **{name: pa.concat_tables([empty[name].slice(0, 0), *(part[name] for part in parts)]) for name in TABLES}
-    )  # type: ignore[misc]
+    )
     return path
 
 

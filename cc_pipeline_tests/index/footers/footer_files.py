@@ -36,7 +36,7 @@ def parquet_bytes(table: pa.Table, row_group_size: int = 20, **options: Any) -> 
     return sink.getvalue()
 
 
-class _PlainKeys(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
+class _PlainKeys(pe.KmsClient):
     """A key service that protects nothing."""
 
     def __init__(self, config: pe.KmsConnectionConfig) -> None:

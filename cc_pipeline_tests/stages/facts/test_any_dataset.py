@@ -73,7 +73,7 @@ def written(form: str, www: str, hosts: list[str]) -> list[str]:
 
 
 def ending(key: str, form: str) -> str:
-    found = host_key(key, form)  # type: ignore[arg-type]
+    found = host_key(key, form)
     assert found is not None
     return found.surt.partition(",")[0]
 
@@ -84,7 +84,7 @@ def expected(rows: dict[str, list[dict[str, Any]]], form: str, keys: dict[str, l
     for surt in sorted(rows):
         same = sorted(
             zip(keys[surt], rows[surt], strict=True),
-            key=lambda pair: form != "surt_host" and bool(host_key(pair[0], form).www),  # type: ignore[arg-type, union-attr]
+            key=lambda pair: form != "surt_host" and bool(host_key(pair[0], form).www),
         )
         values = {name: [row[name] for _, row in same if row[name] is not None] for name in rows[surt][0]}
         found.append(
@@ -164,7 +164,7 @@ def test_any_dataset(
         every = whole(root, names, mine)
         by_key: dict[str, list[str]] = {}
         for row in every:
-            key = host_key(row["_key"], form)  # type: ignore[arg-type]
+            key = host_key(row["_key"], form)
             assert key is not None
             by_key.setdefault(key.surt, []).append(row["_key"])
         rows = [

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,11 +19,14 @@ from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.keyed import lookup
+from cc_pipeline.index.parquet import read as read_pages
+from cc_pipeline.index.parquet.decoding import ColumnLayout
 from cc_pipeline.minicrawl.keyed import HOST_INDEX_LIST, KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts import harvest
 from cc_pipeline.stages.facts.answers import facts_of_hosts, host_facts, price_of_hosts
 from cc_pipeline.stages.facts.asking import Facts
-from cc_pipeline.stages.facts.datasets import parse_dataset, ready_made
+from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.stages.facts.fill import fill_facts
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import copy_of, replace_file, workspace_of
@@ -268,3 +272,76 @@ def test_two_that_ask_at_once_share_one_harvest(broken: tuple[Path, list[str]], 
     assert harvest.price_harvest(workspace, INDEX[0], CRAWL).files == 0
     (footers,) = (tmp_path / "home" / "keyed").glob("*/footers")
     assert len(FooterStore(footers).read(CRAWL).entries) == len(paths)
+
+
+def of_keys(root: Path, more: str = "") -> Dataset:
+    return parse_dataset(
+        f"name: odd\nwhere: {{root: {root}, crawl: none, files: [odd.parquet]}}\n"
+        f"key: {{column: k, form: surt_host}}\n{more}",
+        "odd.yaml",
+    )
+
+
+def repeated(value: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([value]))
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "said", "read"),
+    [("MOST_ROWS", 2_000, "more than 2,000 rows", {"k"}), ("MOST_HELD", 300_000, "in memory", {"k", "n"})],
+)
+def test_a_few_bytes_that_stand_for_many_rows_are_left_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, said: str, read: set[str]
+) -> None:
+    groups = 100
+    rows = pa.table({"k": repeated("com,example", 100), "n": repeated("x" * 1000, 100)})
+    with pq.ParquetWriter(tmp_path / "odd.parquet", rows.schema, store_schema=False) as writer:
+        for _ in range(groups):
+            writer.write_table(rows, row_group_size=100)
+    decoded: list[str] = []
+    decode = read_pages.decode_pages
+
+    def spied(layout: ColumnLayout, *arguments: Any, **named: Any) -> pa.ChunkedArray:
+        decoded.append(layout.name)
+        return decode(layout, *arguments, **named)
+
+    monkeypatch.setattr(read_pages, "decode_pages", spied)
+    monkeypatch.setattr(lookup, bound, most)
+    with pytest.raises(UserInputError, match=said):
+        facts_of_hosts(
+            workspace_of(tmp_path, tmp_path / "home"), CRAWL, parse_target("example.com"), [of_keys(tmp_path)]
+        )
+    assert set(decoded) == read
+    assert decoded.count(max(read)) < groups / 4, "it was all decoded before somebody counted"
+
+
+def test_columns_of_strangers_may_be_called_anything(tmp_path: Path) -> None:
+    names = ["_key", "_later", "_place", "0", "later", "place", "0_first", "surt_host_name"]
+    rows = {"k": ["com,example"] * 2} | {name: [None, at] for at, name in enumerate(names)}
+    pq.write_table(pa.table(rows), tmp_path / "odd.parquet")
+    workspace = workspace_of(tmp_path, tmp_path / "home")
+    found = facts_of_hosts(workspace, CRAWL, parse_target("example.com"), [of_keys(tmp_path)]).table
+    assert found["surt_host_name"].to_pylist() == ["com,example"], "the answer's own"
+    assert {name: found[name].to_pylist() for name in names[:-1]} == {name: [at] for at, name in enumerate(names[:-1])}
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [2**63 - 1, 1]])
+def test_what_cannot_be_summed_is_said(tmp_path: Path, values: list[object]) -> None:
+    pq.write_table(pa.table({"k": ["com,example"] * 2, "n": values}), tmp_path / "odd.parquet")
+    summed = of_keys(tmp_path, "columns: [n]\nfold: {n: sum}")
+    with pytest.raises(UserInputError, match="cannot be put together as fold says"):
+        facts_of_hosts(workspace_of(tmp_path, tmp_path / "home"), CRAWL, parse_target("example.com"), [summed])
+
+
+def test_a_footer_longer_than_any_is_not_fetched(tmp_path: Path) -> None:
+    with (tmp_path / "odd.parquet").open("wb") as file:
+        file.write(b"PAR1")
+        file.truncate(300 << 20)
+        file.seek(0, os.SEEK_END)
+        file.write((200 << 20).to_bytes(4, "little") + b"PAR1")
+    found = facts_of_hosts(
+        workspace_of(tmp_path, tmp_path / "home"), CRAWL, parse_target("example.com"), [of_keys(tmp_path)]
+    )
+    [gap] = found.gaps["odd"]
+    assert "a footer of 209715200 bytes is above" in gap.reason
+    assert found.bytes < 1 << 20

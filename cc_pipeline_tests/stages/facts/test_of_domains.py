@@ -49,7 +49,7 @@ def write(folder: Path, domains: list[str], form: str = "host", first: int = 1) 
     written = {
         "host": lambda name: name,
         "reversed_host": lambda name: ".".join(reversed(name.split("."))),
-        "surt_host": lambda name: host_key(name).surt,  # type: ignore[union-attr]
+        "surt_host": lambda name: host_key(name).surt,
     }[form]
     keyed = sorted(({**row, "domain": written(row["domain"])} for row in rows), key=lambda row: row["domain"])
     pq.write_table(pa.Table.from_pylist(keyed), folder / "mine.parquet", row_group_size=5)

@@ -86,7 +86,7 @@ def brute(path: Path, level: Level, *, www_kept: bool) -> list[dict[str, Any]]:
     """One row a key, by DuckDB over the text: smallest positions, largest scores, in the order of keys."""
     hosts = ", max(CAST(n_hosts AS BIGINT)) AS n_hosts" if level == "domain" else ""
     with duckdb.connect() as session:
-        session.create_function("key_of", lambda name: graph_key(name, www_kept), ["VARCHAR"], "VARCHAR")  # type: ignore[list-item, arg-type]
+        session.create_function("key_of", lambda name: graph_key(name, www_kept), ["VARCHAR"], "VARCHAR")
         lines = "read_csv(?, delim = '\t', header = true, all_varchar = true, quote = '', normalize_names = false)"
         names = [name for name, *_ in session.execute(f"DESCRIBE SELECT * FROM {lines}", [str(path)]).fetchall()]
         renamed = ", ".join(f'"{name}" AS {name.removeprefix("#")}' for name in names)

@@ -10,15 +10,15 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.records.asking.examining import examining
+from cc_pipeline.records.asking.patience import Patience
+from cc_pipeline.records.asking.pending import Arrival, Ask, Bad, Pending, compared
+from cc_pipeline.records.asking.turns import Turns
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
-from cc_pipeline.records.examining import examining
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, outcome_of
-from cc_pipeline.records.patience import Patience
-from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, compared
 from cc_pipeline.records.plan import PlannedRange, plan_ranges, usable
 from cc_pipeline.records.segments import Row, SegmentWriter
-from cc_pipeline.records.turns import Turns
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
@@ -290,7 +290,7 @@ class FetchRun:
     def _conclude(self, arrival: Arrival, writer: SegmentWriter) -> None:
         row, verdict = arrival.row, arrival.verdict.result()
         key = self._name(row)[0]
-        outcome = outcome_of(verdict, arrival.attempts) | self._named(row)
+        outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
         if verdict.reason is not None:
             usable = verdict.reason == "digest_mismatch" and not self.options.fail_on_digest
             self._doubt(arrival, outcome, writer, usable=usable)
@@ -348,8 +348,9 @@ class FetchRun:
             return
         if bad.usable:
             verdict = examine(bad.data, self._promise(row))
-            outcome = outcome_of(verdict, bad.outcome["attempts"]) | self._named(row)
-            self._keep(row, verdict, outcome, [*bad.marks][-1], writer)
+            place = bad.outcome["served_by"]
+            outcome = outcome_of(verdict, bad.outcome["attempts"], place) | self._named(row)
+            self._keep(row, verdict, outcome, place, writer)
             return
         bad.outcome["settled"] = settled
         self._gave = self._gave or settled

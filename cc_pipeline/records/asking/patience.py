@@ -27,6 +27,8 @@ MOST_TRIES: Final = 6
 _DOUBT: Final = 3
 #: ETags of one file that were all seen once, beyond which they say nothing.
 _RANDOM: Final = 3
+#: ETags of one file that are remembered; a source may send a new one with each answer.
+_ETAGS: Final = 32
 #: So many files must have failed one after the other before the source itself is thought to fail.
 _FILES: Final = 3
 
@@ -150,6 +152,8 @@ class Patience:
         if etag is None:
             return True
         known = self.files[key].etags.setdefault(source, Counter())
+        if len(known) >= _ETAGS and etag not in known:
+            return max(known.values()) == 1
         known[etag] += 1
         others = max((count for other, count in known.items() if other != etag), default=0)
         return known[etag] > others or (len(known) > _RANDOM and known[etag] == others == 1)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cc_pipeline.records.asking.patience import BY_RECORD, MOST_TRIES, Patience
+from cc_pipeline.records.asking.pending import Ask, Pending
 from cc_pipeline.records.outcomes import Outcomes
-from cc_pipeline.records.patience import BY_RECORD, MOST_TRIES, Patience
-from cc_pipeline.records.pending import Ask, Pending
 from cc_pipeline.records.plan import PlannedRange
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind
 
