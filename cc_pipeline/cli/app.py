@@ -80,13 +80,11 @@ def main() -> None:
             sys.exit(_INCOMPLETE if isinstance(error, Incomplete) else 1)
         except BaseException as error:
             _end_if_stopped()
-            if isinstance(error, BrokenPipeError):
-                drop_output()
-            elif isinstance(error, Exception) and disk_is_full(error):
-                drop_output()
+            if isinstance(error, Exception) and disk_is_full(error):
                 _say(EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _FREE_SPACE))
-            else:
+            elif not isinstance(error, BrokenPipeError):
                 raise
+            drop_output()
             sys.exit(1)
 
 

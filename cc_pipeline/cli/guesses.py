@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -27,6 +27,22 @@ def meant(host: str, known: Iterable[str]) -> str | None:
     stem, _, ending = host.rpartition(".")
     endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _ENDINGS_ALIKE)
     return f"{stem}.{endings[0]}" if stem and endings else None
+
+
+def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
+    """Those of the targets that this home has captures of in any crawl: no typos, and not to be forgotten."""
+    import duckdb
+
+    from cc_pipeline.lake.moving import open_settled
+
+    if not slugs:
+        return frozenset()
+    try:
+        with open_settled(settings) as connection:
+            asked = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
+            return frozenset(row[0] for row in connection.execute(asked, [list(slugs)]).fetchall())
+    except (CcPipelineError, duckdb.Error):
+        return frozenset()
 
 
 @lru_cache(maxsize=1)

@@ -117,8 +117,10 @@ def _say_empty(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[
 
 def _guess(settings: Settings, nowhere: Sequence[Target]) -> None:
     """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
-    from cc_pipeline.cli.guesses import known_names, meant
+    from cc_pipeline.cli.guesses import found_before, known_names, meant
 
+    before = found_before(settings, [target.slug for target in nowhere])
+    nowhere = [target for target in nowhere if target.slug not in before]
     if not nowhere:
         return
     mistyped = {target.slug for target in nowhere}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.cli.guesses import found_before
 from cc_pipeline.cli.options import lines_meant, read_targets
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
@@ -127,6 +128,13 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert states[:4] == ["same"] * 4
     assert "did you mean" not in again.out, "it was said"
     assert "rows by table" in again.out
+
+
+def test_a_site_of_other_crawls_is_no_typo(world: World, tmp_path: Path) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    asked = load_settings({}, source=str(world.bucket), home=str(home))
+    assert found_before(asked, ["example.com", "exmaple.com"]) == {"example.com"}
+    assert found_before(load_settings({}, home=str(tmp_path / "none")), ["example.com"]) == frozenset()
 
 
 def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: Path) -> None:

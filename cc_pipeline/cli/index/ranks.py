@@ -53,7 +53,8 @@ def ranks(
         raise UserInputError(f"--level is {' or '.join(LEVELS)}, not {level}")
     named = None if release is None else parse_release(release)
     settings = load_settings(source=source, home=home)
-    claim_home(settings)
+    if named is not None:
+        claim_home(settings)
     with open_workspace(settings) as workspace:
         if named is None:
             here_now = all_ranks(settings)
