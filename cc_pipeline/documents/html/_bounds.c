@@ -9,6 +9,8 @@
 enum { ATTRIBUTES = 1, NESTING = 2, ELEMENTS = 4 };
 enum { VOID = 1, FLAT = 2, RAW = 4, FORMATTING = 8, FOREIGN = 16, MERGED = 32, OPTION = 64 };
 enum { NAMES = 4096, PROBES = 64, MOST_FORMATTING = 24, SAME = 3, FREE_FORMATTING = 8, LONGEST_NAME = 16 };
+/* A power of two well above the names that a page may have: see note_name(). */
+enum { DISTINCT = 1 << 16, NAMES_A_TAG = 400 };
 
 typedef struct {
     uint64_t name, whole;
@@ -20,6 +22,8 @@ typedef struct {
     Py_ssize_t depth, over, elements, options, foreign, formats, work;
     uint64_t open_name[NAMES];
     uint32_t open[NAMES];
+    uint64_t distinct[DISTINCT];
+    Py_ssize_t names;
     Py_ssize_t merged[2];
     Format format[MOST_FORMATTING];
     PyObject *cuts;
@@ -76,6 +80,18 @@ static uint32_t *open_of(Scan *scan, uint64_t name) {
         }
     }
     return &scan->open[slot];
+}
+
+/* Counts a name of a tag or an attribute that was not there before. The builder keeps those it does not know in lists
+   that it goes through for each, so each costs more than the one before. */
+static void note_name(Scan *scan, uint64_t name) {
+    if (scan->names >= DISTINCT / 2) return; /* the page is over its bound long before */
+    size_t slot = (name ^ (name >> 32)) % DISTINCT;
+    for (; scan->distinct[slot]; slot = (slot + 1) % DISTINCT) {
+        if (scan->distinct[slot] == name) return;
+    }
+    scan->distinct[slot] = name;
+    scan->elements += scan->names++ / NAMES_A_TAG;
 }
 
 static int cut(Scan *scan, Py_ssize_t start, Py_ssize_t stop, int spaced, int kind) {
@@ -171,8 +187,9 @@ static Py_ssize_t read_tag(Scan *scan, Py_ssize_t start) {
         if (at >= length) return length;
         if (data[at] == '>') break;
         if (count++ == room) extra = at;
-        at++;
+        Py_ssize_t first = at++;
         while (at < length && in_attribute[data[at]]) at++;
+        if (extra < 0) note_name(scan, hashed(data, first, at));
         Py_ssize_t sign = at;
         while (sign < length && blank[data[sign]]) sign++;
         if (sign >= length) return length;
@@ -191,6 +208,7 @@ static Py_ssize_t read_tag(Scan *scan, Py_ssize_t start) {
     Py_ssize_t stop = at + 1, kept = extra < 0 ? count : room;
     int empty = data[at - 1] == '/';
     if (merged) *merged += kept;
+    note_name(scan, name);
     scan->elements += 1 + kept;
     scan->work += scan->depth;
     if (scan->formats > FREE_FORMATTING) scan->elements += scan->formats;

@@ -84,6 +84,8 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "meta tags": lambda: numbered("<meta name=a%d content=b>", 30_000),
     "links around links": lambda: numbered("<object><a href=%d>", 3_000) + "x " * 100_000,
     "a base as long as a page": lambda: f"<base href=http://a/{'b/' * 100_000}>" + "<a href=x>y</a>" * 20_000,
+    "names of attributes": lambda: numbered("<a n%d=1></a><p>", 80_000),
+    "names of tags": lambda: numbered("<x%d/><br>", 80_000),
     "half a tag": lambda: "<a " + "b" * 300_000,
     "meta tags that nothing ends": lambda: "<p>x</p>" * 600 + '<meta charset="' * 60_000,
     "a title that nothing ends": lambda: "<title>" + "a - b " * 50_000 + "|",
@@ -143,3 +145,14 @@ def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
         markup = "".join(chance.choices(TOKENS, k=chance.randint(1, 40))).encode()
         limits = (chance.randint(0, 4), chance.randint(1, 5), chance.choice((5, 10, 30, 1_000)), chance.randint(0, 3))
         assert scanned(markup, *limits) == scanned_plainly(markup, *limits), (markup, limits)
+
+
+@pytest.mark.parametrize("form", ["<p a%d=1></p>", "<x%d>", "</y%d>", "<P B%d c=2 B%d c>"])
+def test_names_cost_the_more_the_more_there_are(form: str) -> None:
+    many = [form.replace("%d", f"{number // 2}") for number in range(8_000)]
+    markup = "".join(many).encode()
+    for elements in (16_000, 20_000, 24_000, 40_000):
+        found = scanned(markup, 256, 512, elements, 4_000)
+        assert found == scanned_plainly(markup, 256, 512, elements, 4_000)
+    for names, flags in ((10_000, set()), (40_000, {"elements_cut"})):
+        assert cut("".join(form.replace("%d", f"{number}") for number in range(names)), depth=50_000)[1] == flags
