@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
+from cc_pipeline.settings import claim_home, load_settings
 from cc_pipeline.stages.automation import reparse
 
 
@@ -17,7 +18,14 @@ def said(home: Path, *words: str) -> str:
     return result.output
 
 
+def test_a_question_makes_no_home(tmp_path: Path) -> None:
+    for words in (["status"], ["off"], ["reparse"]):
+        assert "is no home yet" in said(tmp_path / "new", *words)
+    assert not (tmp_path / "new").exists()
+
+
 def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
+    claim_home(load_settings(home=str(tmp_path)))
     assert "all are off; turn them on with: cc-pipeline automation on" in said(tmp_path, "status")
     shown = said(tmp_path, "on")
     assert "on: backfill_missing" in shown
@@ -28,6 +36,7 @@ def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
 
 
 def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim_home(load_settings(home=str(tmp_path)))
     assert "all pages were made by the parser of now" in said(tmp_path, "reparse")
     (tmp_path / "cache" / "reparse.json").unlink()
     monkeypatch.setattr(reparse, "count_rows", lambda *_: {("CC-MAIN-2024-22", "example.com", "1"): 1_200_000})

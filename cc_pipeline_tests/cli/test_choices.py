@@ -62,7 +62,10 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
 ) -> None:
     monkeypatch.setenv("CC_PIPELINE_WORKERS", "2")
     monkeypatch.setenv("CC_PIPELINE_MARKDOWN", "yes")
+    monkeypatch.delenv("CC_PIPELINE_SOURCE", raising=False)
     shown = {line.split()[0]: line for line in cli("settings", "--home", home).out.splitlines()}
+    assert shown["home"].split() == ["home", str(home), "--home"]
+    assert shown["source"].endswith("the home")
     assert shown["extractor"].split() == ["extractor", "fast", "the", "home"]
     assert shown["markdown"].split() == ["markdown", "no", "the", "home"]
     assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]

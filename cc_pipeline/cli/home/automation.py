@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table, warn
+from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,7 +31,9 @@ def on(home: options.Home = None) -> None:
 @app.command()
 def off(home: options.Home = None) -> None:
     """Turn all sensors and schedules off; runs that go on or wait are left to end."""
-    _turn(load_settings(home=home), on=False)
+    settings = load_settings(home=home)
+    if _is_home(settings):
+        _turn(settings, on=False)
 
 
 @app.command()
@@ -42,7 +42,10 @@ def status(home: options.Home = None) -> None:
     from cc_pipeline.defs.automation.hands_off import standings
     from cc_pipeline.defs.instance import open_instance, silent_servers
 
-    with open_instance(load_settings(home=home)) as instance:
+    settings = load_settings(home=home)
+    if not _is_home(settings):
+        return
+    with open_instance(settings) as instance:
         found = list(standings(instance))
         silent = silent_servers(instance)
     rows = [
@@ -79,6 +82,8 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(home=home)
+    if not _is_home(settings):
+        return
     with open_instance(settings) as instance, open_workspace(settings) as workspace:
         done = recorded(instance, "page_metadata")
         place = max(done.values(), default=0)
@@ -95,6 +100,14 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
     )
     then = "The schedule backfill_missing does it, an hour of work at a time." if found.agreed else ""
     console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
+
+
+def _is_home(settings: Settings) -> bool:
+    """Whether it is a home; says so where it is none. A question must not make a folder a home of some source."""
+    if read_note(settings.home) is not None:
+        return True
+    console.print(f"{settings.home} is no home yet: its first run makes it one. Nothing runs by itself", markup=False)
+    return False
 
 
 def _turn(settings: Settings, *, on: bool) -> None:

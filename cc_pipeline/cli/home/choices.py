@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import fields, replace
 from typing import Annotated
 
@@ -48,11 +48,21 @@ def settings(
     for name in (field.name for field in fields(found) if field.name not in _HIDDEN):
         value = getattr(found, name)
         shown = " ".join(value) if isinstance(value, tuple) else "" if value is None else as_written(value)
-        said = "source" if name == "mirrors" else name
-        variable = PREFIX + said.upper()
-        where = "the home" if name in chosen else variable if in_environment(said) else f"default ({variable})"
-        rows.append((name, shown, where))
+        rows.append((name, shown, _origin(name, chosen, noted=note is not None, told=home is not None)))
     write_rows(f"settings of {found.home}", ["setting", "value", "from"], rows)
+
+
+def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> str:
+    """Where the value of a setting comes from, of a home that is ``noted`` and was ``told`` on the command line."""
+    said = "source" if name == "mirrors" else name
+    variable = PREFIX + said.upper()
+    if name == "home" and told:
+        return "--home"
+    if name in chosen:
+        return "the home"
+    if in_environment(said):
+        return variable
+    return "the home" if noted and said == "source" else f"default ({variable})"
 
 
 def as_the_home_has_it(found: Settings, *, yes: bool, environ: Mapping[str, str] | None = None) -> Settings:

@@ -1,8 +1,9 @@
 """What has to go from a page before a tree is made of it.
 
 A tree builder's time grows with the square of the attributes of a tag, of open elements, of options of a list, of the
-names that it does not know; its memory with the tags. A page of a few hundred kilobytes can take minutes and gigabytes. So markup is looked at once,
-tag by tag, and what goes beyond a bound is taken out. Pages within the bounds, nearly all, stay as they are.
+names that it does not know; its memory with the tags. A page of a few hundred kilobytes can take minutes and gigabytes.
+So markup is looked at once, tag by tag, and what goes beyond a bound is taken out. Pages within the bounds, nearly all,
+stay as they are.
 
 Open elements are counted from above: a page that is well nested is never cut below its bound, and one that leaves
 elements open loses only tags whose end never came, with none of its text and links.
@@ -39,9 +40,9 @@ _OPTIONS = frozenset((b"option", b"optgroup"))
 #: Formatting elements that may be open at a time, of which as many alike as the builder keeps, and as many as cost
 #: nothing.
 _MOST_FORMATTING, _SAME, _FREE_FORMATTING = 24, 3, 8
-#: Each further name of a tag or an attribute counts as one element more for so many names before it. Builders keep those
-#: they do not know in lists that they go through for each: 80,000 names of attributes in 1.8 MB took 10 s. This ends a
-#: page at some 20,000.
+#: Each further name of a tag or an attribute counts as one element more for so many names before it. Builders keep
+#: those they do not know in lists that they go through for each: 80,000 names of attributes in 1.8 MB took 10 s. This
+#: ends a page at some 20,000.
 _NAMES_A_TAG = 400
 
 _WHITE = rb"\t\n\f\r "
