@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import typer
@@ -56,6 +57,18 @@ app.add_typer(domains.app, name="domains")
 app.add_typer(automation.app, name="automation")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(url_index.app, name="url-index")
+
+
+def _flowing(text: str) -> str:
+    """Help whose paragraphs flow: lines are broken where the terminal ends, not where the source code did. What is
+    indented, examples among it, stays as it is."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
+
+
+for _each in (app, facts.app, domains.app, automation.app, catalog.app, url_index.app):
+    for _command in _each.registered_commands:
+        _command.help = _flowing(_command.help or inspect.getdoc(_command.callback) or "")
 
 _INCOMPLETE = 3
 _FREE_SPACE = "Free some space. Then run it again: what was committed before stays."

@@ -65,9 +65,9 @@ def export(
     It appears whole or not at all, with a README of where its rows came from: home, versions of the tables, crawls, the
     query, counts and digests. A file that is there is replaced, a folder only if an export wrote it.
 
-    [bold]duckdb[/] one file with the rows inside, comments included. [bold]parquet, jsonl, csv[/] a file for one table
-    or query, a folder for several. [bold]wacz[/] the stored records with an index and a list of pages, for
-    ReplayWeb.page and other archive tools. [bold]sequencefile[/] the text and metadata files of 2012.
+    [bold]duckdb[/]: one file with the rows inside, comments included. [bold]parquet, jsonl, csv[/]: a file for one
+    table or query, a folder for several. [bold]wacz[/]: the stored records with an index and a list of pages, for
+    ReplayWeb.page and other archive tools. [bold]sequencefile[/]: the text and metadata files of 2012.
 
     [bold]Examples[/]
 
