@@ -83,6 +83,14 @@ def test_no_request_is_sent_for_facts_that_nobody_asked_for(cli: Cli, world: Wor
         assert not [hit.key for hit in server.hits if hit.key.startswith("projects/")]
 
 
+def test_a_source_without_facts_is_no_reason_not_to_count(cli: Cli, world: World, tmp_path: Path) -> None:
+    assert cli("harvest", "-c", NEW, "--source", world.bucket, "--home", tmp_path).status == 0
+    for command in ("plan", "check"):
+        said = cli(command, "example.org", "-c", NEW, "--facts", "--source", world.bucket, "--home", tmp_path)
+        assert (said.status, "cannot be told: the path list" in said.told) == (0, True), said.err
+    assert cli("facts", "example.org", "-c", NEW, "--source", world.bucket, "--home", tmp_path).status == 1
+
+
 def test_a_filter_decides_what_is_counted_and_fetched(
     cli: Cli, world: World, told: tuple[Path, KeyedTruth], home: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cc_pipeline.cli.asking.facts import say_cost
 from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.cli.question import Question
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
@@ -25,7 +25,8 @@ class NoFacts(EnvironmentFault):
 
 def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
     """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
-    no request is sent; then it says how to ask."""
+    no request is sent; then it says how to ask. Where a dataset cannot be asked, it says that, and raises nothing:
+    captures are what is asked for."""
     from cc_pipeline.stages.facts.answers import facts_at_hand
     from cc_pipeline.stages.facts.choosing import facts_of, hosts_only, known_for, predicted, usual
 
@@ -33,7 +34,12 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
     asked = hosts_only(known, usual(known))
     for target in question.targets[:_MOST_SHOWN]:
         if ask:
-            found = facts_of(question.workspace, crawl, target, asked)
+            try:
+                found = facts_of(question.workspace, crawl, target, asked)
+            except (DataFault, EnvironmentFault) as error:
+                why = error.what if isinstance(error, EnvironmentFault) else error
+                warn(f"{crawl}: how large {target.definition} is, and its rank, cannot be told: {why}")
+                return
             say_cost(crawl, target.definition, found)
         else:
             here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in asked])
