@@ -190,10 +190,10 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
             )
 
 
-def harvest_crawls(workspace: Workspace, crawls: Sequence[str]) -> None:
-    """Materializes the index assets of ``crawls``. Raises ``EnvironmentFault`` when the run fails, ``IndexIncomplete``
-    when that is because index files could not be read."""
+def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool = False) -> None:
+    """Materializes the index assets of ``crawls``; ``refresh`` as of ``Launcher.harvest``. Raises ``EnvironmentFault``
+    when the run fails, ``IndexIncomplete`` when that is because index files could not be read."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(workspace) as launcher, progress_bars():
-        step("index", lambda: launcher.harvest(crawls))
+        step("index", lambda: launcher.harvest(crawls, refresh=refresh))

@@ -146,8 +146,9 @@ class Launcher:
         which = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition] if partition else None)
         return bool(self._instance.fetch_materializations(which, limit=1).records)
 
-    def harvest(self, crawls: Sequence[str]) -> list[LaunchedRun]:
-        """Materializes the index assets of ``crawls``.
+    def harvest(self, crawls: Sequence[str], *, refresh: bool = False) -> list[LaunchedRun]:
+        """Materializes the index assets of ``crawls``; with ``refresh`` index files that were published anew are
+        harvested again.
 
         Raises ``UserInputError`` for a crawl the source lacks, and ``RunFailed`` when a run fails. Where that is
         because index files could not be read, the other crawls are harvested first.
@@ -155,7 +156,8 @@ class Launcher:
         crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
         self._add(CRAWL, crawls)
         ordered = self._instance.get_dynamic_partitions("crawl")
-        return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls)))
+        config = {"ops": {"index_footers": {"config": {"refresh": refresh}}}}
+        return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls), config))
 
     def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
@@ -303,13 +305,15 @@ class Launcher:
     def _under_way(self) -> dict[str, str]:
         return partitions_under_way(self._instance, self._workspace.settings.hosts)
 
-    def _run_ranges(self, job: str, pairs: Iterable[tuple[str, str]]) -> Iterator[LaunchedRun]:
+    def _run_ranges(
+        self, job: str, pairs: Iterable[tuple[str, str]], config: Mapping[str, object]
+    ) -> Iterator[LaunchedRun]:
         """A run for each range of crawls. What the source lacks of one is no reason to keep the others from their own:
         that is raised last."""
         incomplete: RunFailed | None = None
         for first, last in pairs:
             try:
-                yield self._run_range(job, first, last)
+                yield self._run_range(job, first, last, config)
             except RunFailed as failed:
                 if not failed.is_incomplete:
                     raise
@@ -317,11 +321,11 @@ class Launcher:
         if incomplete is not None:
             raise incomplete
 
-    def _run_range(self, job: str, first: str, last: str) -> LaunchedRun:
+    def _run_range(self, job: str, first: str, last: str, config: Mapping[str, object] | None = None) -> LaunchedRun:
         shown = first if first == last else f"{first} … {last}"
         if first == last:
-            return self._run(job, shown, partition_key=first)
-        return self._run(job, shown, tags=range_tags(first, last))
+            return self._run(job, shown, partition_key=first, config=config)
+        return self._run(job, shown, tags=range_tags(first, last), config=config)
 
     def _run(
         self,

@@ -36,6 +36,9 @@ def harvest(
             help="A file with the keys of the crawl's index files, one a line, for a crawl without a path list.",
         ),
     ] = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask each file whether it was published anew, a request each.")
+    ] = False,
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -44,7 +47,8 @@ def harvest(
 
     It sends one request per index file (900 per crawl today). It does not fetch footers again that the home already
     has, so a stopped harvest goes on where it stopped. Each harvest asks again for files that could not be read. When
-    some are left, the others are in the catalog, and the command ends with status 3.
+    some are left, the others are in the catalog, and the command ends with status 3. --refresh is for index files that
+    were published anew, which look-ups refuse to read.
 
     [bold]Examples[/]
 
@@ -68,7 +72,7 @@ def harvest(
     with open_workspace(settings) as workspace:
         chosen = _published(workspace) if every else resolve_crawls(workspace, crawl or [])
         try:
-            harvest_crawls(workspace, chosen)
+            harvest_crawls(workspace, chosen, refresh=refresh)
         except IndexIncomplete:
             show_coverage(settings, chosen)
             raise

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import dagster as dg
 import pyarrow as pa
+from pydantic import Field
 
 from cc_pipeline.defs.assets.built_index import built_index
 from cc_pipeline.defs.lineage import upstream
@@ -85,6 +86,14 @@ def index_manifest(
     return dg.MaterializeResult()
 
 
+class FootersConfig(dg.Config):
+    """What a harvest looks at again."""
+
+    refresh: bool = Field(
+        default=False, description="Ask of each file that is kept whether it is another one now; a request for each."
+    )
+
+
 @dg.asset(
     group_name="catalog",
     owners=OWNERS,
@@ -95,12 +104,12 @@ def index_manifest(
     backfill_policy=_BACKFILL,
 )
 def index_footers(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], config: FootersConfig
 ) -> dg.MaterializeResult[None]:
     """The raw footer of every index file: fetched once, with one request each, and kept in the home."""
     with logged_progress(context.log):
         for crawl in context.partition_keys:
-            report = harvest_footers(workspace, crawl)
+            report = harvest_footers(workspace, crawl, refresh=config.refresh)
             context.add_asset_metadata(stage_metadata(report), partition_key=crawl)
     return dg.MaterializeResult()
 

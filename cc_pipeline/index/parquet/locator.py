@@ -14,7 +14,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.built.names import holds_arc
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
@@ -24,8 +24,10 @@ from cc_pipeline.index.parquet.pricing import index_bytes, likely_bytes, most_re
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 from cc_pipeline.index.takers import Takers
 from cc_pipeline.keys import TIMESTAMP
-from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 
+#: What an object says that is not the one asked for: its ETag or its length is another.
+_ANOTHER = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
@@ -217,6 +219,12 @@ class ParquetLocator:
             except DataFault as fault:
                 if self._indexes.refuse(fault.source):
                     continue
+                if fault.kind in _ANOTHER:
+                    crawl = next(each.place.file.crawl for each in wanted if each.place.file.path == fault.source)
+                    raise EnvironmentFault(
+                        f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
+                        f"It was published anew. Harvest it again: cc-pipeline harvest --crawl {crawl} --refresh",
+                    ) from fault
                 # what was asked for did come, and another place may have it as it should be
                 if isinstance(fault, RangeFault) or not self._doubt(fault.source):
                     raise

@@ -19,7 +19,7 @@ from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.decode import place
-from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.parquet.keeping import keep_page_indexes
@@ -156,8 +156,9 @@ def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int
     return [IndexFile.from_path(path) for path in listed], stats.requests - requests, stats.bytes - read
 
 
-def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
-    """Fetches and stores the footer of every index file of ``crawl`` that is not stored yet.
+def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
+    """Fetches and stores the footer of every index file of ``crawl`` that is not stored yet; with ``refresh`` also of
+    those that are other files now, which costs a request for each stored one.
 
     A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source fails; stored footers stay.
     """
@@ -169,7 +170,8 @@ def harvest_footers(workspace: Workspace, crawl: str) -> StageReport:
     requests, read = stats.requests, stats.bytes
     absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
     there = [path for path in paths if path not in absent]
-    report = harvest_crawl(crawl, there, transport, store, doubt=transport.doubt)
+    policy = HarvestPolicy(refresh=refresh)
+    report = harvest_crawl(crawl, there, transport, store, policy, doubt=transport.doubt)
     _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     if workspace.settings.page_indexes or index_is_built(crawl):

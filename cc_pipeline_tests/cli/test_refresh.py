@@ -1,0 +1,33 @@
+"""Index files that were published anew: refused with what to do, and harvested again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.world import copy_of
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+
+def test_index_files_that_were_published_anew_are_harvested_again(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(bucket))
+    home = tmp_path / "home"
+    assert cli("harvest", "-c", NEW, "--home", home).status == 0
+    before = cli("lookup", "example.org", "-c", NEW, "--format", "csv", "--home", home)
+    files = [path for path in bucket.rglob("*.parquet") if NEW in str(path)]
+    for path in files:
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    said = cli("lookup", "example.org", "-c", NEW, "--home", home)
+    assert (said.status, f"cc-pipeline harvest --crawl {NEW} --refresh" in said.told) == (1, True), said.err
+    assert cli("harvest", "-c", NEW, "--home", home).status == 0, "which asks nothing of files that it has"
+    assert cli("lookup", "example.org", "-c", NEW, "--home", home).status == 1
+    assert cli("harvest", "-c", NEW, "--refresh", "--home", home).status == 0
+    after = cli("lookup", "example.org", "-c", NEW, "--format", "csv", "--home", home)
+    assert (after.status, after.out) == (0, before.out), after.err
