@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import CcPipelineError, DataFault
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault
 from cc_pipeline.index.parquet import fetch, read
 from cc_pipeline.index.parquet import pages as page_index
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_pages
@@ -247,7 +247,7 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:
         finder = Footers(transport, [PATH])
         finder.file(PATH)
         _write(tmp_path, _table([f"h{n}" for n in range(60)], pages_each=20))
-        with pytest.raises(DataFault, match="changed_object"):
+        with pytest.raises(EnvironmentFault, match="harvest --crawl CC-MAIN-2024-22 --refresh"):
             ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [parse_target("h7.com")])
 
 
