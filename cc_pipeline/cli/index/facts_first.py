@@ -43,6 +43,8 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
             say_cost(crawl, target.definition, found)
         else:
             here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in asked])
+            if here is None and crawl != question.crawls[0]:
+                return  # it was said of the first crawl
             if here is None:
                 notice(f"{crawl}: how large {target.definition} is, and its rank, is not known here yet: add --facts")
                 return
