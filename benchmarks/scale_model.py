@@ -62,7 +62,7 @@ FIGURES: Final[dict[str, Figure]] = {
     ),
     "spark_ms": Figure(
         2.1, "2.1 ms", "core time that Spark adds to a record and its page", "measured",
-        "`make bench-engine`, the short form, [above](#measured); in long jobs it should be less",
+        "`make bench-engine`, the short form, [above](#measured), with what starts once; in the long form it was none",
     ),
     "table_bytes": Figure(
         30 * 1e3, "30 KB", "bytes of tables of a page, Parquet", "measured",
