@@ -85,7 +85,13 @@ def main() -> None:
         try:
             try:
                 app()
+            except CcPipelineError:
+                # there is more to tell than that nobody reads
+                _flush_what_can_be()
+                raise
             finally:
+                if interruption.received() is not None:
+                    _flush_what_can_be()
                 sys.stdout.flush()  # here what cannot be written can still be told
         except CcPipelineError as error:
             _end_if_stopped()
@@ -99,6 +105,13 @@ def main() -> None:
                 raise
             drop_output()
             sys.exit(1)
+
+
+def _flush_what_can_be() -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        drop_output()
 
 
 def _end_if_stopped() -> None:

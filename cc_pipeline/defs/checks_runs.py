@@ -3,11 +3,12 @@
 Belongs here: what only the instance knows. Not here: checks of tables (checks).
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.flight import REMEMBERED, flight, left_failed
+from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, Pair, flight, left_failed
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.stages.automation.due import MOST_FAILURES
 
@@ -33,15 +34,11 @@ def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
     going_on = flight(instance).pairs
     left = {pair: one for pair, one in left_failed(instance).items() if pair not in going_on}
     failed = {pair: one for pair, one in left.items() if one.times}
-    untried = len(left) - len(failed)
+    waiting = {pair: one for pair, one in left.items() if not one.times}
+    untried = len(waiting)
     given_up = [pair for pair, one in failed.items() if one.times >= MOST_FAILURES]
     worst = sorted(failed.items(), key=lambda one: (-one[1].times, one[0]))[:_SHOWN]
-    cells = (
-        (partition_key(*pair), one.times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
-        for pair, one in worst
-    )
-    rows = "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
-    table = f"| partition | times | first | last | run |\n|---|---|---|---|---|\n{rows}"
+    longest = sorted(waiting.items(), key=lambda one: (-one[1].unreached, one[0]))[:_SHOWN]
     return dg.AssetCheckResult(
         passed=not left,
         severity=dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN,
@@ -50,10 +47,20 @@ def verdict(instance: dg.DagsterInstance) -> dg.AssetCheckResult:
             "partitions left failed": len(failed),
             "tried often enough": len(given_up),
             "never tried": untried,
-            **({"partitions": dg.MetadataValue.md(table)} if failed else {}),
+            **({"partitions": _table((pair, one.times, one) for pair, one in worst)} if failed else {}),
+            **({"not tried": _table((pair, one.unreached, one) for pair, one in longest)} if waiting else {}),
             "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
         },
     )
+
+
+def _table(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MarkdownMetadataValue:
+    cells = (
+        (partition_key(*pair), times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
+        for pair, times, one in rows
+    )
+    lines = "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
+    return dg.MetadataValue.md(f"| partition | times | first | last | run |\n|---|---|---|---|---|\n{lines}")
 
 
 def _said(failed: int, given_up: int, untried: int) -> str:

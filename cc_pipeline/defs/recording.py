@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import dagster as dg
+from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline.defs.internals_partitions import allow_lists_of_partitions, plan_partition, recorded_by, without_record
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in, tried_tags
@@ -111,7 +112,13 @@ class PartitionRun:
 
     def _say_tried(self, keys: Iterable[str]) -> None:
         run_id = self._context.run.run_id
-        self._context.instance.add_run_tags(run_id, tried_tags(run_id, keys))
+        try:
+            self._context.instance.add_run_tags(run_id, tried_tags(run_id, keys))
+        except DBAPIError as error:
+            # PostgreSQL takes tags of some 2,700 bytes; a note that is not new is no reason to end the run
+            if disk_is_full(error):
+                raise
+            self._context.log.warning(f"which partitions are in hand could not be noted: {error.orig}")
 
     def done(self, key: str, made: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
         """The records of a partition: one for each asset that was made."""

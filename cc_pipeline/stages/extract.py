@@ -126,7 +126,7 @@ def _group(
     except Exception as error:
         # captures that were located stay, and are told of; those of whom nothing was made have not been tried
         for slug, state in states.items():
-            if state.reports:
+            if state.reports or state.error is not None:
                 yield Made(crawl, slug, state.reports, state.error or error)
         raise
 

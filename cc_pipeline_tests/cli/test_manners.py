@@ -117,6 +117,35 @@ def test_any_locale_and_any_stream_will_do(world: World, tmp_path: Path) -> None
         assert b"Traceback" not in said.stderr
 
 
+@pytest.mark.parametrize(
+    ("what", "status", "told"),
+    [
+        ("raise Incomplete('not all came', 'run it again')", 3, b"not all came"),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", 130, b"stopped"),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)", 143, b"stopped"),
+        ("pass", 1, b""),
+    ],
+)
+def test_a_reader_that_is_gone_changes_no_status(what: str, status: int, told: bytes) -> None:
+    """``cc-pipeline … | head`` and ``| tee log``: what is left in the buffer must not hide why the command ended."""
+    program = (
+        "import importlib, os, signal, time; from cc_pipeline.errors import Incomplete\n"
+        "main = importlib.import_module('cc_pipeline.cli.app')\n"
+        f"def app():\n    print('rows'); {what}\n"
+        "main.app = app; main.main()"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=writing, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, told in done.stderr, b"rror" in done.stderr.replace(b"error: not all", b"")) == (
+        status, True, False,
+    ), done.stderr  # fmt: skip
+
+
 def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys; from cc_pipeline.cli.app import app\n"

@@ -192,3 +192,23 @@ def test_the_pace_comes_from_ended_runs_and_from_what_a_target_has_elsewhere() -
     assert [spoken(seconds) for seconds in (1, 600, 5400, 864_000)] == [
         "about 1 min", "about 10 min", "about 1.5 h", "about 10 days",
     ]  # fmt: skip
+
+
+def test_one_that_ends_its_runs_keeps_the_others_from_nothing() -> None:
+    """What ends a run leaves all behind it untried: nobody knows whose fault it was, and each is asked for again."""
+    pairs = [("C", f"target-{number:03d}") for number in range(200)]
+    bad = {pairs[10], pairs[11], pairs[150]}
+    made: set[tuple[str, str]] = set()
+    unreached: dict[tuple[str, str], tuple[int, datetime]] = {}
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    bounds = Bounds(2_000, 3_600.0, 10, 200)
+    for _ in range(6 * 48):
+        now += timedelta(minutes=30)
+        left = [pair for pair in pairs if pair not in made]
+        found = decide_backfill(left, (), {}, unreached, newest="C", now=now, seconds=lambda _: 1.0, bounds=bounds)
+        for run in found.runs:
+            reached = sorted(run.pairs)
+            stop = next((place for place, pair in enumerate(reached) if pair in bad), len(reached))
+            made |= set(reached[:stop])
+            unreached |= {pair: (unreached.get(pair, (0, now))[0] + 1, now) for pair in reached[stop:]}
+    assert set(pairs) - made == bad

@@ -104,7 +104,8 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
 def _is_home(settings: Settings) -> bool:
     """Whether it is a home; says so where it is none. A question must not make a folder a home of some source."""
-    if read_note(settings.home) is not None:
+    # a home that was only set up may have sensors that are on
+    if read_note(settings.home) is not None or (settings.dagster_home / "dagster.yaml").exists():
         return True
     console.print(f"{settings.home} is no home yet: its first run makes it one. Nothing runs by itself", markup=False)
     return False

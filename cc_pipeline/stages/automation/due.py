@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -104,6 +105,9 @@ _LONGEST_HELD: Final = timedelta(hours=8)
 #: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
 #: rhythm: it would be due again with every tick.
 MOST_FAILURES_OF_DUE: Final = 12
+#: How often runs are cut to a quarter where they end before they try what they were to: from 200 partitions to three,
+#: so that all come soon once the reason is gone.
+_SMALLER: Final = 3
 #: Tries alone that one tick asks for.
 _ALONE: Final = 5
 
@@ -151,11 +155,11 @@ def decide_backfill(
     room = _Room(bounds)
     waiting: list[Pair] = alone[_ALONE:]
     for kind, pairs in by_kind.items():
-        for start in range(0, len(pairs), bounds.per_run):
-            chosen = room.take(pairs[start : start + bounds.per_run], seconds)
+        for some in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
+            chosen = room.take(some, seconds)
             if chosen:
                 runs.append(AskedRun(kind, chosen, sum(map(seconds, chosen))))
-            waiting += pairs[start + len(chosen) : start + bounds.per_run]
+            waiting += some[len(chosen) :]
         for pair in alone[:_ALONE] if kind == "repair" else ():
             if room.take([pair], seconds):
                 runs.append(AskedRun("repair", (pair,), seconds(pair)))
@@ -164,6 +168,16 @@ def decide_backfill(
     return BackfillDecision(
         tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting), tuple(held)
     )
+
+
+def _together(pairs: Sequence[Pair], unreached: Callable[[Pair], int], per_run: int) -> Iterator[Sequence[Pair]]:
+    """The pairs of each run. Those that runs did not get to, again and again, go in ever smaller ones, each time with
+    other neighbours: one of them may be why their runs ended, and keeps those behind it from being made."""
+    for times, own in groupby(sorted(pairs, key=unreached), key=unreached):
+        some, most = list(own), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
+        first = times % most if times > 1 else 0
+        for start, stop in pairwise([*sorted({0, *range(first, len(some), most)}), len(some)]):
+            yield some[start:stop]
 
 
 def _held_until(times: int, last: datetime) -> datetime:
