@@ -183,6 +183,9 @@ def test_a_password_of_the_environment_goes_to_one_host_however_places_are_order
     assert set(sent("https://data.commoncrawl.org, s3://commoncrawl", "public").values()) == {NO_ACCESS}
     with pytest.raises(UserInputError, match="SOURCE_HOST") as raised:
         sent(mine, SOURCE_HOST="https://me:s3cret@a.example")
+    for odd in ("a.example:99999", "[:::::]"):
+        with pytest.raises(UserInputError, match="SOURCE_HOST"):
+            sent(mine, SOURCE_HOST=odd)
     assert "s3cret" not in str(raised.value)
 
 

@@ -58,7 +58,7 @@ class _AccessByHost:
         query = (text_in(env, "SOURCE_QUERY") or "").removeprefix("?")
         self._given = Access(text_in(env, "SOURCE_USER") or "", text_in(env, "SOURCE_PASSWORD") or "", query)
         self._host = text_in(env, "SOURCE_HOST") or ""
-        if self._host and not _HOST.fullmatch(self._host):
+        if self._host and not (_HOST.fullmatch(self._host) and host_of(f"https://{self._host}")):
             # what stands there is not repeated: it may hold a password
             raise UserInputError(f"{PREFIX}SOURCE_HOST takes the name of one host, perhaps with a port, and no address")
 

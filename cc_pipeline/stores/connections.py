@@ -23,6 +23,8 @@ _MOST_PARTS: Final = 1_024
 #: then no connection is used again for so many seconds, and after these one request may.
 _RESENT: Final = 3
 _NOT_AGAIN_SECONDS: Final = 60.0
+#: After this long what was sent again counts no more: now and then a server closes an idle connection.
+_FORGOTTEN_SECONDS: Final = 3_600.0
 #: Seconds after which an idle connection is not used again.
 _IDLE_SECONDS: Final = 50.0
 #: Seconds for which a host's addresses are kept.
@@ -148,7 +150,10 @@ class Connection(asyncio.Protocol):
             self._parts.append(data if len(data) <= self._wanted else data[: self._wanted])
             self._wanted -= len(data)
             if len(self._parts) >= _MOST_PARTS:
-                self._many = (self._many or bytearray()) + b"".join(self._parts)
+                if self._many is None:
+                    self._many = bytearray()
+                # in its place: a sum would copy all that is there
+                self._many += b"".join(self._parts)
                 self._parts.clear()
 
     def on_message_complete(self) -> None:
@@ -188,6 +193,7 @@ class ConnectionPool:
         self._public_only = public_only
         self._idle: deque[tuple[Connection, float]] = deque()
         self._resent = 0
+        self._resent_at = 0.0
         self._alone_until = 0.0
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
@@ -204,9 +210,11 @@ class ConnectionPool:
                 if not closed or connection.heard or connection.fresh or connection.deadline <= time.monotonic():
                     raise
                 # the server closed the connection while it was idle: this is normal, so send the request again
-                self._resent += 1
+                now = time.monotonic()
+                self._resent = self._resent + 1 if now - self._resent_at < _FORGOTTEN_SECONDS else 1
+                self._resent_at = now
                 if self._resent >= _RESENT:
-                    self._resent, self._alone_until = _RESENT - 1, time.monotonic() + _NOT_AGAIN_SECONDS
+                    self._resent, self._alone_until = _RESENT - 1, now + _NOT_AGAIN_SECONDS
         return await self._on(await self._connect(), request, hoped_for, bound)
 
     async def _on(self, connection: Connection, request: bytes, hoped_for: int, bound: int) -> Answer:

@@ -94,7 +94,6 @@ class Transport:
         self.sources = tuple(place.source for place in places)
         #: Of each place, as ``states.HostState`` names it: a bucket's endpoint, a port that is not the usual one.
         self.hosts = tuple(place.host for place in places)
-        self.hosts = tuple(place.host for place in places)
         self._local = self._place.local if not mirrors else None
         self.limits = self._place.limits
         self._concurrency = max(place.limits.concurrency for place in places)

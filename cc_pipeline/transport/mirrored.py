@@ -106,7 +106,7 @@ class Mirrored:
         self, key: str, ask: AskOne, tries: int | None = None, avoid: frozenset[str] = frozenset()
     ) -> Answered:
         question = _Question(failing=self._doubts.failing(key))
-        for numbers in self._in_turn(key, avoid | self._doubts.avoided(key) | question.failing):
+        for numbers in self._in_turn(key, avoid | self._doubts.avoided(key), question.failing):
             answered = await self._ask_all(numbers, key, ask, question, tries)
             if answered is not None:
                 return answered
@@ -122,18 +122,21 @@ class Mirrored:
                 question.findings[number] = Finding(FaultKind.NOT_FOUND, "said before")
         return Answered(self._verdict(question), NO_BODY, question.most, self.places[0])
 
-    def _in_turn(self, key: str, avoid: frozenset[str]) -> list[list[int]]:
+    def _in_turn(self, key: str, avoid: frozenset[str], failing: frozenset[str]) -> list[list[int]]:
         """The numbers of places that may have ``key``: those that seem to lack all that is like it after the others,
-        and last those to ``avoid``, whose bytes are not believed before everybody else was asked."""
+        then those that keep ``failing`` at it, and last those to ``avoid``, whose bytes are not believed before
+        everybody else was asked."""
         first: list[int] = []
-        avoided: list[int] = []
         last: list[int] = []
+        tired: list[int] = []
+        avoided: list[int] = []
         for number, (place, lacking) in enumerate(zip(self.places, self._lacking, strict=True)):
             if lacking.lacks(key):
                 continue
-            group = avoided if place.source in avoid else last if lacking.lacks_branch(key) else first
+            group = last if lacking.lacks_branch(key) else first
+            group = avoided if place.source in avoid else tired if place.source in failing else group
             group.append(number)
-        return [group for group in (first, last, avoided) if group]
+        return [group for group in (first, last, tired, avoided) if group]
 
     async def _ask_all(
         self, numbers: Sequence[int], key: str, ask: AskOne, question: _Question, tries: int | None

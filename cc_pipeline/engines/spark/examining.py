@@ -67,8 +67,8 @@ def _refusal(host: str, port: int) -> str | None:
     """Why nobody answers there; ``None`` where somebody does."""
     try:
         socket.create_connection((host, port), _PATIENCE).close()
-    except OSError as error:
-        return f"{host}:{port}: {error.strerror or error}"
+    except (OSError, UnicodeError) as error:  # no name of a host may be so long
+        return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
     return None
 
 

@@ -22,7 +22,7 @@ _EVERY: Final = 10.0
 
 
 class Halting:
-    """Whether the fetch ``commit`` of a crawl has stopped; asked before each range (``records.run.Halt``)."""
+    """Whether the fetch ``commit`` of a crawl has stopped; asked before each range (``records.asking.run.Halt``)."""
 
     def __init__(
         self, storage: RecordStorage, crawl: str, commit: str, clock: Callable[[], float] = time.monotonic

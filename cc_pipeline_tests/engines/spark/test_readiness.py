@@ -111,6 +111,9 @@ def test_two_builds_of_a_version_are_told_apart_and_the_place_does_not_count(
     assert "wheel" in refused.value.advice
     # of modules that are in no folder nothing is known
     in_words([found["other"] | {"modules": ""}], found["own"])
+    # a build of before it said so is another one
+    with pytest.raises(EnvironmentFault, match="another build"):
+        in_words([{name: said for name, said in found["own"].items() if name != "modules"}], found["own"])
 
 
 def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
@@ -141,6 +144,9 @@ def test_the_doctor_knocks_at_the_clusters_door(machine: Path) -> None:
         [found] = engine_findings(replace(GOOD, spark_master=f"spark://127.0.0.1:{port}"))
     assert (found.level, f"127.0.0.1:{port}" in found.text) == ("bad", True)
     assert "SPARK_MASTER" in found.advice
+    # what can be no name of a host
+    [found] = engine_findings(replace(GOOD, spark_master="spark://a..b:7077"))
+    assert found.level == "bad"
     # a cluster without an address of its own is not asked
     [found] = engine_findings(replace(GOOD, spark_master="yarn"))
     assert found.level == "ok"
