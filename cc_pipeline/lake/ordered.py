@@ -77,8 +77,9 @@ class OrderedRows:
             if self._writer is not None:
                 self._writer.close()
             elif not self._is_ordered:
-                paths = [path for level in self._runs for path in level]
-                self._merge(paths, self._path)
+                while sum(map(len, self._runs)) > _MOST_RUNS:
+                    self._merge_level(next(level for level, runs in enumerate(self._runs) if runs))
+                self._merge([path for level in self._runs for path in level], self._path)
                 self._is_ordered = True
             yield from _read(self._path)
 
@@ -88,6 +89,8 @@ class OrderedRows:
             if self._order:
                 path = self._new_run(0)
                 self._write(_pieces(_sorted(self._taken(), self._order), _BATCH_ROWS, _PIECE), path)
+                # named when it is whole: a full disk leaves a torn file
+                self._runs[0].append(path)
             else:
                 if self._writer is None:
                     self._writer = pa.ipc.new_stream(str(self._path), self.schema, options=_COMPRESSED)
@@ -100,16 +103,20 @@ class OrderedRows:
         return table
 
     def _new_run(self, level: int) -> Path:
-        """Where the next run goes; the runs of a level that has enough of them become one of the next."""
+        """Where a run of a level goes; those of a level that has enough of them become one of the next."""
         if level == len(self._runs):
             self._runs.append([])
-        runs = self._runs[level]
-        if len(runs) == _MOST_RUNS:
-            self._merge(runs, self._new_run(level + 1))
-            runs.clear()
+        if len(self._runs[level]) == _MOST_RUNS:
+            self._merge_level(level)
         self._number += 1
-        runs.append(self._path.with_name(f"{self._path.stem}-run-{self._number}.arrow"))
-        return runs[-1]
+        return self._path.with_name(f"{self._path.stem}-run-{self._number}.arrow")
+
+    def _merge_level(self, level: int) -> None:
+        """Makes one run of the next level of those of a level."""
+        to = self._new_run(level + 1)
+        paths, self._runs[level] = self._runs[level], []
+        self._merge(paths, to)
+        self._runs[level + 1].append(to)
 
     def _merge(self, paths: Sequence[Path], to: Path) -> None:
         self._write(_merged([_Run(_read(path), self._order) for path in paths], self._order), to)

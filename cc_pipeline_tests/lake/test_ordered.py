@@ -10,6 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.lake import ordered
 from cc_pipeline.lake.ordered import OrderedRows
 
 SCHEMA = pa.schema(
@@ -76,7 +77,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         rows.add(drawn(100))
 
 
-def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path) -> None:
+def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a page each among thousands of a line each: memory is counted by Arrow, in bytes, not by the machine."""
     schema = pa.schema([pa.field("place", pa.int64()), pa.field("text", pa.string())])
     in_memory, wide, count = 2 << 20, 400_000, 400
@@ -84,6 +85,15 @@ def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path) -> None:
     rows = OrderedRows(schema, ("place",), tmp_path, in_memory)
     before = pa.total_allocated_bytes()
     most = largest = 0
+    advance = ordered._Run.advance
+
+    def seen(run: ordered._Run) -> None:
+        nonlocal most
+        advance(run)
+        most = max(most, pa.total_allocated_bytes() - before)
+
+    # the runs are merged before the first batch comes
+    monkeypatch.setattr(ordered._Run, "advance", seen)
     for place in places:
         text = chr(97 + place % 26) * (wide if place % 2 else 40)
         rows.add(pa.record_batch([[place], [text]], schema=schema))
@@ -97,3 +107,26 @@ def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path) -> None:
     assert largest <= 5 << 20
     # a piece of each of the 40 runs, a run that is sorted, and what Arrow keeps for itself; there are 80 MB of rows
     assert most < 40 << 20, most
+
+
+@pytest.mark.parametrize("count", [7, 40, 130])
+def test_no_more_files_are_open_than_the_bound_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(ordered, "_MOST_RUNS", 4)
+    merged, together = ordered._merged, []
+
+    def seen(runs: list[ordered._Run], order: tuple[str, ...]) -> object:
+        together.append(len(runs))
+        return merged(runs, order)
+
+    monkeypatch.setattr(ordered, "_merged", seen)
+    schema = pa.schema([pa.field("place", pa.int64())])
+    rows = OrderedRows(schema, ("place",), tmp_path, 1)
+    for place in range(count):
+        rows.add(pa.record_batch([[place * 37 % count]], schema=schema))
+    assert [row["place"] for batch in rows.batches() for row in batch.to_pylist()] == sorted(
+        place * 37 % count for place in range(count)
+    )
+    assert max(together) <= 4
+    assert [path.suffix for path in tmp_path.iterdir()] == [".arrow"], "no run is left"

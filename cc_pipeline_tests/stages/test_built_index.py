@@ -22,6 +22,7 @@ from cc_pipeline.index.built.rows import BUILT_SCHEMA, Tally, index_rows
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
 from cc_pipeline.minicrawl.truth import Capture
+from cc_pipeline.stages.indexing import build
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
 from cc_pipeline.stages.indexing.build import build_index, build_price, refuse_unpriced
 from cc_pipeline.stages.indexing.harvest import is_harvested, refused_gaps
@@ -317,6 +318,22 @@ def test_some_files_of_a_month_are_some_that_are_there(tmp_path: Path) -> None:
         with pytest.raises(Incomplete, match="3 of 5 archive files"):
             build_index(workspace, MONTH, agreed=True, most=1)
         assert len(shards(workspace)) == number
+
+
+def test_a_build_of_some_files_looks_for_few_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_MOST_PASSED_OVER", 1)
+    write_news(tmp_path / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
+    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
+    for shard in built_index(workspace, MONTH).listed[:3]:
+        (tmp_path / "bucket" / shard.filename).unlink()
+    with pytest.raises(Incomplete, match="2 of 5 archive files"):
+        build_index(workspace, MONTH, agreed=True, most=1)
+    assert not shards(workspace)
+    with pytest.raises(Incomplete, match="3 of 5 archive files"):
+        build_index(workspace, MONTH, agreed=True)
+    assert len(shards(workspace)) == 2
 
 
 def test_what_a_killed_process_left_half_written_goes_with_the_next_build(

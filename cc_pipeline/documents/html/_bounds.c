@@ -87,10 +87,14 @@ static uint32_t *open_of(Scan *scan, uint64_t name) {
 static void note_name(Scan *scan, uint64_t name) {
     if (scan->names >= DISTINCT / 2) return; /* the page is over its bound long before */
     size_t slot = (name ^ (name >> 32)) % DISTINCT;
-    for (; scan->distinct[slot]; slot = (slot + 1) % DISTINCT) {
+    for (int probe = 0; probe < PROBES; probe++, slot = (slot + 1) % DISTINCT) {
         if (scan->distinct[slot] == name) return;
+        if (scan->distinct[slot] == 0) {
+            scan->distinct[slot] = name;
+            break;
+        }
     }
-    scan->distinct[slot] = name;
+    /* names made to meet in one place count each time, and bound the page all the sooner */
     scan->elements += scan->names++ / NAMES_A_TAG;
 }
 

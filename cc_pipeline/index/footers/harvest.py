@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cc_pipeline import progress
-from cc_pipeline.errors import DataFault, EnvironmentFault, Kind
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -151,6 +151,7 @@ class _Run:
     recent: deque[str | None] = field(default_factory=deque)
     sick_files: Counter[str] = field(default_factory=Counter)
     failed: dict[str, _Failure] = field(default_factory=dict)
+    unchecked: list[str] = field(default_factory=list)
     fetched: int = 0
     requests: int = 0
     bytes: int = 0
@@ -270,7 +271,8 @@ def harvest_crawl(
 
     ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``doubt`` is told of a file whose
     end is no footer, and says whether ``transport`` will ask another place for it. Raises ``EnvironmentFault`` when
-    the source or the disk fails. Footers stored until then stay, and the next call goes on from there.
+    the source or the disk fails, and ``Incomplete`` at the end where of a stored file it could not be told whether it
+    changed. Footers stored until then stay, and the next call goes on from there.
     """
     policy = policy or HarvestPolicy()
     started = time.monotonic()
@@ -294,6 +296,12 @@ def harvest_crawl(
             first = next(iter(run.failed.values())).reason
             raise run.sick(f"none of {run.wanted} files could be fetched: {first}")
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
+    if run.unchecked:
+        raise Incomplete(
+            f"{len(run.unchecked):,} of {len(paths):,} index files of {crawl} could not be checked: "
+            f"{run.unchecked[0]} …",
+            "Those that could are as the source has them. To check the rest, run the same command again.",
+        )
     return HarvestReport(
         crawl,
         len(paths),
@@ -323,6 +331,8 @@ def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
             raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
+        else:
+            run.unchecked.append(outcome.key)
     return changed
 
 

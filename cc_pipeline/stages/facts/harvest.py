@@ -234,7 +234,7 @@ def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> i
     found = [
         folder
         for folder, name, place in _kept_folders(settings)
-        if (name, place) not in places and folder.stat().st_mtime < latest
+        if (name, place) not in places and _changed_at(folder) < latest
     ]
     for folder in found:
         _delete(folder)
@@ -244,6 +244,14 @@ def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> i
 def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
     here = settings.keyed_path.iterdir() if settings.keyed_path.is_dir() else ()
     return [(folder, match[1], match[2]) for folder in here if (match := _KEPT.fullmatch(folder.name))]
+
+
+def _changed_at(folder: Path) -> float:
+    """When something was kept in a folder last; now for one that somebody deletes meanwhile."""
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
 
 
 def _delete(folder: Path) -> None:

@@ -37,6 +37,8 @@ _BYTES_PER_SECOND: Final = 20_000_000
 #: Files in a row that could not be read, after which no other is asked for. Those that are not there do not count: the
 #: source answered, and the next build would stop before the same ones again.
 _MOST_IN_A_ROW: Final = 3
+#: Files that are not there, which a build of some of them looks for at most before it ends: a request each.
+_MOST_PASSED_OVER: Final = 100
 _SHOWN: Final = 5
 #: Rows between two looks at whether somebody asks this process to end.
 _LOOK_EVERY: Final = 256
@@ -134,8 +136,8 @@ def refuse_unpriced(price: BuildPrice) -> None:
 
 
 def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most: int | None = None) -> StageReport:
-    """Builds what the index of ``crawl`` still lacks, at most ``most`` files of it; one that the source does not give
-    is passed over, and the next is built in its place.
+    """Builds what the index of ``crawl`` still lacks, at most ``most`` files of it; one that the source does not have
+    is passed over, and the next is built in its place, up to a bound.
 
     Each file is whole or absent, and stays once it is there. A stretch of an archive file that cannot be read becomes a
     row of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl whose index is
@@ -155,18 +157,22 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
     source = workspace.archives(crawl).stats
     requests, read = source.requests, source.bytes
     done = _Done()
-    in_a_row = 0
+    in_a_row = tried = absent = 0
     for number, shard in enumerate(missing):
-        if len(done.files) == wanted:
+        # what was read counts, whatever became of it: it is what the price was told for
+        if tried == wanted or (wanted < len(missing) and absent > _MOST_PASSED_OVER):
             break
         interruption.check()
-        at = len(done.files) if wanted < len(missing) else number
+        at = tried if wanted < len(missing) else number
         progress.report("index archives", at, wanted, shard.filename.rpartition("/")[2])
         try:
             _index_one(workspace, crawl, shard, done)
             in_a_row = 0
+            tried += 1
         except _NotGiven as lost:
             done.failed.append(f"{shard.filename} ({lost.why})")
+            tried += not lost.absent
+            absent += lost.absent
             in_a_row += not lost.absent
             if lost.stops or in_a_row == _MOST_IN_A_ROW:
                 raise _stopped(crawl, done, wanted) from lost

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, FooterGuess, HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -228,6 +228,27 @@ def test_a_changed_file_is_harvested_again(tmp_path: Path):
     changed = [row for row in groups.to_pylist() if row["path"] == keys[2]]
     assert len(changed) == 3
     assert changed[0]["url_surtkey_min"].startswith(b"org,other")
+
+
+def test_files_that_could_not_be_checked_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    keys = [key_of(number) for number in range(3)]
+    reader = MemoryReader({key: parquet_bytes(index_table(20)) for key in keys})
+    store = FooterStore(tmp_path)
+    harvest_crawl(CRAWL, keys, reader, store)
+    for key in keys[1:]:
+        reader.objects[key], reader.etags[key] = parquet_bytes(index_table(60, "org,other")), '"another"'
+    given = reader.read_many
+
+    def read_many(ranges, *more):
+        for found in given(ranges, *more):
+            silent = found.key == keys[2]
+            yield range_fault(FaultKind.SERVER_ERROR, found.key, None, 8, "500", 1) if silent else found
+
+    monkeypatch.setattr(reader, "read_many", read_many)
+    with pytest.raises(Incomplete, match="1 of 3 index files"):
+        harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=True))
+    assert store.read(CRAWL).entries[keys[1]].etag == '"another"', "what could be checked is new"
+    assert store.read(CRAWL).entries[keys[2]].etag != '"another"'
 
 
 def test_a_failure_is_tried_again_by_the_next_harvest(tmp_path: Path):
