@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from cc_pipeline.lake.keeping import never_committed
 from cc_pipeline.lake.pins import pinned_versions
+from cc_pipeline.lake.streaming import files_of_crawl
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.stages.slice import PAGE_TABLES
@@ -46,8 +47,13 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
     for table, by_name in tables.items():
         of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
-        # most homes have none, and need no look at the log
-        if ended := {name for name, commit in of_jobs.items() if commit not in alive}:
+        ended = {name for name, commit in of_jobs.items() if commit not in alive}
+        if not ended:
+            continue
+        # files that are named now are nearly all; what others may be costs a listing of all crawls
+        now = workspace.lake.pin(table)
+        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
+        if ended:
             left = never_committed(workspace.lake, table, pinned.get(table, ()))
             gone += [by_name[name] for name in sorted(ended & left)]
     for key in gone:
