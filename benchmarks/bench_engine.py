@@ -30,13 +30,13 @@ import duckdb
 
 from benchmarks.report import Report
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import MiniCrawlSpec, spec_for
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.sparkcluster import spark_cluster, why_no_spark

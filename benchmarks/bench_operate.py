@@ -32,10 +32,10 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import definitions_in
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KIND_TAG, keys_tags, partition_key, range_tags
+from cc_pipeline.extraction.run import extract
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages.extract import extract
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")

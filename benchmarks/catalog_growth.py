@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.catalog_synthetic import Shape, crawl_tables
+from cc_pipeline.extraction.slice import HARVEST, Slice
 from cc_pipeline.index.catalog.build import build_catalog
 from cc_pipeline.index.catalog.from_footers import coverage_table
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.catalog import rebuild_catalog
-from cc_pipeline.stages.slice import HARVEST, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.peak import own_peak
 

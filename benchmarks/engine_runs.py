@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.extract import Made, extract
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import open_workspace
 
 STEPS: dict[str, tuple[str, ...]] = {"fetch": ("records",), "parse": tuple(PAGE_TABLES)}

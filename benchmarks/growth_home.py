@@ -23,13 +23,13 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from benchmarks.large_target import CRAWL, Watch
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Slice
 from cc_pipeline.minicrawl.seeded import gzip_member
 from cc_pipeline.records.segments import segment_head
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import SLICED, plan_purge
-from cc_pipeline.stages.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 
 GOES, STAYS = "large.example", "host:www.large.example"

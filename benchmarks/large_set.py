@@ -16,13 +16,13 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.workspace import Workspace
 

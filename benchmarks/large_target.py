@@ -158,15 +158,15 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
     """Seconds and peaks of each of ``steps`` over the target, in this process."""
     # imported here: the making of a bucket needs none of it
     from cc_pipeline.commoncrawl.target_text import parse_target
+    from cc_pipeline.extraction.fetch import fetch_captures
+    from cc_pipeline.extraction.locate import locate_captures
+    from cc_pipeline.extraction.parse import parse_records
+    from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.settings import load_settings
-    from cc_pipeline.stages.fetch import fetch_captures
     from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-    from cc_pipeline.stages.locate import locate_captures
-    from cc_pipeline.stages.parse import parse_records
     from cc_pipeline.stages.publish import publish_warehouse
     from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict
     from cc_pipeline.stages.reports.looking import Look
-    from cc_pipeline.stages.slice import Slice
     from cc_pipeline.stages.workspace import Workspace
 
     limits = {"max_bytes": None, "max_requests": None}

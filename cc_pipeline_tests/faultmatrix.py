@@ -23,16 +23,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction import fetch as fetch_stage
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.replay import replay_records
+from cc_pipeline.extraction.shortfall import unsettled_rows
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.stages import fetch as fetch_stage
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.replay import replay_records
-from cc_pipeline.stages.shortfall import unsettled_rows
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport

@@ -19,9 +19,9 @@ from typing import Any
 
 from cc_pipeline.engines.spark import job, worker_facts
 from cc_pipeline.errors import PlaceFault
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.extract import Made, extract
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline.transport.sharing import Opening
 

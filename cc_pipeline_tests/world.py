@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import StageReport
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 

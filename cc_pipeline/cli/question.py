@@ -82,8 +82,8 @@ def sources_for(
     ``EnvironmentFault`` when ``via`` wants a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+    from cc_pipeline.extraction.locate import index_sources
     from cc_pipeline.index.lookup import open_locators
-    from cc_pipeline.stages.locate import index_sources
 
     columnar = crawl not in ARC_CRAWLS
     if via in ("auto", "parquet"):
@@ -124,7 +124,7 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
 
 def has_gaps(workspace: Workspace, crawl: str) -> bool:
     """Whether files of the crawl's columnar index could not be read when it was harvested."""
-    from cc_pipeline.stages.lookups import catalog_gaps
+    from cc_pipeline.extraction.lookups import catalog_gaps
 
     return bool(catalog_gaps(workspace, [crawl]))
 

@@ -13,7 +13,7 @@ from cc_pipeline.cli.running import all_runs, step
 from cc_pipeline.errors import Incomplete
 
 if TYPE_CHECKING:
-    from cc_pipeline.stages.replay import Replay
+    from cc_pipeline.extraction.replay import Replay
 
 
 def replay(
@@ -33,7 +33,7 @@ def replay(
       cc-pipeline replay --crawl CC-MAIN-2024-22 --domain example.com
     """
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.stages.replay import replay_records
+    from cc_pipeline.extraction.replay import replay_records
 
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []

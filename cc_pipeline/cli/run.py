@@ -31,7 +31,7 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages.automation import watch_list
 
 if TYPE_CHECKING:
-    from cc_pipeline.stages.slice import Slice
+    from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.stages.workspace import Workspace
 
 _INSTALLED = "cc-pipeline"

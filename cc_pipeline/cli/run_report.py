@@ -13,8 +13,8 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     import duckdb
 
+    from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.stages.reports.this_run import Done
-    from cc_pipeline.stages.slice import Slice
 
 #: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
 _SHOWN_PAIRS = 40
@@ -165,7 +165,7 @@ def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> lis
 
 
 def _say_shortfall(done: Mapping[Slice, Done]) -> None:
-    from cc_pipeline.stages.shortfall import share
+    from cc_pipeline.extraction.shortfall import share
 
     planned = sum(one.after.planned for one in done.values())
     unsettled = sum(one.after.unsettled for one in done.values())

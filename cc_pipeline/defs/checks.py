@@ -18,11 +18,11 @@ from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.partitions import EVERYTHING, KEYS_TAG, LOOK_TAG, between, range_of, run_partitions
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.expanding import part_slices
+from cc_pipeline.extraction.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.reports import checks, facts, inputs, outputs, pages
 from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, some, versions_of
-from cc_pipeline.stages.sets.set_parts import part_slices
-from cc_pipeline.stages.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.stages.workspace import Workspace
 
 #: What one look is at: partitions of crawl × domain, crawls, files read whole, or one thing for all.

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline.defs.internals_partitions import allow_lists_of_partitions, plan_partition, recorded_by, without_record
 from cc_pipeline.defs.partitions import CRAWL, DOMAIN, KEYS_TAG, keys_in, tried_tags
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
-from cc_pipeline.stages.isolation import is_nobodys
+from cc_pipeline.extraction.isolation import is_nobodys
 
 # wherever runs are executed, the assets are loaded
 allow_lists_of_partitions()

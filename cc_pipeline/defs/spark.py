@@ -28,10 +28,10 @@ from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused
 from cc_pipeline.engines.spark.readiness import refuse_unready
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.current import current
-from cc_pipeline.stages.extract import Made, extract
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import EVERY_HOST
 from cc_pipeline.transport.sharing import lent, openings, take_over
@@ -52,7 +52,7 @@ _Key = tuple[str, str]
 def made_on_spark(
     context: dg.AssetExecutionContext, workspace: Workspace, wanted: Sequence[_Key], tables: Collection[str]
 ) -> Iterator[Made]:
-    """As :func:`cc_pipeline.stages.extract.extract`: captures are located in this process, which has the home and its
+    """As :func:`cc_pipeline.extraction.run.extract`: captures are located in this process, which has the home and its
     catalog; records and pages are made by one job on the cluster of the settings.
 
     Partitions that nothing would change get no job; no job is started where none is left. Raises ``UserInputError`` and

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.expanding import left_over, summed
+from cc_pipeline.extraction.fetch import to_fetch
+from cc_pipeline.extraction.locate import to_locate
+from cc_pipeline.extraction.parse import to_parse
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, VERSION, slices_of
 from cc_pipeline.records.leases import left_behind
-from cc_pipeline.stages.fetch import to_fetch
-from cc_pipeline.stages.locate import to_locate
-from cc_pipeline.stages.parse import to_parse
-from cc_pipeline.stages.sets.set_parts import left_over, summed
-from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, VERSION, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 _STAGES = (LOCATE, FETCH, PARSE)

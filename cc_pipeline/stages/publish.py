@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from cc_pipeline import __version__
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.overlap import sharing
+from cc_pipeline.extraction.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.digests import input_digest
@@ -14,10 +16,8 @@ from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.snapshot import Copying, Publication, publish
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.stages.keeping.debris import clear_debris
-from cc_pipeline.stages.overlap import sharing
 from cc_pipeline.stages.questions.macros import MACROS
 from cc_pipeline.stages.questions.notes import note_of
-from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.views import Sharing, publication_views
 from cc_pipeline.stages.whole_files import registered

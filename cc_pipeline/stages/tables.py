@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
+from cc_pipeline.extraction.shortfall import FETCHES_SCHEMA
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
@@ -19,7 +20,6 @@ from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.merging import bytes_too_large, split_large
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
-from cc_pipeline.stages.shortfall import FETCHES_SCHEMA
 from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
 BY_CRAWL = ("crawl",)

@@ -24,8 +24,8 @@ from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.extraction.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport, spilled_batches
 from cc_pipeline.lake.digests import input_digest
-from cc_pipeline.stages.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport, spilled_batches
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
 from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile

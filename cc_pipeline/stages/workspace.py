@@ -14,6 +14,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, index_is_built
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
+from cc_pipeline.extraction import targets as definitions
 from cc_pipeline.home import CHOICES, choose
 from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
@@ -21,7 +22,6 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, claim_home
-from cc_pipeline.stages import targets as definitions
 from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stores.answer import Timeouts
@@ -183,12 +183,12 @@ class Workspace:
             definitions.register(self.lake, targets)
 
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
-        """The targets behind partition keys; see :func:`cc_pipeline.stages.targets.read`."""
+        """The targets behind partition keys; see :func:`cc_pipeline.extraction.targets.read`."""
         return definitions.read(self.lake, slugs)
 
     def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
         """The slugs under which each of ``slugs`` has its slices; a large set has many
-        (:func:`cc_pipeline.stages.targets.parts_of`)."""
+        (:func:`cc_pipeline.extraction.targets.parts_of`)."""
         return definitions.parts_of(self.lake, slugs)
 
 

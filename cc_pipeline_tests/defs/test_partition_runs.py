@@ -20,12 +20,12 @@ from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, KEYS_TAG, keys_tags, range_tags
 from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
 from cc_pipeline.errors import PlaceFault
+from cc_pipeline.extraction import run as extract
+from cc_pipeline.extraction.engine import LocalEngine
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.run import TABLES
+from cc_pipeline.extraction.slice import StageReport
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import extract
-from cc_pipeline.stages.engine import LocalEngine
-from cc_pipeline.stages.extract import TABLES
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.slice import StageReport
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of, settings_of
 from cc_pipeline_tests.world import NEW, OLD, harvest, workspace_of

@@ -31,10 +31,10 @@ from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark import JOB_TAG
 from cc_pipeline.defs.spark_launch import EmrServerless, SparkSubmit, job_file
 from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
+from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport import sharing
 from cc_pipeline.transport.sharing import Opening

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.home import LAYOUT, read_note
 from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
@@ -24,7 +25,6 @@ from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_grou
 from cc_pipeline.stages.keeping import upkeep
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.reports.health import examine
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.tables import MIGRATIONS
 from cc_pipeline.stages.whole_files import read_sources
 from cc_pipeline.stages.workspace import Workspace, open_lake

@@ -6,11 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataKind
+from cc_pipeline.extraction import shortfall
 from cc_pipeline.records.asking import patience, turns
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages import shortfall
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding
 from cc_pipeline.transport.ranges import RetryPolicy
 

@@ -47,7 +47,7 @@ class World:
 
 
 def fetch_of(world: World, target: str, commit: str, *, narrow: bool) -> list[Step]:
-    """A fetch that takes over what any target holds, and fetches where none does: as ``stages/fetch.py`` does."""
+    """A fetch that takes over what any target holds, and fetches where none does: as ``extraction/fetch.py`` does."""
     lease = Lease(world.storage, CRAWL, commit, world.place.clock)
     mine = file(commit)
     found: list[str | None] = [None]

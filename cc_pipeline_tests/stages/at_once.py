@@ -15,13 +15,13 @@ from collections.abc import Callable
 import duckdb
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.upkeep import keep_up, merge_and_publish
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline_tests.world import NEW, OLD
 

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.slice import LOCATE, Slice
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.keeping.upkeep import _sweep_records, keep_up
-from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.slice import LOCATE, Slice
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline_tests.stages.stored import dangling, without_varying
 from cc_pipeline_tests.world import NEW, harvest

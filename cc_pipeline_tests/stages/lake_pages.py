@@ -9,9 +9,9 @@ from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 

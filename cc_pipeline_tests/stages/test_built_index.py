@@ -17,6 +17,7 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, Incomplete, IndexIncomplete, UserInputError
+from cc_pipeline.extraction.locate import captures_of, locate_captures
 from cc_pipeline.index.built.names import Shard, shard_of
 from cc_pipeline.index.built.rows import BUILT_SCHEMA, Tally, index_rows
 from cc_pipeline.minicrawl import seeded
@@ -26,7 +27,6 @@ from cc_pipeline.stages.indexing import build
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
 from cc_pipeline.stages.indexing.build import build_index, build_price, refuse_unpriced
 from cc_pipeline.stages.indexing.harvest import is_harvested, refused_gaps
-from cc_pipeline.stages.locate import captures_of, locate_captures
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline_tests.faultserver import FaultServer, Rule

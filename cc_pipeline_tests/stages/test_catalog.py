@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.extraction.slice import HARVEST, Slice
 from cc_pipeline.index.catalog import keep
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import crawl_file, file_of_before
 from cc_pipeline.stages.indexing.catalog import rebuild_catalog
 from cc_pipeline.stages.indexing.harvest import commit_row_groups
-from cc_pipeline.stages.slice import HARVEST, Slice
 from cc_pipeline_tests.homes.unpack import unpack
 from cc_pipeline_tests.world import ARC, NEW, OLD, copy_of, harvest, replace_file, workspace_of
 

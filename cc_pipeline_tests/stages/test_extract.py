@@ -10,13 +10,13 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.extraction import run as module
+from cc_pipeline.extraction.engine import LOCAL, Engine, LocalEngine
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.run import TABLES, Made, extract
+from cc_pipeline.extraction.slice import PARSE, Slice, StageReport
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import extract as module
-from cc_pipeline.stages.engine import LOCAL, Engine, LocalEngine
-from cc_pipeline.stages.extract import TABLES, Made, extract
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import PARSE, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction.fetch import fetch_captures, fetched_otherwise
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.replay import replay_records
+from cc_pipeline.extraction.shortfall import Shortfall
+from cc_pipeline.extraction.slice import FETCH, LOCATE, Slice
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
-from cc_pipeline.stages.fetch import fetch_captures, fetched_otherwise
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.replay import replay_records
-from cc_pipeline.stages.shortfall import Shortfall
-from cc_pipeline.stages.slice import FETCH, LOCATE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, copy_of, extract, fill, harvest, replace_file, small_disk, workspace_of

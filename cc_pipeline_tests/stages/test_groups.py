@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline import progress
+from cc_pipeline.extraction import fetch as fetch_stage
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.segments import SegmentWriter
-from cc_pipeline.stages import fetch as fetch_stage
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultmatrix import OPTIONS, Cell, Place, place_at, run_cell
 from cc_pipeline_tests.faultserver import FaultServer

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-import cc_pipeline.stages.fetch as fetching
+import cc_pipeline.extraction.fetch as fetching
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.keeping.stored_files import lost_records
 from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import FETCH, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline_tests.stages.stored import dangling, stored_files, without_varying
@@ -206,7 +206,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     fetch_captures(workspace, NEW, [part])
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
-    monkeypatch.setattr("cc_pipeline.stages.parse.slices_that_lost", lambda *_: {})
+    monkeypatch.setattr("cc_pipeline.extraction.parse.slices_that_lost", lambda *_: {})
     with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are gone"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
@@ -233,8 +233,8 @@ def test_pages_that_an_earlier_version_failed_for_lack_of_bytes_are_parsed_again
     [path] = stored_files(workspace)
     path.rename(path.with_name("aside"))
     with monkeypatch.context() as before:
-        before.setattr("cc_pipeline.stages.parse.slices_that_lost", lambda *_: {})
-        before.setattr("cc_pipeline.stages.paging.are_gone", lambda _: False)
+        before.setattr("cc_pipeline.extraction.parse.slices_that_lost", lambda *_: {})
+        before.setattr("cc_pipeline.extraction.paging.are_gone", lambda _: False)
         parse_records(workspace, NEW, [part])
     count = workspace.lake.read("records", {"target": part}).num_rows
     assert failures(workspace, part) == count

@@ -9,16 +9,16 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.extraction.locate import locate_captures, located_otherwise
+from cc_pipeline.extraction.lookups import incomplete_slices, lookups_of
+from cc_pipeline.extraction.slice import LOCATE, Slice
 from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.harvest import commit_manifest, harvest_footers, refused_gaps
 from cc_pipeline.stages.indexing.url_index import build_url_index
-from cc_pipeline.stages.locate import locate_captures, located_otherwise
-from cc_pipeline.stages.lookups import incomplete_slices, lookups_of
 from cc_pipeline.stages.reports.left_out import left_out, what_is_not_there
-from cc_pipeline.stages.slice import LOCATE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ARC, NEW, extract, harvest, publish, workspace_of

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
-from cc_pipeline.stages.isolation import Outcome, apart, is_nobodys
-from cc_pipeline.stages.shortfall import NotGiven
-from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.extraction.isolation import Outcome, apart, is_nobodys
+from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 
 

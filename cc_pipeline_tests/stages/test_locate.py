@@ -9,10 +9,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures, located_otherwise
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.current import current
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures, located_otherwise
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import ARC, NEW, extract, harvest, workspace_of

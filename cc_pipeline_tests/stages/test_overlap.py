@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction import held
+from cc_pipeline.extraction.overlap import overlapping, sharing
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.keeping import held
-from cc_pipeline.stages.overlap import overlapping, sharing
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 

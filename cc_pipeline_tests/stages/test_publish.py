@@ -8,13 +8,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import PAGE_TABLES, Slice
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.publish import interrupted_slices
-from cc_pipeline.stages.slice import PAGE_TABLES, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of

@@ -20,13 +20,14 @@ from benchmarks.compare_published import differences
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction import fetch as fetch_stage
+from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.keeping import vacuum_now
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
-from cc_pipeline.stages import fetch as fetch_stage
 from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.keeping import moved_records, purge_note, upkeep
 from cc_pipeline.stages.keeping import moved_records as moving
@@ -35,7 +36,6 @@ from cc_pipeline.stages.keeping.purge import PurgeReport, purge
 from cc_pipeline.stages.keeping.purge_plan import SLICED, plan_purge
 from cc_pipeline.stages.keeping.stored_files import lost_records, verify
 from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.locate import locate_captures
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.stages.stored import dangling, stored_files
 from cc_pipeline_tests.world import ARC, NEW, extract, harvest, publish, workspace_of

@@ -22,6 +22,8 @@ import pytest
 from cc_pipeline.cli.asking.answers import answer as write_answer
 from cc_pipeline.cli.asking.sql import open_answers
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import PARSE, Slice
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.pins import pinned_versions
@@ -34,9 +36,7 @@ from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.stored_files import lost_records, verify
 from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.reports.health import examine
-from cc_pipeline.stages.slice import PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server

@@ -15,19 +15,18 @@ from cc_pipeline.commoncrawl.parts import SEPARATOR, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.extraction import carried, locate, paging
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures, located_otherwise
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.shortfall import share
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages import locate, paging
 from cc_pipeline.stages.current import current
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures, located_otherwise
-from cc_pipeline.stages.parse import parse_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.reports.left_out import what_is_not_there
-from cc_pipeline.stages.sets import carried
-from cc_pipeline.stages.shortfall import share
-from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of

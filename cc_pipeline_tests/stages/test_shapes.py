@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.defs.metadata import bars, partition_pictures
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.reports import shapes as module
 from cc_pipeline.stages.reports.shapes import shapes
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 
 SITE = "example.com"

@@ -16,6 +16,8 @@ from deltalake import DeltaTable
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.locate import captures_of
+from cc_pipeline.extraction.slice import HARVEST, Slice
 from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.lake import lease, pins
@@ -32,8 +34,6 @@ from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog
 from cc_pipeline.stages.indexing.harvest import is_harvested
 from cc_pipeline.stages.keeping import upkeep
 from cc_pipeline.stages.keeping.upkeep import keep_up
-from cc_pipeline.stages.locate import captures_of
-from cc_pipeline.stages.slice import HARVEST, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
 

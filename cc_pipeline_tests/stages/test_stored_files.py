@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.slice import FETCH, Slice
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.keeping.stored_files import holders, lost_records, verify
 from cc_pipeline.stages.reports.checks import stored_verdict
 from cc_pipeline.stages.reports.health import Finding, examine, verified_finding
 from cc_pipeline.stages.reports.looking import Look
-from cc_pipeline.stages.slice import FETCH, Slice
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.stages.stored import dangling, stored_files
 from cc_pipeline_tests.world import ARC, NEW, copy_of, extract, harvest, workspace_of

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from cc_pipeline.extraction.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.handing.export import export_prefix, export_slices
@@ -19,7 +20,6 @@ from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports import inputs, outputs, pages
 from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict
 from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, versions_of
-from cc_pipeline.stages.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice
 from cc_pipeline.stages.whole_files import register
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SourceFile

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction import slice as slices
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
 from cc_pipeline.lake import contents
 from cc_pipeline.lake.contents import NOTHING
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
-from cc_pipeline.stages import slice as slices
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.homes.unpack import unpack
 from cc_pipeline_tests.world import ARC, NEW, extract, harvest, workspace_of

@@ -14,9 +14,9 @@ import pytest
 from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.slice import READ_FILES, Slice
 from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, export_slices
 from cc_pipeline.stages.publish import interrupted_slices, publish_warehouse
-from cc_pipeline.stages.slice import READ_FILES, Slice
 from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, read_sources, register, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SourceFile, identify

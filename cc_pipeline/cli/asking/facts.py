@@ -131,11 +131,11 @@ def _of_captures(
     question: Question, named: Sequence[str], acting: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The captures that runs have located with what datasets say of each, by crawl and target."""
+    from cc_pipeline.extraction.slice import LOCATE, slices_of
     from cc_pipeline.stages.facts.asking import refuse_gaps
     from cc_pipeline.stages.facts.captures import facts_of_captures
     from cc_pipeline.stages.facts.choosing import known_for
     from cc_pipeline.stages.facts.datasets import no_such
-    from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
     answers = []

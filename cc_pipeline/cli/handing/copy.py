@@ -184,9 +184,9 @@ def _deliver(
 ) -> DeliveryReport:
     from cc_pipeline import progress
     from cc_pipeline.deliveries.delivery import Order, deliver, with_planned
+    from cc_pipeline.extraction.lookups import lookups_of
+    from cc_pipeline.extraction.slice import slices_of
     from cc_pipeline.keys import RECORD_KEY_NAMES
-    from cc_pipeline.stages.lookups import lookups_of
-    from cc_pipeline.stages.slice import slices_of
 
     workspace = question.workspace
     parts = workspace.parts([target.slug for target in question.targets])

@@ -35,7 +35,7 @@ def remove(
 ) -> None:
     """Removes the targets that ``texts`` mean; ``listed`` are the definitions on the watch list, by slug."""
     from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.stages import targets
+    from cc_pipeline.extraction import targets
     from cc_pipeline.stages.automation import watch_list
     from cc_pipeline.stages.keeping.known_keys import defined, purges_begun, which_target
     from cc_pipeline.stages.keeping.purge_plan import plan_purge

@@ -53,7 +53,7 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
 
 def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.stages.fetch import fetch_captures
+    from cc_pipeline.extraction.fetch import fetch_captures
 
     trouble: Incomplete | None = None
     with Launcher(workspace) as launcher:

@@ -60,7 +60,7 @@ def harvest(
 
       cc-pipeline harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
     """
-    from cc_pipeline.stages.lookups import catalog_gaps
+    from cc_pipeline.extraction.lookups import catalog_gaps
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(source=source, home=home, max_index_gaps=options.most_gaps(allow_gaps))

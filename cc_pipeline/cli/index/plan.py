@@ -107,9 +107,9 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
 def _known(question: Question, crawl: str) -> FetchPrice | None:
     """The price of captures that earlier runs have located; ``None`` unless every target is."""
     from cc_pipeline.deliveries.copying import distinct_captures
+    from cc_pipeline.extraction.slice import LOCATE, slices_of
     from cc_pipeline.keys import CAPTURE, PLACE
     from cc_pipeline.records.plan import price_of
-    from cc_pipeline.stages.slice import LOCATE, slices_of
 
     lake = question.workspace.lake
     parts = question.workspace.parts([target.slug for target in question.targets])

@@ -14,11 +14,11 @@ from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.keys import delete_keys, ordered_keys, unfinished_runs_of
 from cc_pipeline.defs.slices import logged_progress
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.targets import definitions
 from cc_pipeline.stages.automation import watch_list
 from cc_pipeline.stages.keeping.known_keys import defined, purges_begun, which_target
 from cc_pipeline.stages.keeping.purge import PurgeReport, purge, refuse_fetching, remove_whole
 from cc_pipeline.stages.keeping.purge_plan import PurgePlan, plan_purge
-from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 

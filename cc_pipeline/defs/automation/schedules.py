@@ -15,6 +15,9 @@ from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.gate import limits_of
+from cc_pipeline.extraction.locate import located_otherwise
+from cc_pipeline.extraction.shortfall import waiting_and_due
 from cc_pipeline.stages.automation import watch_list as watch_list_file
 from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
@@ -28,9 +31,6 @@ from cc_pipeline.stages.automation.due import (
 from cc_pipeline.stages.automation.pace import Pace, pace_of, spoken
 from cc_pipeline.stages.automation.reparse import outdated, seconds_of
 from cc_pipeline.stages.automation.standing import trouble_of_source
-from cc_pipeline.stages.gate import limits_of
-from cc_pipeline.stages.locate import located_otherwise
-from cc_pipeline.stages.shortfall import waiting_and_due
 from cc_pipeline.stages.workspace import Workspace
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.

@@ -20,6 +20,9 @@ from cc_pipeline.engines.spark.politeness import refuse_crowded, refuse_impolite
 from cc_pipeline.engines.spark.work import FetchDone, FetchJob, Job, Written, fetch_task, parse_task
 from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, UserInputError
+from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
+from cc_pipeline.extraction.shortfall import Tally
+from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import Left, RecordsResult
@@ -28,9 +31,6 @@ from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.engine import Fetched, ToFetch, ToParse
-from cc_pipeline.stages.shortfall import Tally
-from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.stages.workspace import Workspace, lake_options
 from cc_pipeline.transport.sharing import Opening, openings, take_over
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from cc_pipeline.errors import CcPipelineError, Kind
-from cc_pipeline.stages.extract import Made
-from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.extraction.run import Made
+from cc_pipeline.extraction.slice import StageReport
 from cc_pipeline.transport.sharing import Opening
 
 Payload: TypeAlias = dict[str, Any]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cc_pipeline import progress
 from cc_pipeline.engines.spark.ambient import settings_here
 from cc_pipeline.engines.spark.engine import SparkEngine
-from cc_pipeline.stages.extract import Made, extract
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline.transport.sharing import Opening, take_over
 
@@ -40,7 +40,7 @@ def run_job(
     that the job knows of after each fetch.
 
     Raises ``UserInputError`` for a job that would not be polite (see :class:`SparkEngine`), and as
-    :func:`~cc_pipeline.stages.extract.extract` does.
+    :func:`~cc_pipeline.extraction.run.extract` does.
     """
     with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
         chosen = settings_here(settings, Path(folder).resolve())

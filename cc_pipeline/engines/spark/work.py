@@ -22,6 +22,9 @@ from cc_pipeline.engines.spark.halting import Halting
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.worker_facts import here, refuse_others
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.paging import options_of, spill_pages
+from cc_pipeline.extraction.shortfall import Tally
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
@@ -30,9 +33,6 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PlacesFound
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.paging import options_of, spill_pages
-from cc_pipeline.stages.shortfall import Tally
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.workspace import Workspace, lake_options
 from cc_pipeline.transport.sharing import Opening, openings
@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True)
 class FetchJob(Job):
-    """As :class:`~cc_pipeline.stages.engine.ToFetch` says. ``closed`` are circuit breakers that opened before."""
+    """As :class:`~cc_pipeline.extraction.engine.ToFetch` says. ``closed`` are circuit breakers that opened before."""
 
     options: RecordOptions
     plan: str
@@ -98,7 +98,7 @@ class ParseDone:
 class Failed:
     """Why a task failed for the last time: an error goes to the driver as it is, and not as a text of Java's.
 
-    What caused it says whether it would meet every target (``stages/isolation.py``), and is lost when an error is
+    What caused it says whether it would meet every target (``extraction/isolation.py``), and is lost when an error is
     pickled.
     """
 

@@ -10,6 +10,10 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.extraction.carried import in_commits, in_passes
+from cc_pipeline.extraction.expanding import over_parts
+from cc_pipeline.extraction.slice import FACTS, Figures, Slice, StageReport, slices_of
+from cc_pipeline.extraction.targets import definitions
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, RowsOfTargets, facts_of_targets
@@ -17,10 +21,6 @@ from cc_pipeline.stages.facts.asking import refuse_gaps
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.facts.harvest import dataset_transport, harvest_dataset
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
-from cc_pipeline.stages.sets.carried import in_commits, in_passes
-from cc_pipeline.stages.sets.set_parts import over_parts
-from cc_pipeline.stages.slice import FACTS, Figures, Slice, StageReport, slices_of
-from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 #: Raised when the same inputs would give other rows.

@@ -18,10 +18,10 @@ from cc_pipeline.archive.sequencefile import Compression
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.extraction.expanding import part_slices
+from cc_pipeline.extraction.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.handing.export_rows import metadata_records, record_order, text_records
-from cc_pipeline.stages.sets.set_parts import part_slices
-from cc_pipeline.stages.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault

@@ -14,9 +14,9 @@ import pyarrow as pa
 from cc_pipeline.documents.legacy2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_FIELDS
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.keys import KEY_NAMES
 from cc_pipeline.lake.streaming import stream_slices
-from cc_pipeline.stages.slice import Slice
 from cc_pipeline.stages.workspace import Workspace
 
 _KEYS = ("warc_filename", "warc_record_offset", "url")

@@ -19,13 +19,13 @@ from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
 from cc_pipeline.commoncrawl.paths import parse_arc_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.records.check import Promise, digest_check, examine
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.stages.indexing.crawls import known_crawls
-from cc_pipeline.stages.locate import index_sources
 from cc_pipeline.stages.workspace import Workspace
 
 Row = Mapping[str, Any]

@@ -15,14 +15,14 @@ from cc_pipeline import interruption, progress
 from cc_pipeline.archive.members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.extraction.gate import limits_of
+from cc_pipeline.extraction.slice import BUILT, Figures, Slice, StageReport
 from cc_pipeline.index.built.names import VERSION, Shard
 from cc_pipeline.index.built.rows import Tally, batches_of, index_rows, packed
 from cc_pipeline.index.built.shards import write_shard
 from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.records.leases import is_half_of_gone
-from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
-from cc_pipeline.stages.slice import BUILT, Figures, Slice, StageReport
 from cc_pipeline.stages.whole_files import FAULTS, MAX_FAULT_ROWS
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ahead import PIECE, ReadAhead

@@ -12,11 +12,11 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, unlisted_crawl, validate_crawl_id
 from cc_pipeline.commoncrawl.known_crawls import crawl_of
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.slice import HARVEST, Slice, StageReport
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import is_home_of
 from cc_pipeline.stages.indexing.collinfo import CrawlList, ago
 from cc_pipeline.stages.indexing.probing import found_by_name, probe, unknown
-from cc_pipeline.stages.slice import HARVEST, Slice, StageReport
 from cc_pipeline.stages.workspace import Workspace
 
 

@@ -15,6 +15,8 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.lookups import catalog_gaps
+from cc_pipeline.extraction.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -31,8 +33,6 @@ from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, reb
 from cc_pipeline.stages.indexing.crawls import find_crawl
 from cc_pipeline.stages.indexing.own_lists import own_list
 from cc_pipeline.stages.indexing.probing import evidence, probe, unknown
-from cc_pipeline.stages.lookups import catalog_gaps
-from cc_pipeline.stages.slice import HARVEST, LIST, Slice, Stage, StageReport
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 

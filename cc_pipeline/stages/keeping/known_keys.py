@@ -10,12 +10,12 @@ from typing import Final
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.slice import FETCH, GONE, HARVEST, LIST, LOCATE, PARSE, Slice
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.automation import watch_list
 from cc_pipeline.stages.indexing.probing import found_by_name
 from cc_pipeline.stages.keeping import purge_note
-from cc_pipeline.stages.slice import FETCH, GONE, HARVEST, LIST, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 #: Targets that a message names.

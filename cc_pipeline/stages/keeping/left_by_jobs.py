@@ -11,12 +11,12 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import quote
 
+from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.lake.keeping import never_committed
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.streaming import files_of_crawl
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.storage import PLANS
-from cc_pipeline.stages.slice import PAGE_TABLES
 from cc_pipeline.stages.workspace import Workspace
 
 #: The commit of a job in the names of files that its tasks write.

@@ -19,6 +19,8 @@ from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction import targets
+from cc_pipeline.extraction.slice import FACTS, FETCH, GONE, LOCATE, PARSE, Slice, Stage, empty_slices
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.keeping import vacuum, vacuum_now
 from cc_pipeline.lake.lake import Lake
@@ -27,7 +29,6 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.superseded import note as note_superseded
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
-from cc_pipeline.stages import targets
 from cc_pipeline.stages.handing.export import export_prefix
 from cc_pipeline.stages.keeping import purge_note
 from cc_pipeline.stages.keeping.left_by_jobs import delete_left_by_jobs
@@ -36,7 +37,6 @@ from cc_pipeline.stages.keeping.purge_note import PurgeNote
 from cc_pipeline.stages.keeping.purge_plan import PurgePlan, being_fetched
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.slice import FACTS, FETCH, GONE, LOCATE, PARSE, Slice, Stage, empty_slices
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.workspace import Workspace
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.extraction.slice import FACTS, FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
+from cc_pipeline.extraction.targets import slugs_of
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.pins import published_elsewhere
@@ -19,8 +21,6 @@ from cc_pipeline.records.leases import living
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.stages.handing.export import export_prefix
-from cc_pipeline.stages.slice import FACTS, FETCH, LOCATE, PAGE_TABLES, PARSE, Slice, targets_by_crawl
-from cc_pipeline.stages.targets import slugs_of
 from cc_pipeline.stages.workspace import Workspace
 
 #: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.

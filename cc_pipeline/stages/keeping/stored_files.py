@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault
+from cc_pipeline.extraction.held import Place
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
 from cc_pipeline.records.check import Promise, examine
@@ -21,7 +22,6 @@ from cc_pipeline.records.lost import STORED, are_gone, cut_files
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import Named
-from cc_pipeline.stages.keeping.held import Place
 
 #: Stored records that ``verify`` reads unless all are asked for.
 SAMPLE = 1_000

@@ -11,6 +11,11 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.extraction.held import slices_that_lost
+from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.extraction.lookups import incomplete_slices, index_complete
+from cc_pipeline.extraction.shortfall import share
+from cc_pipeline.extraction.slice import Slice, targets_by_crawl
 from cc_pipeline.index.catalog.checks import (
     CheckResult,
     check_coverage,
@@ -25,13 +30,8 @@ from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.keeping.held import slices_that_lost
 from cc_pipeline.stages.keeping.stored_files import lost_records
-from cc_pipeline.stages.locate import index_sources
-from cc_pipeline.stages.lookups import incomplete_slices, index_complete
 from cc_pipeline.stages.reports.looking import Look, joined, key_of
-from cc_pipeline.stages.shortfall import share
-from cc_pipeline.stages.slice import Slice, targets_by_crawl
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.

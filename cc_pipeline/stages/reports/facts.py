@@ -6,12 +6,12 @@ from typing import Final
 
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.slice import FACTS, GONE, Slice
+from cc_pipeline.extraction.targets import definitions
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.facts.harvest import shards_read
 from cc_pipeline.stages.facts.known import known_datasets
 from cc_pipeline.stages.reports.looking import Look, joined, some
-from cc_pipeline.stages.slice import FACTS, GONE, Slice
-from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 _NAME: Final = "hosts_of_their_targets"

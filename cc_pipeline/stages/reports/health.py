@@ -12,13 +12,13 @@ from pathlib import Path
 import duckdb
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.extraction.gate import limits_of
 from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.settings import PREFIX, Settings, in_environment, is_home_of, remembered_source
 from cc_pipeline.stages.automation.standing import trouble_at
-from cc_pipeline.stages.gate import limits_of
 from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.crawls import known_crawls
 from cc_pipeline.stages.indexing.probing import probe, unknown

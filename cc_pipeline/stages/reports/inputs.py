@@ -8,12 +8,12 @@ from typing import Final
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.slice import LIST, READ_FILES, Figures, Slice
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.stages.reports.looking import Look, joined, some
-from cc_pipeline.stages.slice import LIST, READ_FILES, Figures, Slice
 from cc_pipeline.stages.whole_files import FAULTS, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.files import SourceFile

@@ -14,10 +14,10 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.extraction.lookups import gap_notes
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.locate import index_sources
-from cc_pipeline.stages.lookups import gap_notes
 from cc_pipeline.stages.workspace import Workspace
 
 #: (crawl, target) pairs that one command counts, and sentences about one crawl.

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.extraction.slice import Slice, Stage
 from cc_pipeline.index.catalog.checks import CheckResult, Severity
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.stages.slice import Slice, Stage
 
 #: Partitions that a verdict names.
 NAMED: Final = 5

@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extraction.slice import LIST, Figures, Slice
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.index.built.names import folder_of
 from cc_pipeline.index.catalog.checks import CheckResult
@@ -23,7 +24,6 @@ from cc_pipeline.stages.handing.export import EXPORT_KINDS, ExportKind, export_p
 from cc_pipeline.stages.indexing.url_index import url_index_root
 from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports.looking import Look, joined, some
-from cc_pipeline.stages.slice import LIST, Figures, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 #: A published file may be so much older than what it lacks.

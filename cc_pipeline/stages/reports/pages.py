@@ -10,13 +10,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.extraction.parse import is_behind
+from cc_pipeline.extraction.slice import GONE, PARSE, Slice, targets_by_crawl
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.stages.parse import is_behind
 from cc_pipeline.stages.publish import interrupted_slices
 from cc_pipeline.stages.reports.looking import Look, key_of, some
-from cc_pipeline.stages.slice import GONE, PARSE, Slice, targets_by_crawl
 from cc_pipeline.stages.workspace import Workspace
 
 #: Partitions of which a look at everything compares rows; beyond, they are chosen by chance.

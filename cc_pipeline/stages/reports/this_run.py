@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 #: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.

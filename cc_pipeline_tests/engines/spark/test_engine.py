@@ -18,6 +18,12 @@ from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.extraction import fetch
+from cc_pipeline.extraction.engine import LOCAL
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.run import TABLES
+from cc_pipeline.extraction.slice import Stage
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import Places
@@ -25,15 +31,9 @@ from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages import fetch
-from cc_pipeline.stages.engine import LOCAL
-from cc_pipeline.stages.extract import TABLES
-from cc_pipeline.stages.fetch import fetch_captures
 from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.stored_files import named_files
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import Stage
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport import budget
 from cc_pipeline.transport.budget import BreakerPolicy

@@ -11,9 +11,9 @@ from cc_pipeline.engines.spark.messages import Elsewhere, Facts, Failed, Inbox, 
 from cc_pipeline.engines.spark.messages import error_as_json as as_json
 from cc_pipeline.engines.spark.messages import error_from_json as from_json
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.stages.extract import Made
-from cc_pipeline.stages.isolation import is_nobodys
-from cc_pipeline.stages.slice import StageReport
+from cc_pipeline.extraction.isolation import is_nobodys
+from cc_pipeline.extraction.run import Made
+from cc_pipeline.extraction.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.sharing import Opening
 

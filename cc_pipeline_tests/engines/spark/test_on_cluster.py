@@ -15,11 +15,11 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.engines.spark import cutting
 from cc_pipeline.engines.spark import engine as module
 from cc_pipeline.engines.spark.engine import SparkEngine
+from cc_pipeline.extraction.engine import LOCAL, LocalEngine
+from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import spec_for
 from cc_pipeline.records.sweep import sweep
-from cc_pipeline.stages.engine import LOCAL, LocalEngine
-from cc_pipeline.stages.extract import TABLES
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.engines.spark.compared import Bucket, left_over, located, made, not_named, same

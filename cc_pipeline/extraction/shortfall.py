@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import Incomplete
+from cc_pipeline.extraction.slice import Figures, Slice, StageReport
 from cc_pipeline.keys import TIMESTAMP
-from cc_pipeline.stages.slice import Figures, Slice, StageReport
 
 #: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
 MOST_ROUNDS: Final = 5

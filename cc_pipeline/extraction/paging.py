@@ -15,13 +15,13 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.errors import DataFault, disk_trouble
+from cc_pipeline.extraction.held import gone
+from cc_pipeline.extraction.slice import PAGE_TABLES, Slice, spilled_batches
 from cc_pipeline.records.lost import are_gone
 from cc_pipeline.records.pages import Row, page_of
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.keeping.held import gone
-from cc_pipeline.stages.slice import PAGE_TABLES, Slice, spilled_batches
 from cc_pipeline.stages.tables import TABLES
 
 #: Rows of a page table, batch by batch, as often as they are opened.

@@ -16,6 +16,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.extraction.held import Held
+from cc_pipeline.extraction.pages_before import PagesBefore
+from cc_pipeline.extraction.shortfall import Shortfall, shortfalls
+from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
@@ -24,10 +28,6 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.keeping.held import Held
-from cc_pipeline.stages.sets.pages_before import PagesBefore
-from cc_pipeline.stages.shortfall import Shortfall, shortfalls
-from cc_pipeline.stages.slice import FETCH, PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -138,7 +138,7 @@ class LocalEngine:
 
     def parse(self, workspace: Workspace, asked: ToParse) -> None:
         # the parsers: a command that only asks for a price need not wait for them
-        from cc_pipeline.stages.paging import BATCH_ROWS, options_of, spill_pages  # noqa: PLC0415
+        from cc_pipeline.extraction.paging import BATCH_ROWS, options_of, spill_pages  # noqa: PLC0415
 
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.folder)
         for batch in asked.records:

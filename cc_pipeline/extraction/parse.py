@@ -16,16 +16,12 @@ from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.keys import CAPTURE_ORDER
-from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.stages.engine import LOCAL, Engine, ToParse
-from cc_pipeline.stages.keeping.held import gone, slices_that_lost
-from cc_pipeline.stages.paging import options_of
-from cc_pipeline.stages.sets.pages_before import PagesBefore
-from cc_pipeline.stages.sets.set_parts import over_parts
-from cc_pipeline.stages.slice import (
+from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
+from cc_pipeline.extraction.expanding import over_parts
+from cc_pipeline.extraction.held import gone, slices_that_lost
+from cc_pipeline.extraction.pages_before import PagesBefore
+from cc_pipeline.extraction.paging import options_of
+from cc_pipeline.extraction.slice import (
     FETCH,
     PAGE_TABLES,
     PARSE,
@@ -35,6 +31,10 @@ from cc_pipeline.stages.slice import (
     slices_of,
     targets_by_crawl,
 )
+from cc_pipeline.keys import CAPTURE_ORDER
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
 

@@ -15,21 +15,21 @@ from cc_pipeline.commoncrawl.filters import Filters
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.carried import in_commits, in_passes, what_is_known
+from cc_pipeline.extraction.expanding import is_divided, retire_others, summed
+from cc_pipeline.extraction.fetch import fetched_otherwise
+from cc_pipeline.extraction.gate import places_of_targets, refuse_dear
+from cc_pipeline.extraction.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
+from cc_pipeline.extraction.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of, written
+from cc_pipeline.extraction.targets import definitions
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
-from cc_pipeline.stages.fetch import fetched_otherwise
-from cc_pipeline.stages.gate import places_of_targets, refuse_dear
 from cc_pipeline.stages.indexing.catalog import follow_catalog
-from cc_pipeline.stages.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
-from cc_pipeline.stages.sets.carried import in_commits, in_passes, what_is_known
-from cc_pipeline.stages.sets.set_parts import is_divided, retire_others, summed
-from cc_pipeline.stages.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of, written
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
-from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 

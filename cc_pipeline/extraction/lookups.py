@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.extraction.slice import LOCATE, Slice, note_slices, slices_of
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
 from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.stages.slice import LOCATE, Slice, note_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 #: Columns that say whether a look-up was complete.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.slice import FETCH, PARSE, slices_of
 from cc_pipeline.records.schema import OUTCOMES
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.slice import FETCH, PARSE, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 Counts = dict[str, dict[str, int]]

@@ -10,10 +10,20 @@ from typing import Concatenate, ParamSpec
 
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
+from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction.slice import (
+    FETCH,
+    GONE,
+    VERSION,
+    Figures,
+    Slice,
+    Stage,
+    StageReport,
+    empty_slices,
+    slices_of,
+)
 from cc_pipeline.lake.contents import together
 from cc_pipeline.records.superseded import note
-from cc_pipeline.stages.shortfall import NotGiven
-from cc_pipeline.stages.slice import FETCH, GONE, VERSION, Figures, Slice, Stage, StageReport, empty_slices, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 P = ParamSpec("P")

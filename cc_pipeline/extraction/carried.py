@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from
 from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.extraction.lookups import members_located
+from cc_pipeline.extraction.slice import Slice
+from cc_pipeline.extraction.targets import definitions
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.stages.lookups import members_located
-from cc_pipeline.stages.slice import Slice
-from cc_pipeline.stages.targets import definitions
 from cc_pipeline.stages.workspace import Workspace
 
 #: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.

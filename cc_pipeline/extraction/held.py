@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.overlap import overlapping
+from cc_pipeline.extraction.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows
@@ -19,8 +21,6 @@ from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.lost import STORED, StoredSizes
 from cc_pipeline.records.places import PLACE_NAME, Places
 from cc_pipeline.records.superseded import note
-from cc_pipeline.stages.overlap import overlapping
-from cc_pipeline.stages.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.stages.workspace import Workspace
 
 #: A file of a crawl's archive and the offset in it.

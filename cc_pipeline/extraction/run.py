@@ -14,13 +14,13 @@ from itertools import groupby, islice
 from typing import Final
 
 from cc_pipeline.errors import Incomplete
+from cc_pipeline.extraction.engine import LOCAL, Engine
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.isolation import apart
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.engine import LOCAL, Engine
-from cc_pipeline.stages.fetch import fetch_captures
-from cc_pipeline.stages.isolation import apart
-from cc_pipeline.stages.locate import locate_captures
-from cc_pipeline.stages.parse import parse_records
-from cc_pipeline.stages.slice import FETCH, PAGE_TABLES, StageReport, slices_of
 from cc_pipeline.stages.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -71,7 +71,7 @@ def extract(
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     Of a partition whose source did not give everything, what came is parsed all the same; it counts as failed.
-    What is no partition's fault (see :mod:`~cc_pipeline.stages.isolation`) is raised, after what was made until then
+    What is no partition's fault (see ``isolation.py``) is raised, after what was made until then
     was given: partitions that were not given then have not been tried.
     """
     source = _Source()

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.extraction.slice import PARSE, Slice
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.stages.slice import PARSE, Slice
 from cc_pipeline.stages.workspace import Workspace
 
 

@@ -15,6 +15,27 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
+from cc_pipeline.extraction.expanding import over_parts
+from cc_pipeline.extraction.gate import refuse_dear
+from cc_pipeline.extraction.held import (
+    Place,
+    forget_failed_pages,
+    held_rows,
+    lost_note,
+    note_superseded,
+    slices_that_lost,
+)
+from cc_pipeline.extraction.shortfall import (
+    NotGiven,
+    Shortfall,
+    fetch_rows,
+    of_targets,
+    refused,
+    shortfalls,
+    unsettled_rows,
+)
+from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
@@ -24,28 +45,7 @@ from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.stages.engine import LOCAL, Engine, Fetched, ToFetch
-from cc_pipeline.stages.gate import refuse_dear
 from cc_pipeline.stages.indexing.own_lists import first_own_key
-from cc_pipeline.stages.keeping.held import (
-    Place,
-    forget_failed_pages,
-    held_rows,
-    lost_note,
-    note_superseded,
-    slices_that_lost,
-)
-from cc_pipeline.stages.sets.set_parts import over_parts
-from cc_pipeline.stages.shortfall import (
-    NotGiven,
-    Shortfall,
-    fetch_rows,
-    of_targets,
-    refused,
-    shortfalls,
-    unsettled_rows,
-)
-from cc_pipeline.stages.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
