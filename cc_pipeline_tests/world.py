@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import look
+from cc_pipeline.extraction.slice import Stage, StageReport
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
@@ -48,6 +50,14 @@ def extract(workspace: Workspace, *texts: str, crawl: str = NEW) -> list[StageRe
     workspace.register_targets(targets)
     slugs = [target.slug for target in targets]
     return [stage(workspace, crawl, slugs) for stage in (locate_captures, fetch_captures, parse_records)]
+
+
+def due(workspace: Workspace, stage: Stage, *texts: str, crawl: str = NEW, but: Collection[Why] = ()) -> set[str]:
+    """The slugs of targets of which a run would make ``stage``, for other reasons than ``but``."""
+    targets = [parse_target(text) for text in texts]
+    workspace.register_targets(targets)
+    found = look(workspace, crawl, [target.slug for target in targets]).plan.of(stage, but=but)
+    return {slice_.whole.target for slice_ in found}
 
 
 def publish(workspace: Workspace) -> Publication:

@@ -31,7 +31,7 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages.automation import watch_list
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.slice import Slice
+    from cc_pipeline.extraction.run import Look
     from cc_pipeline.stages.workspace import Workspace
 
 _INSTALLED = "cc-pipeline"
@@ -133,23 +133,23 @@ def _chosen(
 
 def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
     """Runs the graph and says what was done; gives why partitions failed, if some did."""
+    from cc_pipeline.extraction.run import done_between, look
     from cc_pipeline.stages.reports.left_out import what_is_not_there
-    from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
 
     slugs = [target.slug for target in targets]
     notes: list[str] = []
-    before: dict[Slice, Standing] = {}
-    after: dict[Slice, Standing] = {}
+    before: list[Look] = []
+    after: list[Look] = []
 
-    def look(workspace: Workspace, crawls: Sequence[str]) -> None:
-        before.update(standings(workspace, crawls, slugs))
+    def look_at(workspace: Workspace, crawls: Sequence[str]) -> None:
+        before.extend(look(workspace, crawl, slugs) for crawl in crawls)
 
     def look_again(workspace: Workspace, crawls: Sequence[str]) -> None:
-        after.update(standings(workspace, crawls, slugs))
+        after.extend(look(workspace, crawl, slugs) for crawl in crawls)
         notes.extend(what_is_not_there(workspace, crawls, targets))
 
-    _, trouble = materialize(settings, crawl, targets, look_again, beforehand=look, yes=yes)
-    say_what_was_done(settings, done_since(before, after), targets)
+    _, trouble = materialize(settings, crawl, targets, look_again, beforehand=look_at, yes=yes)
+    say_what_was_done(settings, done_between(before, after), targets)
     for each in notes:
         note(each)
     return trouble

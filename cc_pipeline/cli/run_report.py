@@ -13,8 +13,8 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     import duckdb
 
+    from cc_pipeline.extraction.run import Done
     from cc_pipeline.extraction.slice import Slice
-    from cc_pipeline.stages.reports.this_run import Done
 
 #: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
 _SHOWN_PAIRS = 40

@@ -125,6 +125,11 @@ def index_is_built(crawl_id: str) -> bool:
     return crawl_id.startswith(LOCAL) or news_month(crawl_id) is not None
 
 
+def has_subsets(crawl_id: str) -> bool:
+    """Whether a crawl keeps subsets apart: those of the ARC years and those whose index is built here do not."""
+    return crawl_id not in ARC_CRAWLS and not index_is_built(crawl_id)
+
+
 def unlisted_crawl(crawl_id: str) -> Crawl | None:
     """The crawl behind an id that no list of crawls has and that means one all the same; ``None`` for other ids.
 

@@ -1,15 +1,19 @@
-"""The parts of a large set: each holds the members that a hash puts there, and is a slice of its own in the tables.
+"""The slices of a target in a crawl: the parts of a large set, and subsets of the crawl, each under a slug of its own.
 
-So a member that comes or goes changes one part, and nothing of the others is done again. A part's slug is the set's,
-``~``, the number of parts and its own: no slug of a target has a ``~``, and no other character of a slug is above it.
+A part holds the members that a hash puts there, so a member that comes or goes changes one part, and nothing of the
+others is done again. A part's slug is the set's, ``~``, the number of parts and its own. What a subset other than
+``warc`` has is a slice beside that of ``warc``, so that asking for one takes nothing from another: its slug ends with
+``~`` and the subset, as in ``example.org~robotstxt`` or ``set-press~16-0003~robotstxt``. No slug of a target has a
+``~``, and no other character of a slug is above it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from cc_pipeline.commoncrawl.crawls import SUBSETS, has_subsets
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 
@@ -20,6 +24,9 @@ _CLASSES: Final = ((64, 1), (1_600, 16), (12_800, 128), (102_400, 1_024))
 _MOST_PARTS: Final = 8_192
 #: Members a part may grow or shrink to on average before a set that is divided otherwise is divided anew.
 _MOST_IN_ONE, _FEWEST_IN_ONE = 256, 2
+#: The subset whose slices have the plain slugs.
+PLAIN: Final = "warc"
+_OTHERS: Final = frozenset(SUBSETS) - {PLAIN}
 
 
 def part_count(members: int, before: int | None = None) -> int:
@@ -39,8 +46,29 @@ def part_slugs(slug: str, parts: int) -> list[str]:
 
 
 def whole_slug(slug: str) -> str:
-    """The slug of the target that a slice belongs to: of a part that of its set, of any other its own."""
+    """The slug of the target that a slice belongs to, whatever its part and its subset."""
     return slug.partition(SEPARATOR)[0]
+
+
+def with_subset(slug: str, subset: str) -> str:
+    """The slug of what ``subset`` has of a target or a part."""
+    return slug if subset == PLAIN else f"{slug}{SEPARATOR}{subset}"
+
+
+def subset_of(slug: str) -> str:
+    """The subset that a slice is of."""
+    last = slug.rpartition(SEPARATOR)[2]
+    return last if last in _OTHERS and SEPARATOR in slug else PLAIN
+
+
+def defined_slug(slug: str) -> str:
+    """The slug of a slice without its subset: that of the target or part which has a definition."""
+    return slug if subset_of(slug) == PLAIN else slug.rpartition(SEPARATOR)[0]
+
+
+def subsets_in(crawl: str, asked: Iterable[str]) -> tuple[str, ...]:
+    """Those of the ``asked`` subsets that slices of ``crawl`` can be of; crawls that know no subsets have ``warc``."""
+    return tuple(dict.fromkeys(asked)) if has_subsets(crawl) else (PLAIN,)
 
 
 def divided(target: Target, parts: int) -> list[Target]:

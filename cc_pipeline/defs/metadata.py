@@ -139,7 +139,7 @@ def partition_links(
         return crawl_links(workspace, crawl)
     if table != "records" or not report.per_target.get(slug, {}).get("rows:records"):
         return {}
-    where = {"crawl": crawl, "target": workspace.parts([slug])[slug]}
+    where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
     rows = first_rows(workspace.lake, table, where, ["warc_filename"], 1)
     return {"an archive file": _link(workspace, rows["warc_filename"][0].as_py())}
 

@@ -169,7 +169,7 @@ class _Previews:
         before, rows = self._read.get(table, (None, {}))
         if before is not report:
             counts = {slug: min(int(own[f"rows:{table}"]), PREVIEW_ROWS) for slug, own in report.per_target.items()}
-            parts = self._workspace.parts([slug for slug, count in counts.items() if count])
+            parts = self._workspace.rows_of([slug for slug, count in counts.items() if count])
             owner = {part: slug for slug, several in parts.items() for part in several[:_PARTS_LOOKED_AT]}
             where = {"crawl": crawl, "target": list(owner)}
             rows = first_rows_each(self._workspace.lake, table, where, self._shown[table], counts, owner)

@@ -28,10 +28,9 @@ from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused
 from cc_pipeline.engines.spark.readiness import refuse_unready
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
-from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.extraction.run import Made, current, extract
 from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.settings.handing_on import as_texts
-from cc_pipeline.stages.current import current
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import EVERY_HOST
 from cc_pipeline.transport.sharing import lent, openings, take_over

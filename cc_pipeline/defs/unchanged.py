@@ -13,7 +13,7 @@ from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.internals_partitions import recorded_versions
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.stages.current import current
+from cc_pipeline.extraction.run import current
 from cc_pipeline.stages.workspace import Workspace
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from
-from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.lookups import members_located
 from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.extraction.targets import definitions
@@ -35,9 +35,8 @@ class Known:
     kept: MemberIndex | None = None
     rows: pa.Table | None = None
 
-    def with_new(self, found: Mapping[str, pa.Table]) -> pa.Table:
-        """The captures of the target, from those of what was asked for. None is there twice."""
-        new = found[self.asked.slug] if self.asked is not None else None
+    def with_new(self, new: pa.Table | None) -> pa.Table:
+        """The captures of the target, from those of what was asked for (``None``: nothing was). None is there twice."""
         if self.kept is None or self.rows is None:
             assert new is not None, "all was asked for"
             return new
@@ -59,13 +58,13 @@ class Known:
 
 def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
     """The targets of ``slices`` of one crawl, so many at a time as one look-up asks for."""
-    divided = [slice_.target for slice_ in slices if SEPARATOR in slice_.target]
-    single = workspace.targets([slice_.target for slice_ in slices if SEPARATOR not in slice_.target])
-    texts = definitions(workspace.lake, divided)
+    slugs = list(dict.fromkeys(slice_.defined for slice_ in slices))
+    single = workspace.targets([slug for slug in slugs if SEPARATOR not in slug])
+    texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
     some: dict[Slice, Target] = {}
     size = 0
     for slice_ in slices:
-        slug = slice_.target
+        slug = slice_.defined
         target = single[slug] if slug in single else part_from(slug, texts[slug])
         some[slice_] = target
         size += max(1, len(target.members))
@@ -84,34 +83,24 @@ def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
 
 
 def what_is_known(
-    workspace: Workspace, targets: Mapping[Slice, Target], digests: Callable[[Mapping[str, str]], Mapping[Slice, str]]
+    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice]
 ) -> dict[Slice, Known]:
-    """What has to be asked for ``targets`` of one crawl. ``digests`` gives what slices are made from, by the versions
-    of their definitions: only what was located in the index as it is now is carried over."""
-    located = members_located(workspace, [slice_ for slice_, target in targets.items() if target.kind == "set"])
-    before = {slice_: _version(targets[slice_], members) for slice_, (_, members) in located.items()}
-    same = digests({slice_.target: version for slice_, version in before.items()}) if before else {}
-    carried = {slice_: set(members) for slice_, (digest, members) in located.items() if same[slice_] == digest}
+    """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
+    as it is now: only members of these are carried over."""
+    sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
+    before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
     kept = {
         slice_: MemberIndex([member for member in targets[slice_].members if member.written in members])
-        for slice_, members in carried.items()
+        for slice_, members in before.items()
     }
     rows = _rows(workspace, kept)
     found = {}
     for slice_, target in targets.items():
         found[slice_] = Known(target, target)
         if slice_ in kept:
-            new = tuple(member for member in target.members if member.written not in carried[slice_])
+            new = tuple(member for member in target.members if member.written not in before[slice_])
             found[slice_] = Known(target, replace(target, members=new) if new else None, kept[slice_], rows[slice_])
     return found
-
-
-def _version(target: Target, members: Sequence[str]) -> str:
-    """The version that a set with these members had."""
-    head, _, _ = target.written.partition(" = ")
-    return version_of(
-        f"{head} = {', '.join(members)}" if target.slug.startswith("set-") else f"rev:{', '.join(members)}"
-    )
 
 
 def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> dict[Slice, pa.Table]:

@@ -1,19 +1,26 @@
-"""Stages over targets, where a large set is many slices: they are called with its parts, and report of the set."""
+"""The door of the stages: targets become slices, and what was done of slices becomes what was done of targets.
+
+A large set is many slices, and each subset of a crawl is another; nothing between here and the end of a stage knows.
+"""
 
 from __future__ import annotations
 
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Concatenate, ParamSpec
 
-from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.parts import PLAIN, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction import targets as definitions
+from cc_pipeline.extraction.plan import Wanted
 from cc_pipeline.extraction.slice import (
     FETCH,
     GONE,
+    LOCATE,
     VERSION,
     Figures,
     Slice,
@@ -21,6 +28,7 @@ from cc_pipeline.extraction.slice import (
     StageReport,
     empty_slices,
     slices_of,
+    targets_by_crawl,
 )
 from cc_pipeline.lake.contents import together
 from cc_pipeline.records.superseded import note
@@ -31,109 +39,147 @@ P = ParamSpec("P")
 StageCall = Callable[Concatenate[Workspace, str, Sequence[str], P], StageReport]
 
 
-def over_parts(made: Stage, beside: str = "") -> Callable[[StageCall[P]], StageCall[P]]:
-    """For a function that makes slices of ``made``: it is called with the parts of divided sets in their place, and its
-    report is folded back. Slices that a set no longer has are emptied afterwards, in ``beside`` too (a table with a
-    row for each slice)."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The slices of targets in one crawl, by the target's slug: those that were asked for, and ``beside`` them
+    those of other subsets that are there."""
+
+    crawl: str
+    for_: Mapping[str, tuple[Slice, ...]]
+    beside: Mapping[str, tuple[Slice, ...]]
+
+    @property
+    def slices(self) -> list[Slice]:
+        """What was asked for."""
+        return [slice_ for own in self.for_.values() for slice_ in own]
+
+    @property
+    def every(self) -> list[Slice]:
+        """All that the targets have."""
+        return [*self.slices, *(slice_ for own in self.beside.values() for slice_ in own)]
+
+    def folded(self, report: StageReport, whole: Mapping[str, Figures] = MappingProxyType({})) -> StageReport:
+        """A report of slices as one of targets: each the sum of its slices', but for what is said of the ``whole``."""
+        own = {
+            slug: summed(
+                [
+                    report.per_target[one.target]
+                    for one in (*slices, *self.beside[slug])
+                    if one.target in report.per_target
+                ]
+            )
+            | whole.get(slug, {})
+            for slug, slices in self.for_.items()
+        }
+        return replace(report, per_target=own)
+
+
+def expand(workspace: Workspace, crawl: str, slugs: Sequence[str], subsets: Iterable[str] | None = None) -> Asked:
+    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: the settings').
+
+    Raises ``EnvironmentFault`` when the lake cannot be read.
+    """
+    asked = subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets)
+    others = [subset for subset in subsets_in(crawl, SUBSETS) if subset not in asked]
+    parts = definitions.parts_of(workspace.lake, slugs)
+
+    def slices(of: Sequence[str]) -> dict[str, tuple[Slice, ...]]:
+        chosen = tuple(of)
+        return {
+            slug: tuple(Slice(crawl, with_subset(p, s)) for s in chosen for p in own) for slug, own in parts.items()
+        }
+
+    beside = slices(others)
+    here = LOCATE.made_from(workspace.lake, [one for own in beside.values() for one in own])
+    there = {slug: tuple(one for one in own if here[one] not in (None, GONE)) for slug, own in beside.items()}
+    return Asked(crawl, slices(asked), there)
+
+
+def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Slice]:
+    """The slices of whole targets: those of a divided set's parts, and of the subsets that are there. What was never
+    located is there as ``warc``."""
+    found: list[Slice] = []
+    for crawl, slugs in targets_by_crawl(dict.fromkeys(partitions)).items():
+        asked = expand(workspace, crawl, slugs, (PLAIN,))
+        elsewhere = {slice_.defined for own in asked.beside.values() for slice_ in own}
+        here = LOCATE.made_from(workspace.lake, [one for one in asked.slices if one.target in elsewhere])
+        found += [one for one in asked.every if here.get(one, "") not in (None, GONE)]
+    return found
+
+
+def wishes(workspace: Workspace, slices: Iterable[Slice], told: Collection[str] = ()) -> dict[Slice, Wanted]:
+    """What is wanted of each slice. Keys that nobody defined are defined on the way; raises ``UserInputError`` for
+    those that cannot be."""
+    slices = list(slices)
+    versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
+    return {
+        slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG), frozenset(told))
+        for slice_ in slices
+    }
+
+
+def over_parts(made: Stage) -> Callable[[StageCall[P]], StageCall[P]]:
+    """For a function that makes slices of ``made``, which know no subsets: it is called with the parts of divided sets
+    in their place, and its report is folded back. Slices that a set no longer has are emptied afterwards."""
 
     def over(stage: StageCall[P]) -> StageCall[P]:
         @functools.wraps(stage)
         def over_all(
             workspace: Workspace, crawl: str, slugs: Sequence[str], /, *args: P.args, **options: P.kwargs
         ) -> StageReport:
-            parts = workspace.parts(slugs)
-            try:
-                report = folded(stage(workspace, crawl, _all(parts), *args, **options), parts)
-            except NotGiven as refusal:
-                # what came was committed, if anything did
-                refusal.report = folded(refusal.report, parts)
-                retire_others(workspace, made, crawl, _made(workspace, made, crawl, parts), beside)
-                raise
-            retire_others(workspace, made, crawl, parts, beside)
-            return report
+            parts = definitions.parts_of(workspace.lake, slugs)
+            own = {slug: tuple(slices_of(crawl, several)) for slug, several in parts.items()}
+            asked = Asked(crawl, own, dict.fromkeys(own, ()))
+            report = stage(workspace, crawl, [one.target for one in asked.slices], *args, **options)
+            retire_others(workspace, made, asked)
+            return asked.folded(report)
 
         return over_all
 
     return over
 
 
-def part_slices(workspace: Workspace, slices: Collection[Slice]) -> list[Slice]:
-    """``slices`` with those of a set's parts in the place of a divided set's."""
-    parts = workspace.parts(list(dict.fromkeys(slice_.target for slice_ in slices)))
-    return [Slice(slice_.crawl, part) for slice_ in slices for part in parts[slice_.target]]
-
-
-def folded(report: StageReport, parts: Mapping[str, Sequence[str]]) -> StageReport:
-    """A report whose figures are of the targets in ``parts``, each the sum of its parts', but for those that the stage
-    gave of the target itself."""
-    if all(len(several) == 1 for several in parts.values()):
-        return report
-    own = {
-        slug: summed([report.per_target[part] for part in several]) | report.per_target.get(slug, {})
-        for slug, several in parts.items()
-    }
-    return replace(report, per_target=own)
-
-
 def retire_others(
-    workspace: Workspace, stage: Stage, crawl: str, parts: Mapping[str, Sequence[str]], beside: str = ""
+    workspace: Workspace, stage: Stage, asked: Asked, beside: str = "", only: Collection[str] | None = None
 ) -> None:
-    """Empties the slices of ``stage`` in ``crawl`` that the sets in ``parts`` were divided into before. Call it when
-    those of now are there. Raises ``EnvironmentFault``."""
+    """Empties the slices of ``stage`` that sets were divided into before, in the subsets asked for, and their rows in
+    ``beside``; of the sets ``only``, where they are named. Call it when those of now are there. Raises
+    ``EnvironmentFault``."""
     lake = workspace.lake
-    for slug, own in parts.items():
-        left = left_over(workspace, stage, crawl, slug, own)
+    for slug, own in asked.for_.items():
+        left = left_over(workspace, stage, slug, own) if only is None or slug in only else []
         if not left:
             continue
         if stage is FETCH:
-            _note_files(workspace, crawl, left, own)
+            _note_files(workspace, asked.crawl, left, own)
         if beside:
             empty_slices(lake, beside, left)
         empty = {table: lake.specs[table].schema.empty_table() for table in stage.tables}
         stage.commit(lake, dict.fromkeys(left, GONE), empty)
 
 
-def left_over(workspace: Workspace, stage: Stage, crawl: str, slug: str, own: Collection[str]) -> list[Slice]:
-    """The slices of ``stage`` in ``crawl`` that the set ``slug`` had before and has no longer, and that still have
-    rows: its parts are ``own`` now. None for other targets."""
-    if not slug.startswith(SET_SLUG):
+def left_over(workspace: Workspace, stage: Stage, slug: str, own: Sequence[Slice]) -> list[Slice]:
+    """The slices of ``stage`` that the set ``slug`` had before and has no longer, and that still have rows: its slices
+    are ``own`` now, of the subsets asked for. None for other targets."""
+    if not slug.startswith(SET_SLUG) or not own:
         return []
-    first = stage.digest_name(Slice(crawl, slug))
+    subsets = {slice_.subset for slice_ in own}
+    first = stage.digest_name(Slice(own[0].crawl, slug))
     named = [name for name in workspace.lake.digest_names(stage.main_table) or () if name.startswith(first)]
     found = [slice_ for slice_ in map(stage.slice_of, named) if slice_ is not None]
-    others = [one for one in found if whole_slug(one.target) == slug and one.target not in own]
+    others = [one for one in found if one.whole.target == slug and one not in own and one.subset in subsets]
     here = stage.made_from(workspace.lake, others)
     return [slice_ for slice_ in others if here[slice_] != GONE]
 
 
-def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Sequence[str]) -> None:
+def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Sequence[Slice]) -> None:
     """Notes the stored files that only slices which go name."""
     named = []
-    for targets in ([slice_.target for slice_ in left], list(own)):
-        rows = workspace.lake.read("records", {"crawl": crawl, "target": targets}, ["stored_file"])
+    for slices in (left, own):
+        where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+        rows = workspace.lake.read("records", where, ["stored_file"])
         named.append(set(rows.column("stored_file").unique().to_pylist()))
     note(workspace.storage, crawl, named[0] - named[1] - {None}, time.time())
-
-
-def _made(
-    workspace: Workspace, stage: Stage, crawl: str, parts: Mapping[str, Sequence[str]]
-) -> dict[str, Sequence[str]]:
-    """Those of ``parts`` all of whose slices are there."""
-    here = stage.made_from(workspace.lake, slices_of(crawl, _all(parts)))
-    return {
-        slug: own
-        for slug, own in parts.items()
-        if not {here[slice_] for slice_ in slices_of(crawl, own)} & {None, GONE}
-    }
-
-
-def is_divided(parts: Mapping[str, Sequence[str]], slug: str) -> bool:
-    """Whether a target has its slices under other slugs than its own."""
-    return any(SEPARATOR in part for part in parts[slug])
-
-
-def _all(parts: Mapping[str, Iterable[str]]) -> list[str]:
-    return [part for several in parts.values() for part in several]
 
 
 def summed(several: Sequence[Figures]) -> Figures:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
-from cc_pipeline.extraction.expanding import over_parts
+from cc_pipeline.extraction.expanding import expand, part_slices, retire_others, wishes
 from cc_pipeline.extraction.gate import refuse_dear
 from cc_pipeline.extraction.held import (
     Place,
@@ -26,16 +23,10 @@ from cc_pipeline.extraction.held import (
     note_superseded,
     slices_that_lost,
 )
-from cc_pipeline.extraction.shortfall import (
-    NotGiven,
-    Shortfall,
-    fetch_rows,
-    of_targets,
-    refused,
-    shortfalls,
-    unsettled_rows,
-)
+from cc_pipeline.extraction.plan import Why, fetched_from, options_of, plan, with_open
+from cc_pipeline.extraction.shortfall import NotGiven, Shortfall, fetch_rows, of_targets, refused, shortfalls
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
+from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
@@ -43,18 +34,17 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.leases import forget, lease, left_behind
+from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.stages.indexing.own_lists import first_own_key
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
-VERSION = "1"
 #: Columns of records that say how slices stand.
-_STANDING = ["target", "url", "outcome", "reason", "detail", "settled", "rounds"]
+_STANDING = ["target", "url", "outcome", "reason", "detail", "settled", "rounds", *STORED]
 
 
-@over_parts(FETCH, "fetches")
 def fetch_captures(
     workspace: Workspace,
     crawl: str,
@@ -67,49 +57,86 @@ def fetch_captures(
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome, by ``engine``. Stored records are not
     fetched again, unless their bytes are gone.
 
-    ``replay`` fetches quarantined and settled records again too, and ``distrusted`` are captures whose stored bytes are
-    not used. Raises ``NotGiven`` when the source gives nothing, or less than the settings allow, after what came was
-    committed: it says of which targets, and has the report of all. Raises ``EnvironmentFault`` when the disk fails.
-    Records fetched until then are kept, and the next call adopts them.
+    ``replay`` fetches quarantined and settled records again too, of all subsets that are there, and ``distrusted`` are
+    captures whose stored bytes are not used. Raises ``NotGiven`` when the source gives nothing, or less than the
+    settings allow, after what came was committed: it says of which targets, and has the report of all. Raises
+    ``EnvironmentFault`` when the disk fails. Records fetched until then are kept, and the next call adopts them.
     """
     started = time.monotonic()
-    wanted, stale, healed = to_fetch(workspace, crawl, slugs, replay=replay, distrusted=distrusted)
+    asked = expand(workspace, crawl, slugs)
+    slices = part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else asked.slices
+    before = stand(workspace, asked.every, (LOCATE, FETCH))
+    for slice_ in slices:
+        if before[slice_].located is None:
+            raise EnvironmentFault(
+                f"captures of {slice_.whole.target} in {crawl} have not been located", "Materialize captures first."
+            )
+    wanted = wishes(workspace, slices, [FETCH.label] if replay else ())
+    reasons = plan(wanted, before, {}, options_of(workspace.settings), (FETCH,)).of(FETCH)
+    lost = slices_that_lost(workspace, [one for one in slices if one not in reasons], distrusted) if distrusted else {}
+    healed = {slice_: why.n for slice_, why in reasons.items() if why.why is Why.LOST} | lost
+    todo = [*reasons, *lost]
     if not replay:
-        refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, slugs))
+        refuse_dear(workspace, crawl, [one.target for one, why in reasons.items() if why.why not in _NOT_PRICED])
     unfinished = left_behind(workspace.storage, crawl)
     fetched: Fetched | None = None
     refusal: NotGiven | None = None
-    # where a fetch was killed between its commit and its end, its journals are settled even if nothing is stale
-    if stale or unfinished:
-        to_make = {slice_: wanted[slice_] for slice_ in stale}
+    # where a fetch was killed between its commit and its end, its journals are settled even if nothing is to be done
+    if todo or unfinished:
+        to_make = {one: fetched_from(_said(before[one]), workspace.settings.digest_policy) for one in todo}
         fetched = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted, engine)
         forget(workspace.storage, unfinished)
-        judged = of_targets([*fetched.found.values(), *_beside(workspace, crawl, wanted, fetched.found)])
+    now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if fetched else before
+    found = _shortfalls(workspace, crawl, now, fetched)
+    if fetched is not None:
+        sets = {slice_.whole for slice_ in todo}
+        judged = of_targets(one for one in found.values() if one.slice_.whole in sets)
         refusal = refused(judged, workspace.settings.max_unsettled, workspace.settings.source)
-    figures, whole = _figures(workspace, crawl, wanted.keys())
     report = FETCH.report(
-        figures,
-        stale,
+        {one: _figures(short, now[one]) for one, short in found.items()},
+        todo,
         started,
         bytes=fetched.result.bytes if fetched else 0,
         requests=fetched.result.requests if fetched else 0,
         notes=(*_notes(fetched), *lost_note(healed)),
     )
-    report = replace(report, per_target={**whole, **report.per_target})
-    if refusal is not None:
-        refusal.report = report
-        raise refusal
-    return report
+    whole = {one.slice_.target: one.figures() for one in of_targets(found.values())}
+    report = asked.folded(report, whole)
+    if refusal is None:
+        retire_others(workspace, FETCH, asked, "fetches")
+        return report
+    refusal.report = report
+    made = [slug for slug, own in asked.for_.items() if all(now[slice_].fetched is not None for slice_ in own)]
+    retire_others(workspace, FETCH, asked, "fetches", made)
+    raise refusal
 
 
-def _beside(
-    workspace: Workspace, crawl: str, wanted: Collection[Slice], found: Mapping[Slice, Shortfall]
-) -> list[Shortfall]:
-    """How the other parts stand of the sets that have some parts among ``found``."""
-    sets = {whole_slug(slice_.target) for slice_ in found}
-    others = [slice_ for slice_ in wanted if slice_ not in found and whole_slug(slice_.target) in sets]
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in others]}
-    return list(shortfalls(stream_rows(workspace.lake, "records", where, _STANDING), others).values())
+#: Reasons for a fetch of little, of what was agreed to before.
+_NOT_PRICED = (Why.OPEN, Why.LOST)
+
+
+def _said(stands: Standing) -> str:
+    assert stands.located is not None, "it was located"
+    return stands.located.says
+
+
+def _shortfalls(
+    workspace: Workspace, crawl: str, standings: Mapping[Slice, Standing], fetched: Fetched | None
+) -> dict[Slice, Shortfall]:
+    """How each slice that was ever fetched stands, by its note; the rows of slices of before that have none are
+    read."""
+    found = dict(fetched.found) if fetched is not None else {}
+    for slice_, one in standings.items():
+        note = one.fetch
+        if slice_ not in found and note is not None and note.stored_bytes is not None:
+            found[slice_] = Shortfall(
+                slice_, note.planned, note.fetched, note.quarantined, note.missing, note.unsettled, note.given_up,
+                note.reason, note.example, note.rounds, 0, note.stored_bytes, note.stored or {},
+            )  # fmt: skip
+    silent = [slice_ for slice_, one in standings.items() if slice_ not in found and one.fetched is not None]
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in silent]}
+    rows = stream_rows(workspace.lake, "records", where, _STANDING) if silent else ()
+    return found | shortfalls(rows, silent)
 
 
 def _fetch(
@@ -161,29 +188,6 @@ def _fetch(
     return fetched
 
 
-def to_fetch(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], *, replay: bool = False, distrusted: Collection[Place] = ()
-) -> tuple[dict[Slice, str], list[Slice], dict[Slice, int]]:
-    """The digest that each of the located slices ``slugs`` would get; those that are to be fetched; and which of these
-    only because bytes are gone or ``distrusted``, with how many records. Raises ``EnvironmentFault``."""
-    wanted = _digests(workspace, slices_of(crawl, slugs))
-    stale = list(wanted) if replay else _stale(workspace, crawl, wanted)
-    behind = set(stale)
-    healed = slices_that_lost(workspace, [slice_ for slice_ in wanted if slice_ not in behind], distrusted)
-    return wanted, [*stale, *healed], healed
-
-
-def _stale(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> list[Slice]:
-    """Slices that were not fetched from what is located now, and those that lack something that may still come."""
-    stale = FETCH.stale(workspace.lake, wanted)
-    rest = [slice_.target for slice_ in wanted if slice_ not in stale]
-    columns = ["target", "outcome", "reason", "settled"]
-    lacking: set[str] = set()
-    for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": rest}, columns):
-        lacking.update(unsettled_rows(pa.Table.from_batches([batch])).column("target").to_pylist())
-    return [slice_ for slice_ in wanted if slice_ in stale or slice_.target in lacking]
-
-
 def _commit(
     workspace: Workspace,
     crawl: str,
@@ -220,16 +224,6 @@ def _witnesses(workspace: Workspace, crawl: str) -> tuple[str, ...]:
     return () if listed is None else tuple(dict.fromkeys((listed, path_list_key(crawl, "warc"))))
 
 
-def fetched_otherwise(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> set[str]:
-    """Those of the located ``slugs`` whose records were fetched for other captures than there are now.
-
-    Records that the source did not give do not count, because they were requested.
-    """
-    wanted = _digests(workspace, slices_of(crawl, slugs))
-    here = FETCH.made_from(workspace.lake, wanted.keys())
-    return {s.target for s, digest in wanted.items() if here[s] not in (digest, _incomplete(digest))}
-
-
 def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
     """The captures of ``targets`` in the order of their places, and these."""
     found = PlacesFound()
@@ -241,25 +235,9 @@ def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch:
     return captures, found.places()
 
 
-def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
-    located = LOCATE.made_from(workspace.lake, slices)
-    shared = {"version": VERSION, "digest_policy": workspace.settings.digest_policy}
-    for slice_, digest in located.items():
-        if digest is None:
-            raise EnvironmentFault(
-                f"captures of {whole_slug(slice_.target)} in {slice_.crawl} have not been located",
-                "Materialize captures first.",
-            )
-    return {slice_: FETCH.digest(**shared, located=digest) for slice_, digest in located.items()}
-
-
 def _made_from(wanted: Mapping[Slice, str], found: Mapping[Slice, Shortfall]) -> dict[Slice, str]:
     # captures that may still come deserve another try: the slice then does not count as complete
-    return {slice_: _incomplete(digest) if found[slice_].unsettled else digest for slice_, digest in wanted.items()}
-
-
-def _incomplete(digest: str) -> str:
-    return input_digest({"incomplete": digest})
+    return {slice_: with_open(digest) if found[slice_].unsettled else digest for slice_, digest in wanted.items()}
 
 
 def _balanced(captures: int, records: int, outcomes: Mapping[str, int], crawl: str) -> None:
@@ -287,33 +265,13 @@ def _notes(fetched: Fetched | None) -> tuple[str, ...]:
     return (*notes, *result.notes)
 
 
-def _figures(
-    workspace: Workspace, crawl: str, slices: Collection[Slice]
-) -> tuple[dict[Slice, Figures], dict[str, Figures]]:
-    """The figures of each slice, and those of divided sets that are no sums of their parts'."""
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    columns = [*_STANDING, "stored_length"]
-    stored: Counter[str] = Counter()
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        for batch in stream_rows(workspace.lake, "records", where, columns):
-            sizes = pa.Table.from_batches([batch]).group_by("target").aggregate([("stored_length", "sum")])
-            stored.update({row["target"]: row["stored_length_sum"] or 0 for row in sizes.to_pylist()})
-            yield batch
-
-    found = shortfalls(rows(), list(slices))
-    versions = FETCH.versions(workspace.lake, slices)
-    figures: dict[Slice, Figures] = {
-        slice_: {
-            "rows:records": one.planned,
-            "fetched": one.fetched,
-            "quarantined": one.quarantined,
-            "missing": one.missing,
-            "stored bytes": stored[slice_.target],
-            **versions[slice_],
-            **one.figures(),
-        }
-        for slice_, one in found.items()
+def _figures(found: Shortfall, stands: Standing) -> Figures:
+    return {
+        "rows:records": found.planned,
+        "fetched": found.fetched,
+        "quarantined": found.quarantined,
+        "missing": found.missing,
+        "stored bytes": found.stored_bytes,
+        **stands.versions(FETCH),
+        **found.figures(),
     }
-    divided = [one for one in found.values() if SEPARATOR in one.slice_.target]
-    return figures, {one.slice_.target: one.figures() for one in of_targets(divided)}

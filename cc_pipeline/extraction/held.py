@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.overlap import overlapping
 from cc_pipeline.extraction.slice import PARSE, Slice, targets_by_crawl
@@ -121,7 +120,7 @@ def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
 
 def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     """The fault that says what is gone and what brings it back."""
-    targets = sorted({whole_slug(slice_.target) for slice_ in lost})
+    targets = sorted({slice_.whole.target for slice_ in lost})
     named = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
         f"the bytes of {sum(lost.values()):,} stored records of {named} in {crawl} are gone from the lake's place",

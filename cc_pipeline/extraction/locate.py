@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -12,16 +13,16 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.filters import Filters
-from cc_pipeline.commoncrawl.parts import whole_slug
-from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.commoncrawl.parts import PLAIN
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.carried import in_commits, in_passes, what_is_known
-from cc_pipeline.extraction.expanding import is_divided, retire_others, summed
-from cc_pipeline.extraction.fetch import fetched_otherwise
+from cc_pipeline.extraction.carried import Known, in_commits, in_passes, what_is_known
+from cc_pipeline.extraction.expanding import expand, retire_others, wishes
 from cc_pipeline.extraction.gate import places_of_targets, refuse_dear
-from cc_pipeline.extraction.lookups import catalog_gaps, commit_lookups, index_complete, lookups_of
-from cc_pipeline.extraction.slice import HARVEST, LOCATE, Figures, Slice, StageReport, slices_of, written
-from cc_pipeline.extraction.targets import definitions
+from cc_pipeline.extraction.lookups import Found, catalog_gaps, commit_lookups, index_complete
+from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
+from cc_pipeline.extraction.slice import FETCH, HARVEST, LOCATE, Figures, Slice, StageReport, written
+from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
@@ -31,6 +32,11 @@ from cc_pipeline.records.plan import FetchPrice, price_of
 from cc_pipeline.stages.indexing.catalog import follow_catalog
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
+
+#: Captures that are written at a time.
+_ROWS_AT_ONCE = 20_000
+#: The version of an index that never changes: the B-tree of 2012 at the source.
+_PUBLISHED = "published"
 
 
 def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
@@ -51,40 +57,53 @@ def captures_of(
     crawl: str,
     targets: Sequence[Target],
     *,
+    subsets: Sequence[str] | None = None,
     via: str | None = None,
     filters: Filters | None = None,
 ) -> LookupResult:
-    """The captures of ``targets`` in ``crawl`` and the settings' subsets, complete or an error."""
+    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error."""
     settings = workspace.settings
     sources = index_sources(workspace, crawl)
-    return look_up(crawl, settings.subsets, targets, sources, via=via or settings.via, filters=filters)
+    chosen = settings.subsets if subsets is None else subsets
+    return look_up(crawl, chosen, targets, sources, via=via or settings.via, filters=filters)
 
 
-def index_version(workspace: Workspace, crawl: str) -> str:
-    """A digest of the indexes that a look-up in ``crawl`` would use. The same digest means the same answers.
+def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:
+    """What can be asked for slices, by crawl and subset, without asking anybody; same versions, same answers."""
+    settings = workspace.settings
+    over_holes = {(s.crawl, s.subset) for s, one in standings.items() if one.lookup and not one.lookup.complete}
+    found: dict[tuple[str, str], Index] = {}
+    for crawl, subset in sorted({(slice_.crawl, slice_.subset) for slice_ in standings}):
+        versions: dict[str, str] = {}
+        columnar = workspace.lake.digest("row_groups", HARVEST.digest_name(Slice(crawl)))
+        if columnar is not None and crawl not in ARC_CRAWLS:
+            versions["parquet"] = columnar
+        built = index_folder(settings.home / "url-index", crawl) / ABOUT
+        if built.exists():
+            versions["btree"] = input_digest({"built": built.read_text("utf-8")})
+        elif crawl in ARC_CRAWLS:
+            versions["btree"] = _PUBLISHED
+        gaps = catalog_gaps(workspace, [crawl], (subset,)) if (crawl, subset) in over_holes else ()
+        found[crawl, subset] = Index(versions, all(one.allowed(settings.max_index_gaps) for one in gaps))
+    return found
 
-    Raises ``EnvironmentFault`` for a crawl with a columnar index that has not been harvested.
-    """
-    built = index_folder(workspace.settings.home / "url-index", crawl) / ABOUT
-    parts: dict[str, object] = {"built": built.read_text("utf-8") if built.exists() else None}
-    parts["row_groups"] = workspace.lake.digest("row_groups", HARVEST.digest_name(Slice(crawl)))
-    if crawl not in ARC_CRAWLS and parts["row_groups"] is None:
-        raise EnvironmentFault(
-            f"the index of {crawl} has not been harvested",
-            "First materialize row_groups of the crawl (the harvest_crawl job).",
-        )
-    return input_digest(parts)
 
-
-#: Captures that are written at a time.
-_ROWS_AT_ONCE = 20_000
-
-#: Raised when the same inputs would give other rows.
-VERSION = "1"
+def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], Index]) -> None:
+    """Raises ``EnvironmentFault`` where the columnar index is to be asked and was not harvested."""
+    settings = workspace.settings
+    for (crawl, subset), index in indexes.items():
+        if crawl not in ARC_CRAWLS and "parquet" not in index.versions and settings.via in ("auto", "parquet"):
+            if workspace.short_way and settings.via == "auto":
+                continue
+            of = "" if subset == PLAIN else f" ({subset})"
+            raise EnvironmentFault(
+                f"the index of {crawl}{of} has not been harvested",
+                "First materialize row_groups of the crawl (the harvest_crawl job).",
+            )
 
 
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Finds the captures of ``slugs`` in ``crawl``; targets whose inputs are unchanged stay.
+    """Finds the captures of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay.
 
     Of a set whose members changed, those that are new are looked up, and a part of it without a change stays.
     Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, once the captures are
@@ -92,103 +111,128 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     were not read and no other index has the crawl; ``EnvironmentFault`` when the index cannot be read.
     """
     started = time.monotonic()
-    parts = workspace.parts(slugs)
-    wanted, stale = to_locate(workspace, crawl, parts)
-    requests = size = done = rows_written = 0
-    notes: dict[str, None] = {}
-    if stale:
-        follow_catalog(workspace, crawl)
-    for some in in_passes(workspace, stale):
-        progress.report("locate", done, len(stale), crawl)
-        known = what_is_known(workspace, some, lambda version: _digests(workspace, crawl, version))
-        found = captures_of(workspace, crawl, [one.asked for one in known.values() if one.asked is not None])
-        requests, size, notes = requests + found.requests, size + found.bytes, notes | dict.fromkeys(found.notes)
-        made_from = {s: wanted[s] if found.gaps is None else _with_gaps(wanted[s]) for s in some}
-        captures = {slice_: one.with_new(found.captures) for slice_, one in known.items()}
-        for together in in_commits(made_from):
-            mine = {slice_: captures[slice_] for slice_ in together}
-            commit_lookups(workspace, together, found, {s: known[s].counted(table) for s, table in mine.items()}, mine)
-            rows_written += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, mine)})
-        done += len(some)
-    if stale:
-        progress.report("locate", done, len(stale), crawl)
-    retire_others(workspace, LOCATE, crawl, parts, "lookups")
-    every = [part for own in parts.values() for part in own]
-    refuse_dear(workspace, crawl, fetched_otherwise(workspace, crawl, every))
-    figures = _figures(workspace, crawl, parts, set(stale))
-    return StageReport(
+    asked = expand(workspace, crawl, slugs)
+    wanted = wishes(workspace, asked.slices)
+    standings = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False)
+    indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
+    options = options_of(workspace.settings)
+    todo = {one: wanted[one].version for one in plan(wanted, standings, indexes, options, (LOCATE,)).of(LOCATE)}
+    spent = _locate(workspace, crawl, todo, standings, indexes)
+    retire_others(workspace, LOCATE, asked, "lookups")
+    now = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False) if todo else standings
+    fetches = plan(wanted, now, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN,))
+    refuse_dear(workspace, crawl, [slice_.target for slice_ in fetches])
+    figures = {s.target: _figures(workspace, s, now[s], s in todo) for s in asked.every if now[s].located is not None}
+    report = StageReport(
         LOCATE.label,
         rows=sum(int(own["rows:captures"]) for own in figures.values()),
-        written=rows_written,
-        bytes=size,
-        requests=requests,
+        written=spent.rows,
+        bytes=spent.bytes,
+        requests=spent.requests,
         seconds=time.monotonic() - started,
-        fresh_slices=len(stale),
-        reused_slices=len(wanted) - len(stale),
-        notes=tuple(notes),
+        fresh_slices=len(todo),
+        reused_slices=len(wanted) - len(todo),
+        notes=tuple(spent.notes),
         per_target=figures,
     )
+    return asked.folded(report)
 
 
-def to_locate(
-    workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]
-) -> tuple[dict[Slice, str], list[Slice]]:
-    """The digest that each slice of ``parts`` (slices' targets by slug) would get, and those that are to be looked up.
+@dataclass(slots=True)
+class _Spent:
+    """What look-ups took and gave."""
 
-    Keys that nobody defined are defined on the way. Raises as :func:`locate_captures` does before it looks anything up.
-    """
-    wanted = _digests(workspace, crawl, _versions(workspace, parts))
-    return wanted, _stale(workspace, wanted)
-
-
-def located_otherwise(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> set[str]:
-    """Slugs of ``targets`` that have to be located (again) in ``crawl``: they never were, or the members of a set or
-    the index have changed since."""
-    parts = workspace.parts([target.slug for target in targets])
-    single = {target.slug: target.version for target in targets if not is_divided(parts, target.slug)}
-    divided = {slug: own for slug, own in parts.items() if slug not in single}
-    wanted = _digests(workspace, crawl, single | _versions(workspace, divided))
-    here = LOCATE.made_from(workspace.lake, wanted.keys())
-    # what lacks index files stays until they can be read: asking again would find the same holes
-    return {whole_slug(s.target) for s, digest in wanted.items() if here[s] not in (digest, _with_gaps(digest))}
+    rows: int = 0
+    requests: int = 0
+    bytes: int = 0
+    notes: dict[str, None] = field(default_factory=dict)
 
 
-def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
-    """Slices to look up: what was located over holes counts only as long as the settings allow these holes."""
-    here = LOCATE.made_from(workspace.lake, wanted.keys())
-    stale = [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
-    partial = {slice_ for slice_ in stale if here[slice_] == _with_gaps(wanted[slice_])}
-    if not partial:
-        return stale
-    gaps = catalog_gaps(workspace, sorted({slice_.crawl for slice_ in partial}))
-    if not all(one.allowed(workspace.settings.max_index_gaps) for one in gaps):
-        return stale
-    return [slice_ for slice_ in stale if slice_ not in partial]
+def _locate(
+    workspace: Workspace,
+    crawl: str,
+    versions: Mapping[Slice, str],
+    standings: Mapping[Slice, Standing],
+    indexes: Mapping[tuple[str, str], Index],
+) -> _Spent:
+    """Looks up the slices of ``versions`` (of their definitions), and commits what was found."""
+    spent, done = _Spent(), 0
+    if versions:
+        refuse_unharvested(workspace, {(s.crawl, s.subset): indexes[s.crawl, s.subset] for s in versions})
+        follow_catalog(workspace, crawl)
+    for some in in_passes(workspace, [*versions]):
+        progress.report("locate", done, len(versions), crawl)
+        by = {slice_: _carried_by(workspace, standings[slice_], indexes[crawl, slice_.subset]) for slice_ in some}
+        known = what_is_known(workspace, some, [slice_ for slice_, index in by.items() if index])
+        found = {s: _as_before(one, versions[s], standings[s]) for s, one in known.items() if one.asked is None}
+        for (via, subsets), asking in _questions(workspace, known, by).items():
+            targets = {slice_.defined: target for slice_ in asking if (target := known[slice_].asked) is not None}
+            answer = captures_of(workspace, crawl, [*targets.values()], subsets=subsets, via=via)
+            spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
+            spent.notes |= dict.fromkeys(answer.notes)
+            for slice_ in asking:
+                index = indexes[crawl, slice_.subset]
+                found[slice_] = _found(slice_, known[slice_], answer, len(subsets) > 1, versions[slice_], index)
+        spent.notes |= dict.fromkeys(_members_went(known, standings))
+        for together in in_commits({s: located_from(crawl, versions[s], found[s].by, found[s].index) for s in some}):
+            mine = {slice_: found[slice_] for slice_ in together}
+            commit_lookups(workspace, together, mine)
+            rows = {slice_: one.captures for slice_, one in mine.items()}
+            spent.rows += LOCATE.commit(workspace.lake, together, {"captures": partial(_rows, rows)})
+        done += len(some)
+    if versions:
+        progress.report("locate", done, len(versions), crawl)
+    return spent
 
 
-def _with_gaps(digest: str) -> str:
-    """The digest of a slice that was located over holes in its index: never that of the whole answer."""
-    return input_digest({"gaps": digest})
+def _carried_by(workspace: Workspace, stands: Standing, index: Index) -> str | None:
+    """The index that a slice was located whole by and that is as it was, so that it need not be asked again."""
+    found = stands.lookup
+    if found is None or not found.complete or workspace.settings.via not in ("auto", found.located_by):
+        return None
+    return found.located_by if index.versions.get(found.located_by, found.index) == found.index else None
 
 
-def _versions(workspace: Workspace, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The version of each slice's definition; keys that nobody defined are defined on the way."""
-    single = [slug for slug in parts if not is_divided(parts, slug)]
-    known = definitions(workspace.lake, [part for slug, own in parts.items() if slug not in single for part in own])
-    versions = {slug: target.version for slug, target in workspace.targets(single).items()}
-    return versions | {slug: version_of(text) for slug, text in known.items()}
+def _questions(
+    workspace: Workspace, known: Mapping[Slice, Known], by: Mapping[Slice, str | None]
+) -> dict[tuple[str, tuple[str, ...]], list[Slice]]:
+    """The slices of each look-up, by the index to be asked and the subsets: an index is asked once for all subsets."""
+    same: dict[tuple[str, str, str], list[Slice]] = {}
+    for slice_, one in known.items():
+        if one.asked is not None:
+            via = (one.kept is not None and by[slice_]) or workspace.settings.via
+            same.setdefault((via, slice_.defined, one.asked.version), []).append(slice_)
+    questions: dict[tuple[str, tuple[str, ...]], list[Slice]] = {}
+    for (via, _, _), asking in same.items():
+        questions.setdefault((via, tuple(sorted(slice_.subset for slice_ in asking))), []).extend(asking)
+    return questions
 
 
-def _digests(workspace: Workspace, crawl: str, versions: Mapping[str, str]) -> dict[Slice, str]:
-    settings = workspace.settings
-    shared = {
-        "version": VERSION,
-        "crawl": crawl,
-        "index": index_version(workspace, crawl),
-        "subsets": sorted(settings.subsets),
-        "via": settings.via,
-    }
-    return {Slice(crawl, slug): LOCATE.digest(**shared, target=version) for slug, version in versions.items()}
+def _found(slice_: Slice, known: Known, answer: LookupResult, mixed: bool, version: str, index: Index) -> Found:
+    new = answer.captures[slice_.defined]
+    captures = known.with_new(new.filter(pc.equal(new["subset"], slice_.subset)) if mixed else new)
+    gaps = answer.gaps
+    if gaps is not None and slice_.subset not in {subset for subset, _, _ in gaps.by_subset}:
+        gaps = None
+    by = answer.index or ""
+    return Found(captures, by, index.versions.get(by, answer.index_version), version, known.counted(captures), gaps)
+
+
+def _as_before(known: Known, version: str, stands: Standing) -> Found:
+    """Of a set that only lost members: nothing was asked."""
+    assert stands.lookup is not None, "it was carried over"
+    captures = known.with_new(None)
+    return Found(captures, stands.lookup.located_by, stands.lookup.index, version, known.counted(captures), None)
+
+
+def _members_went(known: Mapping[Slice, Known], standings: Mapping[Slice, Standing]) -> Iterator[str]:
+    for slice_, one in known.items():
+        before = standings[slice_].lookup
+        if one.rows is not None and before is not None and (went := before.captures - one.rows.num_rows) > 0:
+            yield (
+                f"{went:,} captures of members that {slice_.whole.target} no longer has were taken out of "
+                f"{slice_.crawl}"
+            )
 
 
 def _rows(found: Mapping[Slice, pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -209,27 +253,23 @@ def _rows(found: Mapping[Slice, pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from pa.concat_tables(waiting).combine_chunks().to_batches()
 
 
-def _figures(
-    workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]], made: Set[Slice]
-) -> dict[str, Figures]:
-    """Rows, and the price of fetching them all: so that a person can decide before the fetch. Of a divided set all rows
-    count as written where those of any part were."""
-    every = [part for own in parts.values() for part in own]
-    places = places_of_targets(workspace, crawl, every)
-    rows = lookups_of(workspace, slices_of(crawl, every))
-    versions = LOCATE.versions(workspace.lake, slices_of(crawl, every))
-    figures: dict[str, Figures] = {}
-    for slug, own in parts.items():
-        told = [index_complete(rows[Slice(crawl, part)]) for part in own if Slice(crawl, part) in rows]
-        price = price_of(places[slug]) if slug in places else FetchPrice(0, 0, 0, 0, 0)
-        figures[slug] = {
-            "rows:captures": places[slug].num_rows if slug in places else 0,
-            "record bytes": price.record_bytes,
-            "fetch bytes": price.bytes,
-            "fetch requests": price.requests,
-            **summed([versions[Slice(crawl, part)] for part in own]),
-        }
-        figures[slug] |= written(figures[slug], any(slice_ in made for slice_ in slices_of(crawl, own)))
-        if told:
-            figures[slug]["index complete"] = max(told, key=len)
-    return figures
+def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) -> Figures:
+    """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
+    found = stands.lookup
+    if found is not None and found.price is not None:
+        rows, (record_bytes, size, requests) = found.captures, found.price
+    else:
+        # a slice of before, whose price was not noted
+        places = places_of_targets(workspace, slice_.crawl, [slice_.target]).get(slice_.whole.target)
+        price = FetchPrice(0, 0, 0, 0, 0) if places is None else price_of(places)
+        rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
+    own: Figures = {
+        "rows:captures": rows,
+        "record bytes": record_bytes,
+        "fetch bytes": size,
+        "fetch requests": requests,
+        **stands.versions(LOCATE),
+    }
+    if found is not None:
+        own["index complete"] = index_complete(found)
+    return own | written(own, made)

@@ -6,39 +6,24 @@ was killed between two commits the digests differ, and publishing leaves the sli
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-import pyarrow as pa
-
-from cc_pipeline.commoncrawl.parts import whole_slug
-from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
-from cc_pipeline.extraction.expanding import over_parts
+from cc_pipeline.extraction.expanding import expand, retire_others
 from cc_pipeline.extraction.held import gone, slices_that_lost
 from cc_pipeline.extraction.pages_before import PagesBefore
-from cc_pipeline.extraction.paging import options_of
-from cc_pipeline.extraction.slice import (
-    FETCH,
-    PAGE_TABLES,
-    PARSE,
-    Figures,
-    Slice,
-    StageReport,
-    slices_of,
-    targets_by_crawl,
-)
-from cc_pipeline.keys import CAPTURE_ORDER
-from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.extraction.paging import options_of as parse_options
+from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
+from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
+from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.settings import Settings
 from cc_pipeline.stages.workspace import Workspace
 
 
-@over_parts(PARSE)
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, engine: Engine = LOCAL) -> StageReport:
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables, where ``engine`` does; unchanged inputs
     stay.
@@ -49,78 +34,41 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     fetched that they are missing.
     """
     started = time.monotonic()
-    wanted, stale = to_parse(workspace, crawl, slugs)
-    lost = slices_that_lost(workspace, stale)
-    if sound := {slice_: wanted[slice_] for slice_ in stale if slice_ not in lost}:
+    settings = workspace.settings
+    asked = expand(workspace, crawl, slugs)
+    before = stand(workspace, asked.every, (FETCH, PARSE), look_for_bytes=False)
+    for slice_ in asked.slices:
+        if before[slice_].fetched is None:
+            raise EnvironmentFault(
+                f"{slice_.whole.target} in {crawl} has not been fetched", "Materialize records first."
+            )
+    there = dict.fromkeys((slice_ for slice_ in asked.every if before[slice_].fetched is not None), Wanted(""))
+    due = plan(there, before, {}, options_of(settings), (PARSE,)).of(PARSE)
+    # a replay changes records of all subsets; what else is due of those that were not asked for stays due
+    mine = set(asked.slices)
+    todo = [slice_ for slice_, why in due.items() if slice_ in mine or why.why in (Why.RECORDS, Why.TORN)]
+    lost = slices_that_lost(workspace, todo)
+    if sound := {s: _made_from(before[s], settings) for s in todo if s not in lost}:
         workspace.choose()
         _parse(workspace, crawl, sound, engine)
     if lost:
         raise gone(crawl, lost)
-    return PARSE.report(page_figures(workspace, wanted.keys()), stale, started)
+    report = PARSE.report(page_figures(workspace, there), todo, started)
+    retire_others(workspace, PARSE, asked)
+    return asked.folded(report)
 
 
-def to_parse(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> tuple[dict[Slice, str], list[Slice]]:
-    """The digest that each of the fetched slices ``slugs`` would get, and those that are to be parsed. Raises
-    ``EnvironmentFault`` for slices that were never fetched."""
-    wanted = _digests(workspace, slices_of(crawl, slugs))
-    return wanted, PARSE.stale(workspace.lake, wanted)
-
-
-def is_behind(workspace: Workspace, slices: Collection[Slice]) -> set[Slice]:
-    """Those of ``slices`` that parsing would make again, because their records are others than they were made from."""
-    fetched = FETCH.made_from(workspace.lake, slices)
-    known = [slice_ for slice_ in slices if fetched[slice_] is not None]
-    stale = PARSE.stale(workspace.lake, _digests(workspace, known))
-    return {*stale, *(slice_ for slice_ in slices if fetched[slice_] is None)}
-
-
-def parse_options(workspace: Workspace) -> ParseOptions:
-    """How this workspace's settings want pages parsed."""
-    return options_of(workspace.settings)
+def _made_from(stands: Standing, settings: Settings) -> str:
+    assert stands.fetched is not None, "it was fetched"
+    return parsed_from(stands.fetched.says, PARSER_VERSION, settings.extractor, settings.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], engine: Engine) -> None:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
-        before = PagesBefore(workspace, made_from, parse_options(workspace))
+        before = PagesBefore(workspace, made_from, parse_options(workspace.settings))
         records = (before.take(batch) for batch in stream_rows(workspace.lake, "records", where))
         engine.parse(workspace, ToParse(crawl, made_from, records, before, folder))
-
-
-def _digests(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
-    options = parse_options(workspace)
-    fetched = FETCH.made_from(workspace.lake, slices)
-    outcomes = _outcomes(workspace, slices)
-    for slice_, digest in fetched.items():
-        if digest is None:
-            raise EnvironmentFault(
-                f"{whole_slug(slice_.target)} in {slice_.crawl} has not been fetched", "Materialize records first."
-            )
-    return {
-        slice_: PARSE.digest(
-            parser=PARSER_VERSION,
-            # a word more only where Markdown is asked for: without it the digest stays what it was
-            main_content=f"{options.main_content} markdown" if options.markdown else options.main_content,
-            fetched=digest,
-            outcomes=outcomes[slice_],
-        )
-        for slice_, digest in fetched.items()
-    }
-
-
-def _outcomes(workspace: Workspace, slices: Sequence[Slice]) -> dict[Slice, str]:
-    """The outcomes of each target's captures: a replay changes these, and not the digest of the fetch."""
-    digests = {slice_: hashlib.sha256() for slice_ in slices}
-    columns = [*CAPTURE_ORDER, "outcome"]
-    for crawl, targets in targets_by_crawl(slices).items():
-        with workspace.scratch_folder("outcomes") as folder:
-            rows = OrderedRows(pa.schema([RECORD_SCHEMA.field(name) for name in columns]), columns, folder)
-            for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": targets}, columns):
-                rows.add(batch)
-            for batch in rows.batches():
-                for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
-                    digests[Slice(crawl, row[0])].update(repr([*row]).encode())
-    return {slice_: digest.hexdigest()[:16] for slice_, digest in digests.items()}
 
 
 def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Figures]:

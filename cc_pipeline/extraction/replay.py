@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction.expanding import part_slices
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.slice import FETCH, PARSE, slices_of
+from cc_pipeline.extraction.slice import FETCH, slices_of
+from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.stages.workspace import Workspace
 
@@ -40,30 +42,27 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     until then are kept.
     """
     trouble: Incomplete | None = None
-    parts = workspace.parts(slugs)
-    before = _counts(workspace, crawl, parts)
+    before = _counts(workspace, crawl, slugs)
     lost = [slug for slug in slugs if before[slug]["quarantined"] or before[slug]["missing"]]
     if lost:
-        # before the fetch, which may change their records
-        PARSE.forget(workspace.lake, slices_of(crawl, [part for slug in lost for part in parts[slug]]))
         try:
             fetch_captures(workspace, crawl, lost, replay=True)
         except Incomplete as error:
             trouble = error
-    return Replay(before, _counts(workspace, crawl, parts), tuple(lost), trouble)
+    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
 
 
-def _counts(workspace: Workspace, crawl: str, parts: Mapping[str, Sequence[str]]) -> Counts:
+def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     lake = workspace.lake
-    every = [part for own in parts.values() for part in own]
-    for slice_, digest in FETCH.made_from(lake, slices_of(crawl, every)).items():
+    every = part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.made_from(lake, every).items():
         if digest is None:
             raise EnvironmentFault(
-                f"{whole_slug(slice_.target)} in {crawl} has not been fetched yet",
+                f"{slice_.whole.target} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run --crawl {crawl} --domain …",
             )
-    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in parts}
-    rows = lake.read("records", {"crawl": crawl, "target": every}, ["target", "outcome"])
-    for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
-        counts[whole_slug(row["target"])][row["outcome"]] += row["count_all"]
+    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in slugs}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
+    for (target, outcome), count in count_rows(lake, "records", where, ["target", "outcome"]).items():
+        counts[whole_slug(target)][outcome] += count
     return counts

@@ -11,16 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from cc_pipeline.errors import Incomplete
+from cc_pipeline.commoncrawl.target_text import SET_SLUG
+from cc_pipeline.errors import CcPipelineError, Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
+from cc_pipeline.extraction.expanding import Asked, expand, left_over, summed, wishes
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
-from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, StageReport, slices_of
-from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.extraction.plan import Plan, options_of, plan
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport
+from cc_pipeline.extraction.standing import STAGES, Standing, stand
+from cc_pipeline.records.leases import left_behind
 from cc_pipeline.stages.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -146,29 +150,131 @@ def _by_captures(workspace: Workspace, crawl: str, states: Mapping[str, _State],
 
 
 def _captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) -> dict[str, int]:
-    """How many captures each target has; those of targets that were never fetched are counted."""
+    """How many captures each target has in the subsets asked for."""
     reports = {slug: state.reports.get("captures") for slug, state in states.items()}
     known = {
         slug: int(report.per_target[slug]["rows:captures"]) for slug, report in reports.items() if report is not None
     }
-    others = [slug for slug in states if slug not in known]
-    if others:
-        parts = workspace.parts(others)
-        whole = {part: slug for slug, own in parts.items() for part in own}
-        rows = workspace.lake.read("fetches", {"crawl": crawl, "target": [*whole]}, ["target", "planned"])
-        for row in rows.to_pylist():
-            slug = whole[row["target"]]
-            known[slug] = known.get(slug, 0) + row["planned"]
-        new = [part for part, slug in whole.items() if slug not in known]
-        if new:
-            counts = count_rows(workspace.lake, "captures", {"crawl": crawl, "target": new}, ["target"])
-            for (part,), count in counts.items():
-                known[whole[part]] = known.get(whole[part], 0) + count
+    asked = expand(workspace, crawl, [slug for slug in states if slug not in known])
+    stands = stand(workspace, asked.slices, (LOCATE,))
+    for slug, own in asked.for_.items():
+        known[slug] = sum(one.captures for slice_ in own if (one := stands[slice_].lookup) is not None)
     return known
 
 
 def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
     """Those of ``slugs`` of which a source gave anything, now or before."""
-    parts = workspace.parts(slugs)
-    here = FETCH.made_from(workspace.lake, slices_of(crawl, [part for own in parts.values() for part in own]))
-    return [slug for slug, own in parts.items() if all(here[slice_] is not None for slice_ in slices_of(crawl, own))]
+    asked = expand(workspace, crawl, slugs)
+    here = FETCH.made_from(workspace.lake, asked.slices)
+    return [slug for slug, own in asked.for_.items() if all(here[slice_] is not None for slice_ in own)]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was asked for in one crawl, how it stands, and what is to be done of it. ``retire`` are sets of which slices
+    are left that they do not have any more."""
+
+    asked: Asked
+    standings: Mapping[Slice, Standing]
+    plan: Plan
+    retire: frozenset[str] = frozenset()
+
+    @property
+    def current(self) -> dict[str, dict[str, str]]:
+        """The targets of which a run would change nothing, and what their rows say by table, where that is known."""
+        due = {todo.slice_.whole.target for todo in self.plan.todos} | self.retire
+        return {slug: self.versions(slug) for slug in self.asked.for_ if slug not in due}
+
+    def versions(self, slug: str) -> dict[str, str]:
+        """What the rows of a target say, by table, where that is known: of all its slices together."""
+        every = [self.standings[one] for one in (*self.asked.for_[slug], *self.asked.beside[slug])]
+        found: dict[str, str] = {}
+        for stage in STAGES:
+            numbers = summed([one.versions(stage) for one in every if one.of(stage) is not None])
+            found |= {name.removeprefix(VERSION): str(number) for name, number in numbers.items()}
+        return found
+
+
+def look(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Look:
+    """What a run would do of ``slugs`` in ``crawl``. Reads logs and tables with one row a slice.
+
+    Raises ``UserInputError`` for keys that nobody can define, ``EnvironmentFault`` when the lake cannot be read.
+    """
+    asked = expand(workspace, crawl, slugs)
+    standings = stand(workspace, asked.every)
+    wanted = wishes(workspace, asked.slices)
+    indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
+    sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
+    retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
+    return Look(asked, standings, plan(wanted, standings, indexes, options_of(workspace.settings)), frozenset(retire))
+
+
+#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
+Change: TypeAlias = Literal["new", "updated", "same", "undone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """How a partition (a crawl and a whole target) stands in the subsets asked for: what its slices were made from, and
+    captures that were found, planned for the fetch, fetched, and still to be asked for."""
+
+    made_from: tuple[str | None, ...] = ()
+    captures: int = 0
+    planned: int = 0
+    fetched: int = 0
+    unsettled: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Captures that the source has damaged, or not at all."""
+        return self.planned - self.fetched - self.unsettled
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a run did with one partition: ``before`` and ``after`` it."""
+
+    before: Total
+    after: Total
+
+    @property
+    def change(self) -> Change:
+        """Whether the run changed it."""
+        if not self.after.made_from or None in self.after.made_from:
+            return "undone"
+        if not self.before.made_from or all(digest is None for digest in self.before.made_from):
+            return "new"
+        return "same" if self.before.made_from == self.after.made_from else "updated"
+
+
+def done_between(before: Iterable[Look], after: Iterable[Look]) -> dict[Slice, Done]:
+    """What was done between two looks at the same partitions: the difference of how they stand."""
+    first = {partition: total for one in before for partition, total in _totals(one).items()}
+    last = {partition: total for one in after for partition, total in _totals(one).items()}
+    return {partition: Done(first.get(partition, Total()), total) for partition, total in last.items()}
+
+
+def _totals(found: Look) -> dict[Slice, Total]:
+    totals = {}
+    for slug, own in found.asked.for_.items():
+        stands = [found.standings[slice_] for slice_ in own]
+        made = (one.of(stage) for stage in STAGES for one in stands)
+        fetches = [one.fetch for one in stands if one.fetch is not None]
+        totals[Slice(found.asked.crawl, slug)] = Total(
+            tuple(None if one is None else one.made_from for one in made),
+            sum(one.lookup.captures for one in stands if one.lookup is not None),
+            sum(one.planned for one in fetches),
+            sum(one.fetched for one in fetches),
+            sum(one.unsettled for one in fetches),
+        )
+    return totals
+
+
+def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Those of ``slugs`` of which a run would change nothing; see :attr:`Look.current`. None where anything is in the
+    way: a run says what."""
+    try:
+        # the next fetch settles what a killed one left
+        return {} if left_behind(workspace.storage, crawl) else look(workspace, crawl, slugs).current
+    except CcPipelineError:
+        return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -44,6 +44,8 @@ FETCHES_SCHEMA = pa.schema(
         pa.field("silent_runs", pa.int32(), nullable=False),
         pa.field("asked_at", TIMESTAMP, nullable=False),
         pa.field("made_from", pa.string(), nullable=False),
+        pa.field("stored_bytes", pa.int64()),
+        pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
     ]
 )
 
@@ -54,7 +56,7 @@ class Shortfall:
 
     ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
     that asked for one, ``asked`` their sum over all. ``reason`` is the commonest one, ``example`` a capture with its
-    reason in words.
+    reason in words. ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file.
     """
 
     slice_: Slice
@@ -68,6 +70,8 @@ class Shortfall:
     example: str | None
     rounds: int
     asked: int = 0
+    stored_bytes: int = 0
+    stored: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def open(self) -> int:
@@ -131,6 +135,8 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._lacking: dict[str, dict[str | None, _Lacking]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._files: dict[str, dict[str, int]] = {}
 
     def add(self, records: pa.RecordBatch) -> None:
         """Takes more rows."""
@@ -142,6 +148,11 @@ class Tally:
             least, asked = row["asked_min"], row["asked_sum"]
             more = _Lacking(row["count_all"], row["given_up_sum"], least, asked, f"{url}: {detail}")
             self._of(row["target"], row["reason"]).add(more)
+        ends = pc.add(rows["stored_offset"], rows["stored_length"])
+        stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
+        for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
+            if row["stored_file"] is not None:
+                self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
 
     def include(self, other: Tally) -> None:
         """Adds the rows that another tally has seen."""
@@ -149,6 +160,10 @@ class Tally:
         for target, reasons in other._lacking.items():
             for reason, more in reasons.items():
                 self._of(target, reason).add(more)
+        for target, files in other._files.items():
+            for file, end in files.items():
+                self._store(target, file, end, 0)
+        self._bytes.update(other._bytes)
 
     def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
         """The shortfall of each of ``slices``."""
@@ -168,8 +183,15 @@ class Tally:
                 example=ordered[0][1].example if ordered else None,
                 rounds=min((one.least or 0 for one in mine.values()), default=0),
                 asked=sum(one.asked for one in mine.values()),
+                stored_bytes=self._bytes[slice_.target],
+                stored=self._files.get(slice_.target, {}),
             )
         return found
+
+    def _store(self, target: str, file: str, end: int, size: int) -> None:
+        files = self._files.setdefault(target, {})
+        files[file] = max(files.get(file, 0), end)
+        self._bytes[target] += size
 
     def _of(self, target: str, reason: str | None) -> _Lacking:
         return self._lacking.setdefault(target, {}).setdefault(reason, _Lacking())
@@ -184,10 +206,10 @@ def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> di
 
 
 def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
-    """The shortfall of each target: of a divided set that of all its parts, by which a source is judged."""
+    """The shortfall of each target, by which a source is judged: that of all its slices."""
     several: dict[Slice, list[Shortfall]] = {}
     for one in found:
-        several.setdefault(Slice(one.slice_.crawl, whole_slug(one.slice_.target)), []).append(one)
+        several.setdefault(one.slice_.whole, []).append(one)
     return [_together(slice_, parts) for slice_, parts in several.items()]
 
 
@@ -268,7 +290,8 @@ def fetch_rows(
             "planned": one.planned, "fetched": one.fetched, "quarantined": one.quarantined, "missing": one.missing,
             "unsettled": one.unsettled, "given_up": one.given_up, "reason": one.reason, "example": one.example,
             "rounds": one.rounds, "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "asked": one.asked,
-            "made_from": made_from[slice_],
+            "made_from": made_from[slice_], "stored_bytes": one.stored_bytes,
+            "stored_files": [{"file": file, "bytes": end} for file, end in sorted(one.stored.items())],
         }
         for slice_, one in found.items()
     }  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, whole_slug
 from cc_pipeline.lake.adding import Added, commit_added, contents_of
 from cc_pipeline.lake.contents import NOTHING, content_versions
 from cc_pipeline.lake.digests import input_digest
@@ -35,7 +36,8 @@ Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
-    """One target in one crawl; ``target`` is empty where a stage makes the whole crawl at a time."""
+    """One target in one crawl; ``target`` is empty where a stage makes the whole crawl at a time. A part of a set, and
+    what a subset other than ``warc`` has, are slices of their own (``commoncrawl/parts.py``)."""
 
     crawl: str
     target: str = ""
@@ -44,6 +46,21 @@ class Slice:
     def where(self) -> dict[str, str]:
         """The values of the slice columns, as the lake wants them."""
         return {"crawl": self.crawl} | ({"target": self.target} if self.target else {})
+
+    @property
+    def whole(self) -> Slice:
+        """The partition that the slice belongs to."""
+        return Slice(self.crawl, whole_slug(self.target))
+
+    @property
+    def defined(self) -> str:
+        """The slug of the target or part whose definition the slice follows."""
+        return defined_slug(self.target)
+
+    @property
+    def subset(self) -> str:
+        """The subset that the slice is of."""
+        return subset_of(self.target)
 
 
 def slices_of(crawl: str, targets: Iterable[str]) -> list[Slice]:
@@ -236,7 +253,7 @@ class Stage:
         where = [slice_.where for slice_ in slices]
         for table in self.tables:
             if not lake.holds(table, gone):
-                contents = {_content_name(slice_): NOTHING for slice_ in slices}
+                contents = {content_name(slice_): NOTHING for slice_ in slices}
                 lake.commit(table, lake.specs[table].schema.empty_table(), where, gone | contents)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
@@ -245,7 +262,7 @@ class Stage:
         No rows are read. Slices that were committed by earlier versions of this program have none.
         """
         found: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
-        names = {_content_name(slice_): slice_ for slice_ in slices}
+        names = {content_name(slice_): slice_ for slice_ in slices}
         for table in self.tables:
             for name, version in lake.digests(table, [*names]).items():
                 if version is not None:
@@ -333,10 +350,11 @@ def _by_target(lake: Lake, table: str, slices: Collection[Slice]) -> bool:
 
 
 def _named_contents(found: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
-    return {_content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
+    return {content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
 
 
-def _content_name(slice_: Slice) -> str:
+def content_name(slice_: Slice) -> str:
+    """The name under which each table of a stage keeps what its rows of a slice say."""
     return f"content:{slice_.crawl}:{slice_.target}"
 
 

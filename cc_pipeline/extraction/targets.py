@@ -65,10 +65,17 @@ def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
 
 
 def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
-    """The slugs under which each of ``slugs`` has its slices: those of its parts for a divided set, else its own."""
+    """The slugs that have a definition of what each of ``slugs`` means: those of its parts for a divided set, else its
+    own."""
     sets = [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug]
     known = _rows(lake, sets, ["slug", "parts"])
     return {slug: part_slugs(slug, (known[slug]["parts"] or 1) if slug in known else 1) for slug in slugs}
+
+
+def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+    """The version of each definition; keys that nobody defined are defined as in :func:`read`. Raises as that does."""
+    known = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}
+    return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
 
 
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:

@@ -40,7 +40,8 @@ class LookupResult:
     """Captures per target slug (``CAPTURE_SCHEMA``; every slug asked for is present), and what the look-up cost.
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
-    for choosing it, in words; both are ``None`` in a locator's own answer. ``unanswered`` are the filters that the
+    for choosing it, in words; both are ``None`` in a locator's own answer. ``index_version`` is what identifies it,
+    where only asking it tells. ``unanswered`` are the filters that the
     index could not apply. ``gaps`` are the index files that it was to read and could not, where that is allowed.
     ``notes`` are sentences for a person.
     """
@@ -54,6 +55,7 @@ class LookupResult:
     why: str | None = None
     unanswered: tuple[str, ...] = ()
     gaps: IndexGaps | None = None
+    index_version: str = ""
 
 
 class Locator(Protocol):

@@ -4,7 +4,7 @@ No other room reads the environment. Every setting is an environment variable ``
 makes sense, a flag of the command line.
 """
 
-from cc_pipeline.settings.checks import ENGINES, EXTRACTORS, LOCATORS, PUBLISH
+from cc_pipeline.settings.checks import DIGEST_POLICIES, ENGINES, EXTRACTORS, LOCATORS, PUBLISH
 from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
@@ -14,6 +14,7 @@ from cc_pipeline.settings.values import Settings
 __all__ = [
     "DEFAULT_COLLINFO",
     "DEFAULT_SOURCE",
+    "DIGEST_POLICIES",
     "ENGINES",
     "EXTRACTORS",
     "LOCATORS",

@@ -15,6 +15,7 @@ from cc_pipeline.settings.values import Settings
 
 LOCATORS = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS = ("fast", "auto", "quality")
+DIGEST_POLICIES = ("record", "fail")
 PUBLISH = ("views", "copy", "none")
 ENGINES = ("local", "spark")
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
@@ -27,7 +28,7 @@ def checked(settings: Settings) -> Settings:
     for name, value, allowed in (
         ("VIA", settings.via, LOCATORS),
         ("EXTRACTOR", settings.extractor, EXTRACTORS),
-        ("DIGEST_POLICY", settings.digest_policy, ("record", "fail")),
+        ("DIGEST_POLICY", settings.digest_policy, DIGEST_POLICIES),
         ("PUBLISH", settings.publish, PUBLISH),
         ("ENGINE", settings.engine, ENGINES),
     ):

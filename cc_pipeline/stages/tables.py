@@ -57,7 +57,8 @@ TARGETS_SCHEMA = pa.schema(
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 
-#: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it.
+#: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it. What
+#: fetching all of them costs is there too, and the versions of the target's definition and of the index asked.
 LOOKUPS_SCHEMA = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),
@@ -72,6 +73,11 @@ LOOKUPS_SCHEMA = pa.schema(
         pa.field("looked_up_at", TIMESTAMP, nullable=False),
         pa.field("made_from", pa.string(), nullable=False),
         pa.field("members", pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())]))),
+        pa.field("definition", pa.string()),
+        pa.field("index_version", pa.string()),
+        pa.field("record_bytes", pa.int64()),
+        pa.field("fetch_bytes", pa.int64()),
+        pa.field("fetch_requests", pa.int64()),
     ]
 )
 

@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
-from cc_pipeline.commoncrawl.crawls import LOCAL, index_is_built
+from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
+from cc_pipeline.commoncrawl.parts import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction import targets as definitions
@@ -49,10 +50,12 @@ class Workspace:
 
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
     to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
-    both).
+    both). ``short_way`` lets targets be located through ZipNum in crawls that were not harvested: at the command line
+    that is decided by its price; the UI, schedules and sensors harvest.
     """
 
     settings: Settings
+    short_way: bool = False
 
     @cached_property
     def lake(self) -> Lake:
@@ -187,15 +190,22 @@ class Workspace:
         return definitions.read(self.lake, slugs)
 
     def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
-        """The slugs under which each of ``slugs`` has its slices; a large set has many
+        """The slugs that define each of ``slugs``; a large set has many
         (:func:`cc_pipeline.extraction.targets.parts_of`)."""
         return definitions.parts_of(self.lake, slugs)
 
+    def rows_of(self, slugs: Sequence[str]) -> dict[str, list[str]]:
+        """The slugs under which rows of each of ``slugs`` can be: those of its parts, in every subset."""
+        return {
+            slug: [with_subset(part, subset) for subset in SUBSETS for part in own]
+            for slug, own in self.parts(slugs).items()
+        }
+
 
 @contextmanager
-def open_workspace(settings: Settings) -> Iterator[Workspace]:
+def open_workspace(settings: Settings, *, short_way: bool = False) -> Iterator[Workspace]:
     """A workspace that is closed at the end of the block."""
-    workspace = Workspace(settings)
+    workspace = Workspace(settings, short_way)
     try:
         yield workspace
     finally:

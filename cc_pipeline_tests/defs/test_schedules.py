@@ -22,13 +22,13 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import parse
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.run import current
 from cc_pipeline.extraction.shortfall import MOST_ROUNDS
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.automation import reparse
 from cc_pipeline.stages.automation.due import MOST_FAILURES
-from cc_pipeline.stages.current import current
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.world import NEW, OLD, closed_port, harvest, workspace_of

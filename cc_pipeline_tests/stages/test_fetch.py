@@ -8,16 +8,17 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
-from cc_pipeline.extraction.fetch import fetch_captures, fetched_otherwise
+from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.replay import replay_records
 from cc_pipeline.extraction.shortfall import Shortfall
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Slice
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, copy_of, extract, fill, harvest, replace_file, small_disk, workspace_of
+from cc_pipeline_tests.world import NEW, copy_of, due, extract, fill, harvest, replace_file, small_disk, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 
@@ -110,7 +111,7 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         assert fetched.per_target["example.com"]["unsettled"] == kept_away
         assert [note for note in fetched.notes if f"{kept_away:,} captures did not come" in note]
         assert parsed.rows == len(mine)
-        assert fetched_otherwise(workspace, NEW, ["example.com"]) == set()
+        assert due(workspace, FETCH, "example.com", but=(Why.OPEN,)) == set()
         assert workspace.lake.read("fetches").to_pylist()[0]["rounds"] == 1, "the source gave nothing else this time"
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")

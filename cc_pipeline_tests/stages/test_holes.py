@@ -9,8 +9,9 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.extraction.locate import locate_captures, located_otherwise
+from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.lookups import incomplete_slices, lookups_of
+from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.slice import LOCATE, Slice
 from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps
@@ -21,7 +22,7 @@ from cc_pipeline.stages.indexing.url_index import build_url_index
 from cc_pipeline.stages.reports.left_out import left_out, what_is_not_there
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, due, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 SITE = "example.com"
@@ -152,15 +153,15 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     again = extract(allowed, SITE)
     assert [report.fresh_slices for report in again] == [0, 0, 0]
     assert again[0].per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
-    assert located_otherwise(allowed, NEW, [parse_target(SITE)]) == set()
+    assert due(allowed, LOCATE, SITE, but=(Why.NOT_WHOLE,)) == set()
     # who does not allow it gets no answer out of it
     strict = workspace_of(server.url, tmp_path, via="parquet")
-    assert located_otherwise(strict, NEW, [parse_target(SITE)]) == set()
+    assert due(strict, LOCATE, SITE, but=(Why.NOT_WHOLE,)) == set()
     with pytest.raises(IndexIncomplete):
         extract(strict, SITE)
     server.set_rules([])
     assert harvest(strict).written == 1
-    assert located_otherwise(strict, NEW, [parse_target(SITE)]) == {SITE}
+    assert due(strict, LOCATE, SITE, but=(Why.NOT_WHOLE,)) == {SITE}
     assert [report.fresh_slices for report in extract(strict, SITE)] == [1, 1, 1]
     assert found_in(strict) == truth_of(bucket)
     assert row_of(strict)["complete"] is True

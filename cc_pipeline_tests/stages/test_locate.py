@@ -10,12 +10,13 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.locate import locate_captures, located_otherwise
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.run import current
+from cc_pipeline.extraction.slice import LOCATE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.current import current
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import ARC, NEW, extract, harvest, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, due, extract, harvest, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 
@@ -120,7 +121,7 @@ def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucke
         assert places(workspace, "set-press") == both
         stored = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "records").rglob("*.warc.gz")}
         grown = parse_target("set:press = example.com, example-foo.com, example.org")
-        assert located_otherwise(workspace, NEW, [grown]) == {"set-press"}
+        assert due(workspace, LOCATE, grown.definition) == {"set-press"}
         first = len(server.hits)
         _, fetched, _ = extract(workspace, grown.definition)
         assert places(workspace, "set-press") == places(workspace, "set-press", "records")

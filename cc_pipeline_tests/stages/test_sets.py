@@ -17,19 +17,19 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.extraction import carried, locate, paging
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.locate import locate_captures, located_otherwise
+from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.run import current
 from cc_pipeline.extraction.shortfall import share
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.current import current
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.reports.left_out import what_is_not_there
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, due, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 SET = "set-many"
@@ -143,7 +143,7 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
     versions = home.lake.pin("targets").version
     register(home, tmp_path, [*members, third])
     grown = parse_target("set:many = @many.txt", tmp_path)
-    assert located_otherwise(home, NEW, [grown]) == {SET}
+    assert due(home, LOCATE, grown.definition) == {SET}
     located, fetched, parsed = run(home)
     assert asked == [[third]]
     assert home.lake.pin("targets").version == versions + 2

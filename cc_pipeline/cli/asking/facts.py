@@ -145,7 +145,7 @@ def _of_captures(
             raise UserInputError(no_such("dataset", unknown[0], known))
         datasets = [known[name].dataset for name in named]
         for target in question.targets:
-            slugs = question.workspace.parts([target.slug])[target.slug]
+            slugs = question.workspace.rows_of([target.slug])[target.slug]
             if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
                 raise EnvironmentFault(
                     f"the captures of {target.definition} in {crawl} are not located in this home",

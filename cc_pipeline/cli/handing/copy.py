@@ -184,13 +184,14 @@ def _deliver(
 ) -> DeliveryReport:
     from cc_pipeline import progress
     from cc_pipeline.deliveries.delivery import Order, deliver, with_planned
-    from cc_pipeline.extraction.lookups import lookups_of
-    from cc_pipeline.extraction.slice import slices_of
+    from cc_pipeline.extraction.expanding import expand
+    from cc_pipeline.extraction.slice import LOCATE
+    from cc_pipeline.extraction.standing import stand
     from cc_pipeline.keys import RECORD_KEY_NAMES
 
     workspace = question.workspace
-    parts = workspace.parts([target.slug for target in question.targets])
-    slices = slices_of(crawl, [part for own in parts.values() for part in own])
+    slices = expand(workspace, crawl, [target.slug for target in question.targets]).slices
+    lookups = [one.lookup for one in stand(workspace, slices, (LOCATE,)).values()]
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
     indexes = captures["located_by"].unique().to_pylist()
@@ -201,7 +202,7 @@ def _deliver(
         convert,
         part_mb * 1_000_000,
         tuple(name for name in indexes if name),
-        max((row["unread_files"] for row in lookups_of(workspace, slices).values()), default=0),
+        max((found.unread_files for found in lookups if found is not None), default=0),
         workspace.address_of,
     )
     return deliver(

@@ -112,7 +112,7 @@ def _known(question: Question, crawl: str) -> FetchPrice | None:
     from cc_pipeline.records.plan import price_of
 
     lake = question.workspace.lake
-    parts = question.workspace.parts([target.slug for target in question.targets])
+    parts = question.workspace.rows_of([target.slug for target in question.targets])
     slugs = [part for own in parts.values() for part in own]
     if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
         return None

@@ -81,7 +81,7 @@ def host_facts(
         report = fill_facts(workspace, crawl, [slug], datasets)
         metadata = own_figures(report, slug, "host_facts")
         if report.per_target[slug]["rows:host_facts"]:
-            where = {"crawl": crawl, "target": workspace.parts([slug])[slug]}
+            where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
             metadata["preview"] = preview(first_rows(workspace.lake, "host_facts", where, _SHOWN, 5), _SHOWN)
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
         return {"host_facts": (metadata, None)}

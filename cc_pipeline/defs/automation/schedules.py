@@ -16,8 +16,10 @@ from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.gate import limits_of
-from cc_pipeline.extraction.locate import located_otherwise
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import look
 from cc_pipeline.extraction.shortfall import waiting_and_due
+from cc_pipeline.extraction.slice import LOCATE
 from cc_pipeline.stages.automation import watch_list as watch_list_file
 from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
@@ -148,7 +150,8 @@ def _wanted(
     again = [(crawl, slug) for crawl in runnable for slug in slugs if (crawl, slug) in broken] if broken else []
     for crawl in runnable if sets else ():
         parsed = [target for target in sets if (crawl, target.slug) in done]
-        again += [(crawl, slug) for slug in sorted(located_otherwise(workspace, crawl, parsed))]
+        stale = look(workspace, crawl, [target.slug for target in parsed]).plan.of(LOCATE, but=(Why.NOT_WHOLE,))
+        again += [(crawl, slug) for slug in sorted({slice_.whole.target for slice_ in stale})]
     return list(missing), again
 
 

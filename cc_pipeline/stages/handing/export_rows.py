@@ -102,7 +102,7 @@ def _in_order(
 def _rows(
     workspace: Workspace, table: str, slice_: Slice, columns: Sequence[str]
 ) -> Iterator[tuple[RecordKey, dict[str, Any]]]:
-    parts = workspace.parts([slice_.target])[slice_.target]
+    parts = workspace.rows_of([slice_.target])[slice_.target]
     for batch in stream_slices(workspace.lake, table, slice_.crawl, parts, [*_KEYS, *columns]):
         for row in batch.to_pylist():
             yield (row.pop("warc_filename"), row.pop("warc_record_offset"), row.pop("url")), row

@@ -41,7 +41,7 @@ class Ledger:
 
 def crawls_with_records(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
     """Crawls of which the home has planned captures of ``targets``, newest first."""
-    slugs = [part for own in workspace.parts([target.slug for target in targets]).values() for part in own]
+    slugs = [part for own in workspace.rows_of([target.slug for target in targets]).values() for part in own]
     return sorted({crawl for (crawl,) in count_rows(workspace.lake, "records", {"target": slugs}, ["crawl"])})[::-1]
 
 
@@ -52,7 +52,7 @@ def hand_on_wacz(
 
     Memory stays flat. Raises ``EnvironmentFault`` when nothing of them is stored, and where lake or disk refuse.
     """
-    slugs = [part for own in workspace.parts([target.slug for target in targets]).values() for part in own]
+    slugs = [part for own in workspace.rows_of([target.slug for target in targets]).values() for part in own]
     ledger = Ledger()
     names = ", ".join(target.definition for target in targets)
     wacz = write_wacz(

@@ -36,7 +36,7 @@ def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequ
     # another look-up of thousands of members is no courtesy any more
     few = [target for target in targets if len(target.members) <= _MOST_MEMBERS]
     # a set that has lost members may still be divided
-    parts = workspace.parts([target.slug for target in few[:_MOST_PAIRS]])
+    parts = workspace.rows_of([target.slug for target in few[:_MOST_PAIRS]])
     where = {"target": [part for own in parts.values() for part in own]}
     found: dict[str, Counter[str]] = {}
     for crawl in crawls[:_MOST_PAIRS]:

@@ -10,8 +10,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.extraction.parse import is_behind
-from cc_pipeline.extraction.slice import GONE, PARSE, Slice, targets_by_crawl
+from cc_pipeline.extraction.plan import Wanted, options_of, plan
+from cc_pipeline.extraction.slice import FETCH, GONE, PARSE, Slice, targets_by_crawl
+from cc_pipeline.extraction.standing import stand
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
@@ -33,7 +34,9 @@ def complete_verdict(workspace: Workspace, look: Look) -> CheckResult:
     parsed = _parsed(workspace, look.slices)
     records, pages = (_counts(workspace, table, look, parsed) for table in ("records", PARSE.main_table))
     wrong = [slice_ for slice_ in parsed if records[slice_] != pages[slice_]]
-    behind = is_behind(workspace, wrong)
+    stands = stand(workspace, wrong, (FETCH, PARSE), look_for_bytes=False)
+    due = plan(dict.fromkeys(wrong, Wanted("")), stands, {}, options_of(workspace.settings), (PARSE,))
+    behind = due.of(PARSE)
     lost = {key_of(slice_) for slice_ in wrong if slice_ not in behind}
     figures = {"pages": sum(pages[s] for s in parsed), "partitions": len(parsed), "behind": len(behind)}
     if lost:

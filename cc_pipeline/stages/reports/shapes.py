@@ -89,7 +89,7 @@ def shapes(workspace: Workspace, table: str, crawl: str, slug: str) -> dict[str,
     counts: dict[str, Counter[object]] = {title: Counter() for title in asked}
     columns = sorted({name for one in asked.values() for name in (*one.columns, one.weight) if name})
     rows = 0
-    where = {"crawl": crawl, "target": workspace.parts([slug])[slug]}
+    where = {"crawl": crawl, "target": workspace.rows_of([slug])[slug]}
     for batch in stream_rows(workspace.lake, table, where, columns) if columns else ():
         for title, one in asked.items():
             counts[title].update(_counted(batch, one))

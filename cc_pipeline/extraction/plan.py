@@ -1,0 +1,245 @@
+"""What is to be done, and why: a pure function of what was asked for and how it stands.
+
+A stage is made from what the one before it *says*, so a change that changes no rows ends there:
+
+    located from  the version of the target's definition, and the index that was asked
+    fetched from  what the captures say, and how digests are judged
+    parsed from   what the records say, the parser, and how it is asked to parse
+
+Nothing here reads a lake, a clock or the network. A stage behind one that is planned is made ``THEN``: whether it has
+to be is known once the other was made, and the plan is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from itertools import product
+from typing import Final
+
+from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage
+from cc_pipeline.extraction.standing import STAGES, Standing
+from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
+
+#: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
+_LOCATED, _FETCHED = "1", "1"
+
+
+class Why(Enum):
+    """Every reason for which a stage of a slice is made, in words for a person; ``{n}`` and ``{since}`` are filled
+    in."""
+
+    NEW = "new"
+    TOLD = "told to"
+    DEFINITION = "the target's definition changed"
+    MEMBERS = "members of the set came or went"
+    INDEX = "the index changed"
+    HOLE = "a hole in the index was filled"
+    NOT_WHOLE = "its index lacks files, which the settings do not allow"
+    OTHER_INDEX = "another index is to be asked"
+    CAPTURES = "its captures changed"
+    OPEN = "{n} captures are open since {since}"
+    LOST = "the bytes of {n} records are gone"
+    POLICY = "digests are judged otherwise"
+    RECORDS = "its records changed"
+    PARSER = "the parser is newer"
+    OPTIONS = "pages are to be parsed otherwise"
+    TORN = "a run was killed while it was written"
+    THEN = "then"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason, with what is counted and since when, where that is part of it."""
+
+    why: Why
+    n: int = 0
+    since: datetime | None = None
+
+    def __str__(self) -> str:
+        since = "" if self.since is None else f"{self.since:%Y-%m-%d %H:%M} UTC"
+        words = self.why.value.format(n=f"{self.n:,}", since=since)
+        return words.replace("1 captures are", "1 capture is") if self.n == 1 else words
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One slice that somebody asked for: the version of its target's definition, whether that is a set, and the labels
+    of stages that are to be made in any case."""
+
+    version: str
+    is_set: bool = False
+    told: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What a subset of a crawl can be located by: the versions of its indexes by kind (``parquet``, ``zipnum``,
+    ``btree``), and whether the holes of the columnar one are allowed."""
+
+    versions: Mapping[str, str]
+    gaps_allowed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings."""
+
+    via: str = "auto"
+    digest_policy: str = "record"
+    extractor: str = "fast"
+    markdown: bool = False
+    parser: str = PARSER_VERSION
+
+
+def options_of(settings: Settings) -> Options:
+    """Those of these settings."""
+    return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown)
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What is to be done of one slice: why it is to be located, fetched and parsed; ``None`` where it is not."""
+
+    slice_: Slice
+    locate: Reason | None = None
+    fetch: Reason | None = None
+    parse: Reason | None = None
+
+    def of(self, stage: Stage) -> Reason | None:
+        """Why one stage is made."""
+        return {LOCATE.label: self.locate, FETCH.label: self.fetch, PARSE.label: self.parse}[stage.label]
+
+    @property
+    def first(self) -> Reason | None:
+        """Why anything is done at all."""
+        return self.locate or self.fetch or self.parse
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The slices of which something is to be done, and those that stay the ``same``, in the order asked for."""
+
+    todos: tuple[Todo, ...] = ()
+    same: tuple[Slice, ...] = ()
+
+    def of(self, stage: Stage, *, but: Collection[Why] = ()) -> dict[Slice, Reason]:
+        """The slices of which ``stage`` is to be made, with why, without those for one of the reasons ``but``."""
+        found = {todo.slice_: todo.of(stage) for todo in self.todos}
+        return {slice_: why for slice_, why in found.items() if why is not None and why.why not in but}
+
+
+def plan(
+    wanted: Mapping[Slice, Wanted],
+    standings: Mapping[Slice, Standing],
+    indexes: Mapping[tuple[str, str], Index],
+    options: Options,
+    stages: Sequence[Stage] = STAGES,
+) -> Plan:
+    """What is to be done of the slices ``wanted``, as they stand, up to the ``stages`` given.
+
+    ``indexes`` are by crawl and subset. A slice that has not come to a stage which is not among ``stages`` is planned
+    no further: whoever wants records of what was never located says so.
+    """
+    todos, same = [], []
+    for slice_, asked in wanted.items():
+        index = indexes.get((slice_.crawl, slice_.subset), _NO_INDEX)
+        todo = _todo(slice_, asked, standings[slice_], index, options, stages)
+        if todo.first is None:
+            same.append(slice_)
+        else:
+            todos.append(todo)
+    return Plan(tuple(todos), tuple(same))
+
+
+_NO_INDEX: Final = Index({})
+
+
+def _todo(
+    slice_: Slice, asked: Wanted, stands: Standing, index: Index, options: Options, stages: Sequence[Stage]
+) -> Todo:
+    rules: list[tuple[Stage, Callable[[], Reason | None]]] = [
+        (LOCATE, lambda: _why_locate(asked, stands, index, options)),
+        (FETCH, lambda: _why_fetch(stands, options)),
+        (PARSE, lambda: _why_parse(stands, options)),
+    ]
+    why: dict[str, Reason | None] = {}
+    for stage, rule in rules:
+        if stage in stages:
+            told = Reason(Why.TOLD) if stage.label in asked.told else None
+            why[stage.label] = Reason(Why.THEN) if any(why.values()) else rule() or told
+    return Todo(slice_, why.get(LOCATE.label), why.get(FETCH.label), why.get(PARSE.label))
+
+
+def located_from(crawl: str, version: str, kind: str, index: str) -> str:
+    """The digest of a slice of a target's ``version`` that is located by the index of this kind and version."""
+    return LOCATE.digest(version=_LOCATED, crawl=crawl, index=[kind, index], target=version)
+
+
+def fetched_from(captures: str, policy: str) -> str:
+    """The digest of a slice that is fetched whole from what its captures say."""
+    return FETCH.digest(version=_FETCHED, digest_policy=policy, located=captures)
+
+
+def with_open(digest: str) -> str:
+    """The digest of a slice of which captures are open: never that of the whole answer."""
+    return input_digest({"incomplete": digest})
+
+
+def parsed_from(records: str, parser: str, extractor: str, markdown: bool) -> str:
+    """The digest of a slice that is parsed from what its records say."""
+    # a word more only where Markdown is asked for
+    options = f"{extractor} markdown" if markdown else extractor
+    return PARSE.digest(parser=parser, main_content=options, fetched=records)
+
+
+def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options) -> Reason | None:
+    made, found = stands.located, stands.lookup
+    if made is None:
+        return Reason(Why.NEW)
+    if found is None:
+        return Reason(Why.TORN)
+    if found.definition != asked.version:
+        return Reason(Why.MEMBERS if asked.is_set else Why.DEFINITION)
+    if options.via not in ("auto", found.located_by):
+        return Reason(Why.OTHER_INDEX)
+    if not found.complete and not index.gaps_allowed:
+        return Reason(Why.NOT_WHOLE)
+    # an index that is not to be had any more says nothing against what it said
+    if found.index != index.versions.get(found.located_by, found.index):
+        return Reason(Why.INDEX if found.complete else Why.HOLE)
+    return None
+
+
+def _why_fetch(stands: Standing, options: Options) -> Reason | None:
+    if stands.located is None or stands.fetched is None:
+        return Reason(Why.NEW)
+    here, captures = stands.fetched.made_from, stands.located.says
+    if here == with_open(fetched_from(captures, options.digest_policy)):
+        note = stands.fetch
+        return Reason(Why.OPEN, note.unsettled, note.asked_at) if note is not None else Reason(Why.TORN)
+    if here != fetched_from(captures, options.digest_policy):
+        others = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
+        return Reason(Why.POLICY if here in [*others, *map(with_open, others)] else Why.CAPTURES)
+    return Reason(Why.LOST, stands.lost) if stands.lost else None
+
+
+def _why_parse(stands: Standing, options: Options) -> Reason | None:
+    if stands.torn:
+        return Reason(Why.TORN)
+    if stands.fetched is None or stands.parsed is None:
+        return Reason(Why.NEW)
+    here, records = stands.parsed.made_from, stands.fetched.says
+    if here == parsed_from(records, options.parser, options.extractor, options.markdown):
+        return None
+    # what it was made from instead is found by trying: what has to be noted for that is nothing
+    otherwise = {(*each,): parsed_from(records, options.parser, *each) for each in product(EXTRACTORS, (False, True))}
+    if here in otherwise.values():
+        return Reason(Why.OPTIONS)
+    before = [str(number) for number in range(1, int(PARSER_VERSION) + 1)]
+    older = product(before, EXTRACTORS, (False, True))
+    return Reason(Why.PARSER if here in (parsed_from(records, *each) for each in older) else Why.RECORDS)

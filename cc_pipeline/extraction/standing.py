@@ -1,0 +1,220 @@
+"""How slices stand: what each was made from, what its rows say, what is open, and what is lost.
+
+One reading for everybody who wants to know: plans, summaries, checks, schedules and ``doctor``. It reads the names it
+is given, in one pass a table, and no rows but those of two tables with one row a slice.
+
+    Slice      CC-MAIN-2024-22, example.org
+    located    made from 8f3a…, its rows say c01d…     found by parquet, complete, 45 captures
+    fetched    made from c01d…, its rows say 77e2…     44 fetched, 1 open since 18:04
+    parsed     made from 12ab…: records of before      so its pages are to be parsed again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final
+
+from cc_pipeline.extraction.held import slices_that_lost
+from cc_pipeline.extraction.slice import (
+    FETCH,
+    GONE,
+    LOCATE,
+    PARSE,
+    VERSION,
+    Figures,
+    Slice,
+    Stage,
+    content_name,
+    targets_by_crawl,
+)
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.records.lost import StoredSizes
+from cc_pipeline.stages.workspace import Workspace
+
+#: The stages of a slice, in the order in which they are made.
+STAGES: Final = (LOCATE, FETCH, PARSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a slice's rows of one stage were made from, and ``says``, the number of what they say by table. Rows that
+    earlier versions committed have no number."""
+
+    made_from: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def says(self) -> str:
+        """What the next stage is made from: the rows' number, or what they were made from where there is none."""
+        return "".join(self.versions.values()) or self.made_from
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """How a slice was located: by which index (its kind and version), for which version of its definition, whether the
+    index was whole, and the price of a fetch of all its ``captures``. Texts are empty, and the price ``None``, where an
+    earlier version did not note them."""
+
+    located_by: str
+    index: str
+    definition: str
+    complete: bool
+    captures: int
+    index_files: int | None = None
+    unread_files: int = 0
+    price: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What a fetch brought of a slice, in captures, and when and how often the rest was asked for; see the columns of
+    ``fetches``. ``stored`` has the stored files with the bytes that are needed of each; ``None`` where that was not
+    noted."""
+
+    planned: int
+    fetched: int
+    quarantined: int
+    missing: int
+    unsettled: int
+    given_up: int
+    reason: str | None
+    example: str | None
+    rounds: int
+    silent_runs: int
+    asked_at: datetime
+    stored_bytes: int | None = None
+    stored: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one slice stands. ``None`` where a stage was never made. ``torn`` says that a run was killed between the
+    commits of its page tables. ``lookup`` and ``fetch`` are notes that count: those of what is there now. ``lost`` is
+    how many of its records name bytes that are gone."""
+
+    located: Made | None = None
+    fetched: Made | None = None
+    parsed: Made | None = None
+    torn: bool = False
+    lookup: Lookup | None = None
+    fetch: Fetch | None = None
+    lost: int = 0
+
+    def of(self, stage: Stage) -> Made | None:
+        """What stands of one stage."""
+        return {LOCATE.label: self.located, FETCH.label: self.fetched, PARSE.label: self.parsed}[stage.label]
+
+    def versions(self, stage: Stage) -> Figures:
+        """``version:TABLE`` of one stage's tables, as figures."""
+        made = self.of(stage)
+        return {} if made is None else {f"{VERSION}{table}": number for table, number in made.versions.items()}
+
+
+def stand(
+    workspace: Workspace,
+    slices: Collection[Slice],
+    stages: Sequence[Stage] = STAGES,
+    *,
+    look_for_bytes: bool = True,
+) -> dict[Slice, Standing]:
+    """How ``slices`` stand now, in their order, as far as ``stages`` go.
+
+    ``look_for_bytes`` looks whether the stored files are there, once a file. Raises ``EnvironmentFault`` when the lake
+    cannot be read, or its place does not say what it has.
+    """
+    lake = workspace.lake
+    made = {stage.label: _made(lake, stage, slices) for stage in stages}
+    lookups = _lookups(workspace, made[LOCATE.label][0]) if LOCATE in stages else {}
+    fetches = _fetches(workspace, made[FETCH.label][0]) if FETCH in stages else {}
+    lost = _lost(workspace, made[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
+    none: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
+    located, fetched, parsed = (made.get(stage.label, none) for stage in STAGES)
+    return {
+        slice_: Standing(
+            located[0].get(slice_),
+            fetched[0].get(slice_),
+            parsed[0].get(slice_),
+            slice_ in parsed[1],
+            lookups.get(slice_),
+            fetches.get(slice_),
+            lost.get(slice_, 0),
+        )
+        for slice_ in slices
+    }
+
+
+def _made(lake: Lake, stage: Stage, slices: Collection[Slice]) -> tuple[dict[Slice, Made], set[Slice]]:
+    """What stands of each slice that was made, and those whose tables have different digests."""
+    names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in slices}
+    every = [name for both in names.values() for name in both]
+    by_table = {table: lake.digests(table, every) for table in stage.tables} if every else {}
+    found: dict[Slice, Made] = {}
+    torn: set[Slice] = set()
+    for slice_, (name, content) in names.items():
+        digests = {by_name[name] for by_name in by_table.values()}
+        digest = digests.pop()
+        if digests:
+            torn.add(slice_)
+        elif digest is not None and digest != GONE:
+            numbers = {table: number for table, own in by_table.items() if (number := own[content]) is not None}
+            found[slice_] = Made(digest, numbers)
+    return found, torn
+
+
+def _rows(workspace: Workspace, table: str, made: Mapping[Slice, Made]) -> dict[Slice, dict[str, Any]]:
+    """The rows of a table with one row a slice that say of themselves that they are of what is there now: a run that
+    was killed between two commits leaves others."""
+    found: dict[Slice, dict[str, Any]] = {}
+    columns = [name for name in workspace.lake.specs[table].schema.names if name not in _LARGE]
+    for crawl, targets in targets_by_crawl(made).items():
+        for row in workspace.lake.read(table, {"crawl": crawl, "target": targets}, columns).to_pylist():
+            slice_ = Slice(crawl, row["target"])
+            if row["made_from"] == made[slice_].made_from:
+                found[slice_] = row
+    return found
+
+
+#: Columns of such tables that grow with a set's members or with unread files.
+_LARGE: Final = ("members", "unread")
+
+
+def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lookup]:
+    return {
+        slice_: Lookup(
+            row["located_by"],
+            row["index_version"] or "",
+            row["definition"] or "",
+            row["complete"],
+            row["captures"],
+            row["index_files"],
+            row["unread_files"],
+            None if row["fetch_requests"] is None else (row["record_bytes"], row["fetch_bytes"], row["fetch_requests"]),
+        )
+        for slice_, row in _rows(workspace, "lookups", made).items()
+    }
+
+
+def _fetches(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Fetch]:
+    names = [one.name for one in fields(Fetch) if one.name != "stored"]
+    return {
+        slice_: Fetch(
+            **{name: row[name] for name in names},
+            stored=None if row["stored_files"] is None else {one["file"]: one["bytes"] for one in row["stored_files"]},
+        )
+        for slice_, row in _rows(workspace, "fetches", made).items()
+    }
+
+
+def _lost(workspace: Workspace, made: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:
+    """How many records of each slice name bytes that are gone. Rows are read only where the files that were noted are
+    not all there: upkeep may have moved what they held."""
+    unsure: list[Slice] = []
+    for crawl, targets in targets_by_crawl(made).items():
+        sizes = StoredSizes(workspace.storage, crawl)
+        for slice_ in (Slice(crawl, target) for target in targets):
+            stored = fetches[slice_].stored if slice_ in fetches else None
+            if stored is None or any(end > size for end, size in zip(stored.values(), sizes.of(stored), strict=True)):
+                unsure.append(slice_)
+    return slices_that_lost(workspace, unsure)
