@@ -24,7 +24,7 @@ FIRST_LAYOUT: Final = 1
 
 #: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
 #: a column that is only added needs none.
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 NOTE: Final = "home.json"
 #: Settings that decide rows, and the kind of their values: with another one, pages are parsed or records judged again.
 #: They belong to a home once rows were made with them.

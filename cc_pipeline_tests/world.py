@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
@@ -52,9 +53,11 @@ def extract(workspace: Workspace, *texts: str, crawl: str = NEW) -> list[StageRe
     return [stage(workspace, crawl, slugs) for stage in (locate_captures, fetch_captures, parse_records)]
 
 
-def due(workspace: Workspace, stage: Stage, *texts: str, crawl: str = NEW, but: Collection[Why] = ()) -> set[str]:
+def due(
+    workspace: Workspace, stage: Stage, *asked: str | Target, crawl: str = NEW, but: Collection[Why] = ()
+) -> set[str]:
     """The slugs of targets of which a run would make ``stage``, for other reasons than ``but``."""
-    targets = [parse_target(text) for text in texts]
+    targets = [parse_target(one) if isinstance(one, str) else one for one in asked]
     workspace.register_targets(targets)
     found = look(workspace, crawl, [target.slug for target in targets]).plan.of(stage, but=but)
     return {slice_.whole.target for slice_ in found}

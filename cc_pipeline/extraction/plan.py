@@ -209,8 +209,8 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.OTHER_INDEX)
     if not found.complete and not index.gaps_allowed:
         return Reason(Why.NOT_WHOLE)
-    # an index that is not to be had any more says nothing against what it said
-    if found.index != index.versions.get(found.located_by, found.index):
+    # an index that is not to be had any more, or that nobody identified, says nothing against what it said
+    if found.index and found.index != index.versions.get(found.located_by, found.index):
         return Reason(Why.INDEX if found.complete else Why.HOLE)
     return None
 

@@ -16,7 +16,7 @@ from cc_pipeline.index.catalog.schemas import (
 from cc_pipeline.keys import CAPTURE_ORDER, SLICE, TIMESTAMP
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.keeping import retire
-from cc_pipeline.lake.lake import TableSpec
+from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.merging import bytes_too_large, split_large
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
@@ -112,8 +112,28 @@ TABLES: tuple[TableSpec, ...] = (
 #: Tables of earlier layouts. They are empty; upkeep deletes what is left of their files.
 RETIRED: tuple[str, ...] = ("fetch_plan",)
 
+
+def _to_layout_4(lake: Lake) -> None:
+    # it is about what is made of these tables, and only homes of before need it
+    from cc_pipeline.extraction.layout4 import to_layout_4  # noqa: PLC0415
+
+    to_layout_4(lake)
+
+
+def _bytes_to_split(lake: Lake) -> int:
+    from cc_pipeline.extraction.layout4 import bytes_to_split  # noqa: PLC0415
+
+    return bytes_to_split(lake)
+
+
 #: One per layout above 1. A column that is only added needs none; renaming, retyping and ending a table do.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "the fetch plan is no longer stored", lambda lake: retire(lake, "fetch_plan")),
-    Migration(3, "large files of many slices become sorted ones of 16 MB", split_large, rewrites_of=bytes_too_large),
+    Migration(
+        3,
+        "large files of many slices become sorted ones of 16 MB",
+        split_large,
+        rewrites_of=bytes_too_large,
+    ),
+    Migration(4, "each subset of a crawl is a slice of its own", _to_layout_4, rewrites_of=_bytes_to_split),
 )

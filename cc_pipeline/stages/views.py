@@ -118,14 +118,14 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ),
         ViewSpec(
             "lookups",
-            _of_sets("lookups", _LOOKUPS),
+            _of_targets("lookups", _LOOKUPS),
             "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
             all_but=("lookups", _folded("lookups")),
         ),
         ViewSpec(
             "set_members",
-            f"SELECT crawl, {_WHOLE} AS target, one.member, one.captures FROM "
-            "(SELECT crawl, target, unnest(members) AS one FROM lake.lookups)",
+            f"SELECT crawl, {_WHOLE} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
+            "(SELECT crawl, target, unnest(members) AS one FROM lake.lookups) GROUP BY ALL",
             "Members of located sets and how many captures each has: with 0 nothing was found.",
         ),
         _held_back(held_back),
@@ -155,7 +155,7 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ),
         ViewSpec(
             "fetches",
-            _of_sets("fetches", _FETCHES),
+            _of_targets("fetches", _FETCHES),
             "How each fetched partition stands: one row per target.",
             all_but=("fetches", _folded("fetches")),
         ),
@@ -188,10 +188,10 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
 
 #: The target that a slice belongs to: of a part of a set the set.
 _WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
-#: What is so of a set, from the rows of its parts; what is not named here is added up.
+#: What is so of a target, from the rows of its slices.
 _LOOKUPS = {
     "located_by": "max(located_by)",
-    "subsets": "any_value(subsets)",
+    "subsets": "list_sort(list_distinct(flatten(list(subsets))))",
     "complete": "bool_and(complete)",
     "index_files": "max(index_files)",
     "unread_files": "max(unread_files)",
@@ -216,19 +216,15 @@ def _is_part(column: str) -> str:
 
 
 def _folded(table: str) -> str:
-    """The query for how many rows of a table its view leaves out because it shows those of a set's parts as one."""
-    return f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE})) FROM lake.{table} WHERE {_is_part('target')}"
+    """The query for how many rows of a table its view leaves out because it shows those of a target's slices as
+    one."""
+    return f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE})) FROM lake.{table}"
 
 
-def _of_sets(table: str, columns: Mapping[str, str]) -> str:
-    """A table with a row for each slice, those of a set's parts as one."""
-    parts = _is_part("target")
-    given = ", ".join(("crawl", "target", *columns))
+def _of_targets(table: str, columns: Mapping[str, str]) -> str:
+    """A table with a row for each slice, those of a target's parts and subsets as one."""
     summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return (
-        f"SELECT {given} FROM lake.{table} WHERE NOT {parts} UNION ALL "
-        f"SELECT crawl, {_WHOLE} AS target, {summed} FROM lake.{table} WHERE {parts} GROUP BY ALL"
-    )
+    return f"SELECT crawl, {_WHOLE} AS target, {summed} FROM lake.{table} GROUP BY ALL"
 
 
 def _repeats(table: str, order: str, among: str) -> ViewSpec:

@@ -121,7 +121,7 @@ def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucke
         assert places(workspace, "set-press") == both
         stored = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "records").rglob("*.warc.gz")}
         grown = parse_target("set:press = example.com, example-foo.com, example.org")
-        assert due(workspace, LOCATE, grown.definition) == {"set-press"}
+        assert due(workspace, LOCATE, grown) == {"set-press"}
         first = len(server.hits)
         _, fetched, _ = extract(workspace, grown.definition)
         assert places(workspace, "set-press") == places(workspace, "set-press", "records")

@@ -143,7 +143,7 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
     versions = home.lake.pin("targets").version
     register(home, tmp_path, [*members, third])
     grown = parse_target("set:many = @many.txt", tmp_path)
-    assert due(home, LOCATE, grown.definition) == {SET}
+    assert due(home, LOCATE, grown) == {SET}
     located, fetched, parsed = run(home)
     assert asked == [[third]]
     assert home.lake.pin("targets").version == versions + 2
