@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.fetch import fetch_captures
@@ -61,6 +62,12 @@ def copy_of(bucket: Path, to: Path) -> Path:
     """The bucket again, its files hard links: change one only by :func:`replace_file`."""
     shutil.copytree(bucket, to, copy_function=os.link)
     return to
+
+
+def rehome(home: Path, source: Path | str) -> None:
+    """Makes a copied home one of ``source``: the same bucket at another place."""
+    (home / NOTE).write_text(json.dumps({"source": str(source)}), "utf-8")
+    (home / "lake" / LAKE_NOTE).unlink(missing_ok=True)
 
 
 def replace_file(path: Path, data: bytes) -> None:

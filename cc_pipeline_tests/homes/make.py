@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals_partitions import recorded_versions
-from cc_pipeline.home import NOTE
+from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.locate import locate_captures
@@ -92,12 +92,14 @@ def _cli(*arguments: str) -> None:
 def _from_a_source_with_trouble(home: Path, bucket: Path) -> Iterator[None]:
     """The home is, for a while, that of a server that does not give one file; what it lacks is no failure."""
     note = (home / NOTE).read_text("utf-8")
+    (home / "lake" / LAKE_NOTE).unlink(missing_ok=True)
     with FaultServer(bucket, rules=[Rule("whole_object", key=REFUSED, times=None)]) as server:
         (home / NOTE).write_text(json.dumps(json.loads(note) | {"source": server.url.rstrip("/")}), "utf-8")
         os.environ["CC_PIPELINE_MAX_UNSETTLED"] = "1"
         yield
         del os.environ["CC_PIPELINE_MAX_UNSETTLED"]
     (home / NOTE).write_text(note, "utf-8")
+    (home / "lake" / LAKE_NOTE).unlink(missing_ok=True)
 
 
 def _recorded(home: Path) -> dict[str, dict[str, str]]:
@@ -123,9 +125,8 @@ def _closed(database: Path) -> None:
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Without caches, the events of single runs, and the names of whoever made it."""
     name = Path(member.name)
-    if any(name.is_relative_to(f"home/{one}") for one in _LEFT_OUT) or (
-        name.parent == _EVENTS and name.stem != "index"
-    ):
+    left_out = any(name.is_relative_to(f"home/{one}") for one in _LEFT_OUT)
+    if left_out or (name.parent == _EVENTS and name.stem != "index"):
         return None
     member.uid = member.gid = 0
     member.uname = member.gname = ""

@@ -11,7 +11,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from cc_pipeline.defs.automation.flight import EXTRACTED
 from cc_pipeline.defs.instance import open_instance
@@ -214,16 +213,6 @@ def test_the_fetch_plan_ends_and_readers_of_before_keep_their_files(
     keep_up(workspace)
     assert set(plan.rglob("*.parquet")) == files, "a reader may still have them for a week"
     assert "fetch_plan" in vacuumed
-
-
-@pytest.mark.parametrize("note", ["", "{"])
-def test_a_home_whose_note_is_lost_is_migrated_like_an_old_one(tmp_path: Path, note: str) -> None:
-    home, bucket = unpack(1, tmp_path)
-    (home / "home.json").write_text(note)
-    lake = workspace_of(bucket, home).lake
-    assert lake.read("records").num_rows > 0
-    plan = DeltaTable(str(home / "lake" / "tables" / "fetch_plan"))
-    assert plan.file_uris() == []
 
 
 def test_a_new_home_is_of_the_newest_layout(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import shutil
 import tarfile
 from pathlib import Path
 
+from cc_pipeline.home import LAKE_NOTE
+
 FOLDER = Path(__file__).parent
 #: Layouts of which a home is kept.
 LAYOUTS = tuple(
@@ -29,6 +31,7 @@ def unpack(layout: int, place: Path) -> tuple[Path, Path]:
     _extract(layout, place)
     note = home / "home.json"
     note.write_text(json.dumps(json.loads(note.read_text("utf-8")) | {"source": str(bucket)}), "utf-8")
+    (home / "lake" / LAKE_NOTE).unlink(missing_ok=True)
     return home, bucket
 
 

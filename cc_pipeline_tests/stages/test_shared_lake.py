@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.lake import lease, pins
-from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.lease import leased
