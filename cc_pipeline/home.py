@@ -1,6 +1,7 @@
 """``home.json``: the source whose tables a home holds, their layout, and settings that rows depend on; and locks.
 
-The path of a source inside the home is stored relative to the home, so that the home can be moved.
+The path of a source inside the home is stored relative to the home, so that the home can be moved. A lake within the
+home has a copy of the note: tables say whose they are also where ``home.json`` was lost.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,17 +20,19 @@ from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault
 
 #: What a home has before any migration. A note begins with it, also of a new home, whose migrations find no tables;
-#: so a home whose note was lost is migrated like an old one.
+#: so a note that a person wrote, without a layout, has an old home migrated.
 FIRST_LAYOUT: Final = 1
 
 #: The layout of tables that this version writes. Each number above 1 has a migration (``stages/tables.py``);
 #: a column that is only added needs none.
 LAYOUT: Final = 4
 NOTE: Final = "home.json"
+#: The note of a lake, in its folder.
+LAKE_NOTE: Final = "cc_pipeline.json"
 #: Settings that decide rows, and the kind of their values: with another one, pages are parsed or records judged again.
 #: They belong to a home once rows were made with them.
 CHOICES: Final[Mapping[str, type]] = {"extractor": str, "markdown": bool, "digest_policy": str}
-_PRIVATE = 0o600
+_PRIVATE, _FOR_ALL = 0o600, 0o644
 #: Seconds between two looks at a lock.
 _LOOK_AGAIN = 0.1
 
@@ -53,17 +56,85 @@ class HomeNote:
         return (self.source, *self.mirrors)
 
 
-def read_note(home: Path) -> HomeNote | None:
-    """The note of ``home``; ``None`` where there is no note yet, or it cannot be read."""
+class NoteUnreadable(EnvironmentFault):
+    """There is a note, and this user may not read it, or the disk does not give it."""
+
+
+def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
+    """The note of ``home``, ``None`` in a new one. Where ``home.json`` is gone or damaged: what its lake says.
+
+    ``lake`` is the folder of the home's own lake (default: the usual one). Raises ``EnvironmentFault`` for tables of
+    which nothing says whose they are, and for a damaged note; ``NoteUnreadable``, which is one, for an unreadable one.
+    """
+    place = home / "lake" if lake is None else lake
+    found = _noted(home / NOTE, home)
+    if found is not None and found is not _DAMAGED:
+        return found
+    copy = read_copy(place)
+    if copy is not None:
+        return copy
+    if found is None and not (place / "tables").exists():
+        return None
+    raise EnvironmentFault(
+        f"{home} holds tables, and its {NOTE} does not say of which source"
+        if found is None
+        else f"{home / NOTE} is damaged, so that nothing says of which source the tables of this home are",
+        "Put the file back from a copy, or write into it whose tables these are: "
+        '{"source": "https://data.commoncrawl.org"} or the folder or address that they were made from. '
+        "With another source rows would be replaced by that one's. Nothing was changed.",
+    )
+
+
+def read_copy(lake: Path) -> HomeNote | None:
+    """What a lake in a folder says of itself; ``None`` where it says nothing that can be read."""
+    found = _noted(lake / LAKE_NOTE, lake)
+    return None if found is _DAMAGED else found
+
+
+def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
+    """Writes the copy of the note of ``home`` into its own lake. Raises ``EnvironmentFault``."""
+    inside = [
+        place if _is_address(one := _relative(home, shown(place))) else os.path.relpath(home / one, lake)
+        for place in note.places
+    ]
+    _replace(lake / LAKE_NOTE, _written(note, inside), _FOR_ALL)
+
+
+def is_whole(home: Path) -> bool:
+    """Whether ``home.json`` itself can be read."""
+    return _noted(home / NOTE, home) not in (None, _DAMAGED)
+
+
+#: In the place of a note that says nothing.
+_DAMAGED: Final = HomeNote("", 0)
+
+
+def _noted(path: Path, beside: Path) -> HomeNote | None:
+    """The note in a file, folders in it being relative to ``beside``; ``None`` without a file."""
     try:
-        noted = json.loads((home / NOTE).read_text("utf-8"))
-        source, layout = str(noted["source"]), int(noted.get("layout", FIRST_LAYOUT))
-        mirrors = tuple(_absolute(home, str(mirror)) for mirror in noted.get("mirrors") or ())
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise NoteUnreadable(
+            f"{path} cannot be read: {error.strerror or error}", "Check the file's permissions, and the disk."
+        ) from error
+    try:
+        return parsed(text, beside)
+    except ValueError:
+        return _DAMAGED
+
+
+def parsed(text: bytes, beside: Path) -> HomeNote:
+    """A note as it was written; folders in it are relative to ``beside``. Raises ``ValueError`` for what is none."""
+    try:
+        noted = json.loads(text)
+        source, *mirrors = (absolute(beside, str(place)) for place in (noted["source"], *(noted.get("mirrors") or ())))
         found = dict(noted.get("settings") or {})
         chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return HomeNote(_absolute(home, source), layout, chosen, mirrors)
+        return HomeNote(source, int(noted.get("layout", FIRST_LAYOUT)), chosen, tuple(mirrors))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no note of a home: {error!r}") from error
 
 
 def write_note(home: Path, note: HomeNote) -> None:
@@ -71,10 +142,14 @@ def write_note(home: Path, note: HomeNote) -> None:
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
-    source, *mirrors = (_relative(home, shown(place)) for place in note.places)
+    _replace(home / NOTE, _written(note, [_relative(home, shown(place)) for place in note.places]), _PRIVATE)
+
+
+def _written(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
+    source, *mirrors = places
     further = {"mirrors": mirrors} if mirrors else {}
     chosen = {"settings": dict(note.chosen)} if note.chosen else {}
-    _replace(home / NOTE, {"source": source, "layout": note.layout} | further | chosen)
+    return {"source": source, "layout": note.layout} | further | chosen
 
 
 def as_written(value: object) -> str:
@@ -110,8 +185,9 @@ def refuse_newer(home: Path, note: HomeNote) -> None:
         )
 
 
-def _absolute(home: Path, place: str) -> str:
-    return place if _is_address(place) else str((home / place).resolve())
+def absolute(folder: Path, place: str) -> str:
+    """A place of a note: an address, or a folder, which may be noted as it is seen from ``folder``."""
+    return place if _is_address(place) else str((folder / place).resolve())
 
 
 def _relative(home: Path, place: str) -> str:
@@ -126,11 +202,11 @@ def _is_address(source: str) -> bool:
     return "://" in source or source.startswith("/")
 
 
-def _replace(path: Path, values: Mapping[str, object]) -> None:
+def _replace(path: Path, values: Mapping[str, object], mode: int) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             file.write(json.dumps(values, indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -21,6 +21,7 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
 from cc_pipeline.extraction.slice import Stage, StageReport
+from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
@@ -74,6 +75,12 @@ def copy_of(bucket: Path, to: Path) -> Path:
     """The bucket again, its files hard links: change one only by :func:`replace_file`."""
     shutil.copytree(bucket, to, copy_function=os.link)
     return to
+
+
+def rehome(home: Path, source: Path | str) -> None:
+    """Makes a copied home one of ``source``: the same bucket at another place."""
+    (home / NOTE).write_text(json.dumps({"source": str(source)}), "utf-8")
+    (home / "lake" / LAKE_NOTE).unlink(missing_ok=True)
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -14,12 +14,10 @@ from typing import Final
 
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.home import CHOICES, LAYOUT, HomeNote, as_written, read_note, write_note
+from cc_pipeline.home import LAKE_NOTE, LAYOUT, HomeNote, as_written, parsed, read_note, write_note
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
-#: The note's key below the root of the lake.
-NOTE: Final = "cc_pipeline.json"
 _LONGEST: Final = 64 * 1024
 
 
@@ -82,20 +80,16 @@ def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = Fal
 
 def _read(lake: Transport) -> HomeNote | None:
     try:
-        data = lake.read_all(NOTE, _LONGEST).data
+        data = lake.read_all(LAKE_NOTE, _LONGEST).data
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return None
         raise _refused(lake, "read", fault) from fault
     try:
-        noted = json.loads(data)
-        mirrors = tuple(map(str, noted.get("mirrors") or ()))
-        found = dict(noted.get("settings") or {})
-        chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
-        return HomeNote(str(noted["source"]), int(noted["layout"]), chosen, mirrors)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return parsed(data, Path(lake.source))
+    except ValueError as error:
         raise EnvironmentFault(
-            f"{lake.source}/{NOTE} does not say whose tables the lake holds",
+            f"{lake.source}/{LAKE_NOTE} does not say whose tables the lake holds",
             "Look at the file: it was not written by cc_pipeline. Delete it if the lake is yours, then run it again.",
         ) from error
 
@@ -105,8 +99,8 @@ def _write(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) ->
     further |= {"settings": dict(noted.chosen)} if noted.chosen else {}
     text = json.dumps({"source": shown(noted.source), "layout": noted.layout} | further, indent=1) + "\n"
     try:
-        with disk_trouble(Path(lake.source) / NOTE):
-            lake.put(NOTE, text.encode(), only_if_absent=only_if_absent)
+        with disk_trouble(Path(lake.source) / LAKE_NOTE):
+            lake.put(LAKE_NOTE, text.encode(), only_if_absent=only_if_absent)
     except RangeFault as fault:
         raise _refused(lake, "written", fault) from fault
 

@@ -2,68 +2,82 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import FIRST_LAYOUT, HomeNote, keep_private, read_note, refuse_newer, write_note
+from cc_pipeline.home import (
+    FIRST_LAYOUT,
+    LAKE_NOTE,
+    HomeNote,
+    is_whole,
+    keep_private,
+    read_copy,
+    read_note,
+    refuse_newer,
+    write_copy,
+    write_note,
+)
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.values import Settings
 
 
 def remembered_source(home: Path) -> str | None:
     """The source this home was first used with, without credentials, or ``None``."""
-    noted = noted_source(home)
-    return None if noted is None else shown(noted)
-
-
-def noted_source(home: Path) -> str | None:
-    return next(iter(noted_places(home)), None)
-
-
-def noted_places(home: Path) -> tuple[str, ...]:
-    """The source of a home and its mirrors as they are noted; none without a note."""
-    # homes of before may hold the credentials they were first used with, and go on working with them
     note = read_note(home)
-    return () if note is None else note.places
+    return None if note is None else shown(note.source)
 
 
 def is_home_of(settings: Settings) -> bool:
     """Whether the home holds tables of the settings' source, as its source or as one of its mirrors."""
-    return settings.source in {shown(place) for place in noted_places(settings.home)}
+    note = read_note(settings.home)
+    return note is not None and settings.source in map(shown, note.places)
 
 
 def claim_home(settings: Settings) -> None:
     """Makes the home's folders and writes down its places; refuses a home of another source or a newer layout.
 
     A home may get further mirrors, and another order of its places: a list of several takes the place of the noted one.
-    A single place that is in that list is used alone, and the list stays.
+    A single place that is in that list is used alone, and the list stays. The home's own lake gets a copy of the note,
+    from which ``home.json`` is written again where it was lost.
 
-    Raises ``UserInputError`` for another source; ``EnvironmentFault`` for a newer layout, and when the folder cannot
-    be written.
+    Raises ``UserInputError`` for another source; ``EnvironmentFault`` for a newer layout, for tables of which nothing
+    says whose they are, and when the folder cannot be written.
     """
-    note = read_note(settings.home)
-    known = remembered_source(settings.home)
-    if known is not None and not is_home_of(settings):
+    home, lake = settings.home, None if settings.lake_is_apart else Path(settings.lake)
+    noted, copy = read_note(home, lake), None if lake is None else read_copy(lake)
+    if noted is not None and settings.source not in map(shown, noted.places):
         raise UserInputError(
-            f"{settings.home} holds tables of {known}, not of {settings.source}. "
+            f"{home} holds tables of {shown(noted.source)}, not of {settings.source}. "
             f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to go on with the old one; a mirror is "
             "named behind it"
         )
-    if note is not None:
-        refuse_newer(settings.home, note)
+    if copy is not None and {settings.source, *map(shown, noted.places if noted else ())}.isdisjoint(copy.places):
+        raise UserInputError(
+            f"{lake} holds tables of {copy.source}, and {home} says that it is a home of {settings.source}. Use "
+            f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
+        )
+    note = noted or HomeNote(settings.source, FIRST_LAYOUT, mirrors=settings.mirrors)
+    refuse_newer(home, note)
     try:
-        settings.home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(parents=True, exist_ok=True)
         settings.dagster_home.mkdir(exist_ok=True)
+        if lake is not None:
+            lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(
-            f"{settings.home} cannot be used as a home: {error.strerror or error}",
+            f"{home} cannot be used as a home: {error.strerror or error}",
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
-    if note is None:
-        write_note(settings.home, HomeNote(settings.source, FIRST_LAYOUT, mirrors=settings.mirrors))
-    elif settings.mirrors and settings.sources != tuple(map(shown, note.places)):
-        write_note(settings.home, replace(note, source=settings.source, mirrors=settings.mirrors))
+    if settings.mirrors and settings.sources != tuple(map(shown, note.places)):
+        note = replace(note, source=settings.source, mirrors=settings.mirrors)
+    if note != noted or not is_whole(home):
+        write_note(home, note)
     else:
-        keep_private(settings.home)
+        keep_private(home)
+    bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
+    if lake is not None and copy != bare:
+        with suppress(EnvironmentFault):  # a home that cannot be written, or not now, is read all the same
+            write_copy(lake, home, bare)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cc_pipeline.addresses import split_access
-from cc_pipeline.home import read_note
+from cc_pipeline.home import HomeNote, NoteUnreadable, read_note
 from cc_pipeline.settings.access import let_in, own_access
 from cc_pipeline.settings.checks import checked
-from cc_pipeline.settings.claim import noted_places
 from cc_pipeline.settings.environment import number_in, text_in, words_in, yes_in
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.values import Settings
@@ -25,14 +24,16 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     Without an explicit source the places the home remembers are used, else Common Crawl's public address. Credentials
     come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY`` for the one host that these
     are for, or from netrc, in this order. Raises ``UserInputError`` naming the variable for values that cannot be used,
-    ``EnvironmentFault`` for a netrc file that cannot be read.
+    ``EnvironmentFault`` for a netrc file that cannot be read, and where nothing says whose tables the home holds.
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in overrides.items() if value is not None}
     home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
     said = text_in(env, "SOURCE")
     named = given.pop("source", None) or said
-    noted = noted_places(home)
+    note = _note_of(home)
+    # homes of before may hold the credentials they were first used with, and go on working with them
+    noted = note.places if note is not None else ()
     texts = split_places(str(named)) if named else noted or (DEFAULT_SOURCE,)
     own = own_access(texts)
     source, *mirrors = own
@@ -74,13 +75,20 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "s3_places": words_in(env, "S3_PLACES"),
         "lake_endpoint": text_in(env, "LAKE_ENDPOINT"),
     }
-    note = read_note(home)
     from_env |= note.chosen if note is not None else {}
     settings = replace(settings, **{key: value for key, value in from_env.items() if value is not None})
     settings = checked(replace(settings, **given))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
     return let_in(replace(settings, collinfo=address), env, own, list_access, (*noted, *split_places(said or "")))
+
+
+def _note_of(home: Path) -> HomeNote | None:
+    """The note of a home. One of somebody else is private, and what is published there can be read all the same."""
+    try:
+        return read_note(home)
+    except NoteUnreadable:
+        return None
 
 
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

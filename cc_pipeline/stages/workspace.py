@@ -83,6 +83,7 @@ class Workspace:
         if self.settings.lake_is_apart:
             agree(self.place, chosen, anew=anew)
         choose(self.settings.home, chosen, anew=anew)
+        claim_home(self.settings)
 
     def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
         """Brings the tables of a claimed home to this version's layout, as :func:`~cc_pipeline.lake.evolution.migrate`
@@ -91,6 +92,8 @@ class Workspace:
         ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
         if ran and settings.lake_is_apart:
             note_layout(self.place, settings.home, settings.source)
+        elif ran:
+            claim_home(settings)
         return ran
 
     @cached_property

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.xdist_group("cli")
 
 @pytest.fixture
 def home(world: World, tmp_path: Path) -> Path:
-    home = Path(shutil.copytree(world.home, tmp_path / "home", ignore=shutil.ignore_patterns("dagster")))
-    (home / "home.json").unlink()
-    return home
+    return Path(shutil.copytree(world.home, tmp_path / "home", ignore=shutil.ignore_patterns("dagster")))
 
 
 def stored(home: Path) -> list[Path]:

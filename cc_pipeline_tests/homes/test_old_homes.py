@@ -11,8 +11,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
+from cc_pipeline.defs.automation.flight import EXTRACTED
+from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.internals_partitions import recorded_versions
+from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.slice import PAGE_TABLES
@@ -27,8 +30,8 @@ from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.reports.health import examine
 from cc_pipeline.stages.tables import MIGRATIONS
 from cc_pipeline.stages.whole_files import read_sources
-from cc_pipeline.stages.workspace import Workspace, open_lake
-from cc_pipeline_tests.homes.unpack import LAYOUTS, unpack
+from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
+from cc_pipeline_tests.homes.unpack import LAYOUTS, RECORDED, unpack
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 
 CRAWLS = (NEW, OLD, ARC)
@@ -42,9 +45,18 @@ def shown(home: Path) -> dict[str, Counter[str]]:
         return {name: Counter(map(str, connection.execute(f"FROM {name}").fetchall())) for name in VIEWS}
 
 
+#: Captures that homes of each layout show.
+SHOWN = {1: 114, 2: 114, 3: 140}
+
+
 @pytest.fixture(params=LAYOUTS)
-def old_home(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return unpack(request.param, tmp_path)[0]
+def layout(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture
+def old_home(layout: int, tmp_path: Path) -> Path:
+    return unpack(layout, tmp_path)[0]
 
 
 def workspace_in(home: Path) -> Workspace:
@@ -90,11 +102,38 @@ def test_nothing_is_done_again_in_an_old_home(old_home: Path) -> None:
     assert note.layout == LAYOUT
 
 
-def test_an_old_home_publishes_what_it_had(old_home: Path) -> None:
+#: Partitions of layout 3, by the options they were made with, and captures that the source did not give then.
+MADE_WITH: list[tuple[dict[str, object], list[str], int]] = [
+    ({}, [f"{crawl}|{slug}" for crawl in CRAWLS for slug in (SITE, f"host_www.{SITE}", "set-three")], 0),
+    ({}, [f"{NEW}|set-many"], 0),
+    ({"subsets": ("warc", "robotstxt")}, [f"{OLD}|example.org"], 0),
+    ({"subsets": ("robotstxt",)}, [f"{OLD}|beispiel-example.de"], 0),
+    ({"via": "zipnum"}, [f"{NEW}|primer-example.ru"], 0),
+    ({}, [f"{OLD}|example-foo.com"], 5),
+]
+
+
+def test_a_home_of_layout_3_is_whole_and_dagster_has_recorded_it(tmp_path: Path) -> None:
+    home, _ = unpack(3, tmp_path)
+    written = json.loads((tmp_path / RECORDED).read_text("utf-8"))
+    for options, keys, lacking in MADE_WITH:
+        settings = load_settings({}, home=str(home), **options)
+        with open_workspace(settings) as workspace, open_instance(settings) as instance:
+            crawl_and_slug = [key.split("|") for key in keys]
+            assert unchanged(instance, workspace, keys) == ({*keys} if not lacking else set())
+            for asset in EXTRACTED:
+                found = recorded_versions(instance, asset, keys)
+                assert {key: found[key] for key in keys} == {key: written[asset][key] for key in keys}
+            rows = [workspace.lake.read("fetches", {"crawl": c, "target": s}).to_pylist() for c, s in crawl_and_slug]
+            assert sum(row["unsettled"] for some in rows for row in some) == lacking
+    assert sum(len(found) for found in written.values()) == len(EXTRACTED) * sum(len(keys) for _, keys, _ in MADE_WITH)
+
+
+def test_an_old_home_publishes_what_it_had(old_home: Path, layout: int) -> None:
     workspace = workspace_in(old_home)
     publish(workspace)
     before = shown(old_home)
-    assert before["records"].total() == before["captures"].total() == 114
+    assert before["records"].total() == before["captures"].total() == SHOWN[layout]
     # the files of the bucket are new ones on this disk, and their footers say which they belong to
     shutil.rmtree(old_home / "footers")
     harvest(workspace, OLD)
@@ -148,11 +187,12 @@ def test_a_home_of_a_newer_version_is_refused_and_left_alone(old_home: Path) -> 
     assert findings["layout"].level == "bad"
 
 
+@pytest.mark.parametrize("layout", range(1, LAYOUT))
 def test_doctor_says_the_layout_and_changes_nothing(old_home: Path) -> None:
     settings = load_settings({}, home=str(old_home))
     before = (old_home / "home.json").read_text()
     findings = {finding.topic: finding for finding in examine(settings)}
-    assert "sorted ones" in findings["layout"].text
+    assert MIGRATIONS[-1].what in findings["layout"].text
     assert (old_home / "home.json").read_text() == before
     assert Workspace(settings).lake.read("crawls").num_rows
     findings = {finding.topic: finding for finding in examine(settings)}
@@ -173,16 +213,6 @@ def test_the_fetch_plan_ends_and_readers_of_before_keep_their_files(
     keep_up(workspace)
     assert set(plan.rglob("*.parquet")) == files, "a reader may still have them for a week"
     assert "fetch_plan" in vacuumed
-
-
-@pytest.mark.parametrize("note", ["", "{"])
-def test_a_home_whose_note_is_lost_is_migrated_like_an_old_one(tmp_path: Path, note: str) -> None:
-    home, bucket = unpack(1, tmp_path)
-    (home / "home.json").write_text(note)
-    lake = workspace_of(bucket, home).lake
-    assert lake.read("records").num_rows > 0
-    plan = DeltaTable(str(home / "lake" / "tables" / "fetch_plan"))
-    assert plan.file_uris() == []
 
 
 def test_a_new_home_is_of_the_newest_layout(tmp_path: Path) -> None:

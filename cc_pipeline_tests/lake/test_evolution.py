@@ -228,9 +228,10 @@ def test_a_column_of_another_type_is_refused(home: Path) -> None:
 
 
 @pytest.mark.parametrize("note", ["", "[]", '{"layout": 1}', "{", '{"source": "s3://b", "layout": "x"}'])
-def test_a_note_that_cannot_be_read_is_no_note(tmp_path: Path, note: str) -> None:
+def test_a_note_that_says_nothing_is_refused(tmp_path: Path, note: str) -> None:
     (tmp_path / "home.json").write_text(note)
-    assert read_note(tmp_path) is None
+    with pytest.raises(EnvironmentFault, match=r"(?s)home.json is damaged.*write into it whose tables"):
+        read_note(tmp_path)
 
 
 def test_a_note_without_a_layout_is_of_the_first(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import captures_of
 from cc_pipeline.extraction.slice import HARVEST, Slice
 from cc_pipeline.home import FIRST_LAYOUT, LAYOUT, HomeNote, read_note, write_note
+from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.lake import lease, pins
-from cc_pipeline.lake.claim import NOTE
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.lease import leased

@@ -16,7 +16,7 @@ from cc_pipeline.stages.reports.health import Finding, examine, verified_finding
 from cc_pipeline.stages.reports.looking import Look
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.stages.stored import dangling, stored_files
-from cc_pipeline_tests.world import ARC, NEW, copy_of, extract, harvest, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, copy_of, extract, harvest, rehome, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
 
@@ -36,7 +36,7 @@ def fetched(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def workspace(bucket: Bucket, fetched: Path, tmp_path: Path) -> Workspace:
     root = copy_of(bucket[0], tmp_path / "bucket")
     home = Path(shutil.copytree(fetched, tmp_path / "home"))
-    (home / "home.json").unlink()
+    rehome(home, root)
     return workspace_of(root, home)
 
 
