@@ -42,6 +42,8 @@ _STAGES: Final = (LOCATE, FETCH, PARSE)
 #: What ``via`` could be, and how pages could be parsed: the digests do not tell.
 _VIAS: Final = ("auto", "parquet", "btree", "zipnum")
 _PARSED_AS: Final = tuple(product(("2", "1"), EXTRACTORS, (False, True)))
+#: Bytes that are written anew in seconds.
+_SMALL: Final = 64 << 20
 _EVERY: Final = tuple(chain.from_iterable(combinations(SUBSETS, count) for count in range(1, len(SUBSETS) + 1)))
 _OUTCOMES: Final = (*CAPTURE_ORDER, "outcome")
 _STANDING: Final = ("target", "subset", "url", "outcome", "reason", "detail", "settled", "rounds", *STORED)
@@ -78,11 +80,13 @@ def to_layout_4(lake: Lake) -> None:
 
 
 def bytes_to_split(lake: Lake) -> int:
-    """About how many bytes are written anew: those of slices that several subsets share."""
+    """About how many bytes are written anew: those of slices that several subsets share; none where that is a matter of
+    seconds, so that nobody is asked."""
     rows = lake.read("lookups", columns=["subsets", "captures"])
     shared = sum(row["captures"] for row in rows.to_pylist() if tuple(row["subsets"]) != (PLAIN,))
     pinned = [lake.pin(table) for stage in (LOCATE, FETCH, PARSE) for table in stage.tables]
-    return sum(int(table.bytes * min(1.0, shared / max(1, pinned[0].rows))) for table in pinned) if shared else 0
+    size = sum(int(table.bytes * min(1.0, shared / max(1, pinned[0].rows))) for table in pinned) if shared else 0
+    return size if size > _SMALL else 0
 
 
 def _slices_before(lake: Lake, home: Path) -> dict[str, list[_Before]]:

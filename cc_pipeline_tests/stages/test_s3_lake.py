@@ -22,12 +22,9 @@ import pytest
 from cc_pipeline.cli.asking.answers import answer as write_answer
 from cc_pipeline.cli.asking.sql import open_answers
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-<<<<<<< HEAD
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.slice import PARSE, Slice
-=======
 from cc_pipeline.home import LAKE_NOTE as NOTE
->>>>>>> guards
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.minicrawl.news import NewsSpec, write_news
