@@ -51,6 +51,6 @@ def test_it_is_said_in_a_line() -> None:
     ways = [zipnum_way(ONE), harvest_way(ONE, files=300)]
     chosen = cheapest(ways, over_http=True)
     assert choice(chosen, ways) == (
-        "7 requests through the URL index instead of 300 footers and 8 requests in the columnar index"
+        "9 requests through the URL index instead of 300 footers and 8 requests in the columnar index"
     )
-    assert choice(chosen, [chosen]) == "7 requests through the URL index"
+    assert choice(chosen, [chosen]) == "9 requests through the URL index"
