@@ -17,8 +17,8 @@ HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in ra
     [
         (ONE, True, None, ZIPNUM),
         (ONE, False, None, ZIPNUM),
-        # a crawl of few files, as those built here and the mini crawl are
-        (ONE, True, 1, ZIPNUM),
+        # a crawl of few index files is harvested for a single target
+        (ONE, True, 1, HARVEST),
         # a read of the columnar index costs more than one of ZipNum, so many targets alone are no reason to harvest
         (HUNDREDS, True, None, ZIPNUM),
         # where only time counts, searches that wait for each other are
