@@ -49,6 +49,7 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         footers=settings.footers_path,
         cache=settings.cache_path / "page-indexes",
         max_gaps=settings.max_index_gaps,
+        clusters=workspace.clusters,
     )
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import Filters
-from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
+from cc_pipeline.commoncrawl.paths import parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
@@ -20,6 +21,7 @@ from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
@@ -27,10 +29,11 @@ from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.index.zipnum.marks import Mark
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
-from cc_pipeline.transport.ranges import ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class IndexSources:
     ``transport`` leads to the bucket, ``catalog`` is the row-group catalog, ``url_indexes`` the folder of the URL
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
-    index files that may be unread in an answer, from 0 to 1.
+    index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
     """
 
     transport: Transport
@@ -50,6 +53,7 @@ class IndexSources:
     footers: Path | None = None
     cache: Path | None = None
     max_gaps: float = 0.0
+    clusters: Clusters = field(default_factory=Clusters)
 
 
 def look_up(
@@ -94,7 +98,14 @@ def look_up(
     if unanswered:
         notes += (f"filters to apply after the fetch: {', '.join(unanswered)}",)
     return replace(
-        result, captures=captures, notes=notes, index=locator.name, why=why, unanswered=unanswered, gaps=gaps
+        result,
+        captures=captures,
+        notes=notes,
+        index=locator.name,
+        why=why,
+        unanswered=unanswered,
+        gaps=gaps,
+        index_version=indexes.versions.get(locator.name, ""),
     )
 
 
@@ -117,10 +128,12 @@ def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Calla
 
 @dataclass(frozen=True, slots=True)
 class _Indexes:
-    """The indexes of a crawl, and the open catalog that says how whole the columnar one is."""
+    """The indexes of a crawl, the open catalog that says how whole the columnar one is, and what identifies the others,
+    by name."""
 
     available: dict[str, Callable[[], Locator]]
     catalog: Catalog | None
+    versions: dict[str, str]
 
 
 def _choose(
@@ -163,26 +176,42 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
                     transport, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
         published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
-        clusters = _size_if_told(transport, cluster_key(crawl), needed=not available) if published else None
-        if clusters is not None:
-            available["zipnum"] = lambda: ZipNumLocator(transport, crawl, size=clusters.size)
+        found = _cluster_if_told(crawl, sources, needed=not available) if published else None
+        if found is not None:
+            available["zipnum"] = lambda: ZipNumLocator(transport, crawl, found.cluster, sources.clusters.members)
+            stack.callback(sources.clusters.keep)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
         if built is not None:
             available["btree"] = lambda: built
         elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
-        yield _Indexes(available, catalog)
+        yield _Indexes(available, catalog, {} if found is None else {"zipnum": found.version})
 
 
-def _size_if_told(transport: Transport, key: str, *, needed: bool) -> ObjectInfo | None:
-    """What the source says of an object. Where it does not say, that is an error only if the object is ``needed``: of
-    several places one may give all else, and another that is out the object."""
+def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
+    """The crawl's ``cluster.idx``. Where the source does not say whether there is one, that is an error only if it is
+    ``needed``: of several places one may give all else, and another that is out the object."""
     try:
-        return transport.head(key)
+        return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
     except RangeFault as fault:
         if needed or fault.kind not in ENVIRONMENT_KINDS:
             raise
         return None
+
+
+def _marks(path: Path | None) -> list[Mark]:
+    """Where keys lie in the newest crawl of the catalog: the first key of each row group, and the rows before it."""
+    if path is None or not catalog_exists(path):
+        return []
+    with open_catalog(path) as catalog:
+        for crawl in reversed([name for name in catalog.crawls() if not index_is_built(name)]):
+            groups = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])
+            groups = groups.filter(pc.is_valid(groups[f"{KEY_COLUMN}_min"])).sort_by(f"{KEY_COLUMN}_min")
+            if groups.num_rows:
+                behind = pc.cumulative_sum(groups["rows"])
+                before = pc.divide(pc.cast(pc.subtract(behind, groups["rows"]), pa.float64()), behind[-1])
+                return list(zip(groups[f"{KEY_COLUMN}_min"].to_pylist(), before.to_pylist(), strict=True))
+    return []
 
 
 def _of_valid_segments(

@@ -17,6 +17,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction import targets as definitions
 from cc_pipeline.home import CHOICES, choose
+from cc_pipeline.index.zipnum.kept import Clusters
 from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
@@ -114,6 +115,11 @@ class Workspace:
     def index_place(self, crawl: str) -> Transport:
         """The transport to the columnar index of ``crawl``: the source, or the lake's own place for one built here."""
         return self.place if index_is_built(crawl) else self.transport
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The ZipNum indexes that the run has opened, and what is kept of them in the home's cache."""
+        return Clusters(self.settings.cache_path / "zipnum")
 
     def archives(self, crawl: str) -> Transport | NamedPlaces:
         """What reads records of ``crawl`` by file and place: the source, or wherever the files lie that a person named

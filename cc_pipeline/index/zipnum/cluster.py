@@ -1,22 +1,30 @@
 """Searches a ZipNum ``cluster.idx``: one line for each gzip member of the CDXJ shards, sorted by key.
 
 A line is ``<surt> <timestamp>\\t<shard>\\t<offset>\\t<length>[\\t<number>]`` and names the member's first capture.
-The file has about a hundred megabytes for a crawl, so it is searched by range reads and never downloaded whole.
+The file has about a hundred megabytes for a crawl, so it is searched by range reads and never downloaded whole. What
+was read is known from then on as spans of whole lines, which bound every later search.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.source import RangeReader
+from cc_pipeline.index.parquet.fetch import Cost
+from cc_pipeline.index.zipnum.marks import Marks
 
-#: Bytes of one probe while searching, and of the first stretch read once the place is found.
-PROBE = 4096
+#: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
+#: takes as many lines along as it can.
+PROBE = 256 << 10
+#: What is left of the file is read whole from here on.
+WHOLE = 512 << 10
+#: Bytes of the first stretch read behind the lines that are known.
 STRETCH = 64 << 10
 #: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
 _CLOSE = 1
@@ -24,6 +32,8 @@ _CLOSE = 1
 _LONGEST_LINE = 1 << 20
 #: Each further stretch is twice as long as the last one, up to this many bytes.
 _MOST_STRETCH = 4 << 20
+#: Bytes of lines held in memory.
+_MOST_HELD = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +46,54 @@ class Member:
     first_key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Whole lines of a ``cluster.idx``: bytes ``at`` to ``end``, the keys of the first and last line, and the lines
+    themselves, unless they have to be read."""
+
+    at: int
+    end: int
+    first: bytes
+    last: bytes
+    data: bytes | None = None
+
+
 class Cluster:
     """One ``cluster.idx`` behind range reads; safe to share between threads.
 
-    ``reads`` and ``bytes_read`` count the range reads and their bytes. Probes are kept in memory. ``size`` is the
-    file's, in bytes, where it is known already; else a read asks for it.
+    ``size`` is the file's, in bytes, where it is known already; else a read asks for it. ``known`` are spans that were
+    read before, whose lines ``load`` gives (``None``: they are read again). ``guide`` gives what is known of the places
+    of keys in other such files; it is asked once, before the first guess. ``reads`` and ``bytes_read`` count the range
+    reads and their bytes, ``learnt`` are the spans that were read.
     """
 
-    def __init__(self, reader: RangeReader, key: str, size: int | None = None) -> None:
+    def __init__(
+        self,
+        reader: RangeReader,
+        key: str,
+        size: int | None = None,
+        *,
+        known: Iterable[Span] = (),
+        load: Callable[[Span], bytes | None] = lambda span: None,
+        guide: Callable[[], Marks] = Marks,
+    ) -> None:
         self.key = key
         self.reads = 0
         self.bytes_read = 0
+        self.learnt: list[Span] = []
+        self._charged = Cost()
         self._reader = reader
         self._size = size
-        self._chunks: dict[tuple[int, int], bytes] = {}
+        self._load = load
+        self._guide = guide
+        self._marks: Marks | None = None
+        self._spans: list[Span] = []
+        for span in sorted(known, key=_at):
+            if not self._spans or (self._spans[-1].end <= span.at and self._spans[-1].last <= span.first):
+                self._spans.append(span)
+        self._held: deque[Span] = deque()
+        self._held_bytes = 0
+        self._parsed: tuple[Span, list[Member]] | None = None
         self._lock = threading.RLock()
 
     def members(self, ranges: Iterable[KeyRange]) -> Iterator[Member]:
@@ -81,63 +125,146 @@ class Cluster:
                     yield member
                 given = member
 
-    def _before(self, start: bytes) -> int:
-        """Where a line begins that is not behind the last one with a key below ``start``, within a stretch of it."""
-        low, high = 0, self._total()
-        while high - low > STRETCH:
-            middle = (low + high) // 2
-            at, line = self._line_after(middle, high)
-            if line is None:
-                high = middle
-            elif _key(line) < start:
-                low = at
-            else:
-                high = middle
-        return low
+    def charge(self, cost: Cost) -> None:
+        """Adds to ``cost`` what was read since the last time."""
+        with self._lock:
+            cost.requests += self.reads - self._charged.requests
+            cost.bytes += self.bytes_read - self._charged.bytes
+            self._charged = Cost(self.reads, self.bytes_read)
 
-    def _line_after(self, offset: int, end: int) -> tuple[int, bytes | None]:
-        """The first whole line that begins behind ``offset`` and before ``end``."""
-        length = PROBE
+    def unplaced(self, ranges: Iterable[KeyRange]) -> int:
+        """How many of ``ranges`` begin where lines have to be read first; reads nothing."""
+        with self._lock:
+            return sum(self._place(keys.start) is None for keys in ranges)
+
+    def _before(self, start: bytes) -> int:
+        """Where a known span begins that has the last line with a key below ``start``, or else the file.
+
+        Guesses where the key is, and reads a stretch there. If it is not there, the next guess is aimed beyond the key,
+        by a step that grows until it halves what is left: so the end of a bad guess is the end of a bisection.
+        """
+        step = WHOLE // 4
+        missed = False
+        self._total()
         while True:
-            data = self._read(offset, min(length, self._total() - offset))
-            first = data.find(b"\n") + 1
-            after = data.find(b"\n", first) if first else -1
-            if first and offset + first >= end:
-                return end, None
-            if after >= 0:
-                return offset + first, data[first:after]
-            if offset + length >= self._total():
-                return end, None
-            if length > _LONGEST_LINE:
-                raise DataFault(DataKind.MALFORMED, self.key, offset, "no line ends here")
-            length *= 4
+            with self._lock:
+                found = self._place(start)
+                left, right = self._around(start)
+            if found is not None:
+                return found
+            low, high = left.end if left else 0, right.at if right else self._total()
+            if high - low <= WHOLE:
+                self._learn(low, high, low, high - low)
+                continue
+            middle = (low + high) // 2
+            aim = self._guess(start, left, right, low, high)
+            if missed:
+                aim = min(middle, aim + step) if aim < middle else max(middle, aim - step)
+                step *= 4
+            missed = True
+            self._learn(low, high, aim - PROBE // 2, PROBE)
+
+    def _place(self, start: bytes) -> int | None:
+        """What ``_before`` gives, where it is known without reading."""
+        left, right = self._around(start)
+        if left is None:
+            return 0 if (right.at == 0 if right else self._size == 0) else None
+        behind = right.at if right else self._size
+        return left.at if left.last >= start or left.end == behind else None
+
+    def _around(self, start: bytes) -> tuple[Span | None, Span | None]:
+        """The last span that begins with a key below ``start``, and the one behind it."""
+        place = bisect_left(self._spans, start, key=_first)
+        return self._spans[place - 1] if place else None, self._spans[place] if place < len(self._spans) else None
+
+    def _guess(self, start: bytes, left: Span | None, right: Span | None, low: int, high: int) -> int:
+        """Where ``start`` probably lies from ``low`` to ``high``, the end of ``left`` and the begin of ``right``."""
+        if self._marks is None:
+            self._marks = self._guide()
+        share = self._marks.share
+        first, last = share(left.last) if left else 0.0, share(right.first) if right else 1.0
+        way = (share(start) - first) / (last - first) if first < last else 0.5
+        return low + int(way * (high - low))
+
+    def _learn(self, low: int, high: int, offset: int, length: int) -> Span:
+        """Reads whole lines about ``length`` bytes from ``offset``, between the line begins ``low`` and ``high``."""
+        start = min(max(low, offset), max(low, high - length))
+        end = min(high, start + length)
+        while True:
+            data = self._read(start, end - start)
+            first = 0 if start == low else data.find(b"\n") + 1
+            behind = data.rfind(b"\n") + 1
+            if end == high and behind != len(data):
+                kind = DataKind.TRUNCATED if high == self._total() else DataKind.MALFORMED
+                raise DataFault(kind, self.key, start + behind, "the file ends inside a line")
+            if behind > first and (first or start == low):
+                break
+            if end - start > _LONGEST_LINE:
+                raise DataFault(DataKind.MALFORMED, self.key, start, "no line ends here")
+            start, end = max(low, start - 2 * (end - start)), min(high, end + 2 * (end - start))
+        lines = data[first:behind]
+        last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
+        span = Span(start + first, start + behind, _key(lines), _key(last), lines)
+        self._insert(span)
+        return span
+
+    def _insert(self, span: Span) -> None:
+        with self._lock:
+            place = bisect_left(self._spans, span.at, key=_at)
+            before = self._spans[place - 1] if place else None
+            after = self._spans[place] if place < len(self._spans) else None
+            if (before and before.end > span.at) or (after and after.at < span.end):
+                return  # another thread has read it
+            self._check_order(before.last if before else b"", span.first, span.at)
+            self._check_order(span.first, span.last, span.at)
+            self._check_order(span.last, after.first if after else span.last, span.end)
+            self._spans.insert(place, span)
+            if span.end - span.at <= WHOLE:
+                self.learnt.append(span)
+            self._held.append(span)
+            self._held_bytes += span.end - span.at
+            while self._held_bytes > _MOST_HELD and len(self._held) > 1:
+                oldest = self._held.popleft()
+                self._held_bytes -= oldest.end - oldest.at
+                del self._spans[bisect_left(self._spans, oldest.at, key=_at)]
+
+    def _check_order(self, before: bytes, behind: bytes, at: int) -> None:
+        if behind < before:
+            raise DataFault(DataKind.MALFORMED, self.key, at, f"line of {behind!r} follows that of {before!r}")
 
     def _stretches(self, offset: int) -> Iterator[list[Member]]:
         """The members from ``offset`` on, as they are read; their keys never fall."""
         total, stretch = self._total(), STRETCH
-        rest = last = b""
+        last = b""
         while offset < total:
-            data = rest + self._read(offset, min(stretch, total - offset))
-            offset += len(data) - len(rest)
-            stretch = min(2 * stretch, _MOST_STRETCH)
-            *lines, rest = data.split(b"\n")
-            start = offset - len(data)
-            found = []
-            for line in lines:
-                member = self._member(line, start)
-                if member.first_key < last:
-                    raise DataFault(
-                        DataKind.MALFORMED, self.key, start, f"line of {member.first_key!r} follows that of {last!r}"
-                    )
-                found.append(member)
-                last = member.first_key
-                start += len(line) + 1
-            if len(rest) > _LONGEST_LINE:
-                raise DataFault(DataKind.MALFORMED, self.key, start, "no line ends here")
-            if found:
-                yield found
-        if rest:
-            raise DataFault(DataKind.TRUNCATED, self.key, total - len(rest), "the file ends inside a line")
+            with self._lock:
+                place = bisect_left(self._spans, offset, key=_at)
+                span = self._spans[place] if place < len(self._spans) else None
+            if span is None or span.at != offset:
+                span = self._learn(offset, span.at if span else total, offset, stretch)
+                stretch = min(2 * stretch, _MOST_STRETCH)
+            found = self._members(span)
+            self._check_order(last, found[0].first_key, offset)
+            yield found
+            offset, last = span.end, span.last
+
+    def _members(self, span: Span) -> list[Member]:
+        parsed = self._parsed
+        if parsed is not None and parsed[0] is span:
+            return parsed[1]
+        data = span.data or self._load(span) or self._read(span.at, span.end - span.at)
+        found: list[Member] = []
+        at, last = span.at, b""
+        for line in data[:-1].split(b"\n"):
+            member = self._member(line, at)
+            self._check_order(last, member.first_key, at)
+            found.append(member)
+            last = member.first_key
+            at += len(line) + 1
+        if (found[0].first_key, last) != (span.first, span.last):
+            raise DataFault(DataKind.MISMATCH, self.key, span.at, "these lines are not those that were read before")
+        self._parsed = (span, found)
+        return found
 
     def _member(self, line: bytes, at: int) -> Member:
         fields = line.split(b"\t")
@@ -161,20 +288,25 @@ class Cluster:
             return self._size
 
     def _read(self, offset: int, length: int) -> bytes:
-        with self._lock:
-            known = self._chunks.get((offset, length))
-        if known is not None:
-            return known
-        data = self._reader.read(self.key, offset, length).data
-        if len(data) != length:
+        answer = self._reader.read(self.key, offset, length)
+        if len(answer.data) != length or answer.total not in (None, self._size):
             raise DataFault(
-                DataKind.LENGTH_MISMATCH, self.key, offset, f"{len(data)} bytes came where {length} were asked for"
+                DataKind.LENGTH_MISMATCH,
+                self.key,
+                offset,
+                f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for",
             )
         with self._lock:
             self.reads, self.bytes_read = self.reads + 1, self.bytes_read + length
-            if length <= STRETCH:
-                self._chunks[offset, length] = data
-        return data
+        return answer.data
+
+
+def _at(span: Span) -> int:
+    return span.at
+
+
+def _first(span: Span) -> bytes:
+    return span.first
 
 
 def _first_key(member: Member) -> bytes:

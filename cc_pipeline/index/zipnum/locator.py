@@ -21,7 +21,7 @@ from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.locator import LookupPrice, LookupResult
-from cc_pipeline.index.parquet.fetch import Cost, ManyReader, Piece, fetch_pieces
+from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.takers import Takers
 from cc_pipeline.index.zipnum.cluster import Cluster, Member
 
@@ -124,16 +124,19 @@ class Reader(RangeReader, ManyReader, Protocol):
 class ZipNumLocator:
     """Looks targets up in the ZipNum index of ``crawl``.
 
-    ``cluster`` is the key of its ``cluster.idx``, by default the published one, and ``size`` its bytes, where they are
-    known; shards lie beside it. A crawl has
-    one index for all subsets; a row's subset is read off its file name. Faults raise.
+    ``cluster`` is its ``cluster.idx``, by default the published one, of which nothing is known; shards lie beside it.
+    ``members`` keeps those that were read. A crawl has one index for all subsets; a row's subset is read off its file
+    name. An answer's cost has all that was read of ``cluster.idx`` since the last answer. Faults raise.
     """
 
     name = "zipnum"
 
-    def __init__(self, reader: Reader, crawl: str, *, cluster: str | None = None, size: int | None = None) -> None:
+    def __init__(
+        self, reader: Reader, crawl: str, cluster: Cluster | None = None, members: PageIndexes | None = None
+    ) -> None:
         self.crawl = crawl
-        self.cluster = Cluster(reader, cluster or cluster_key(crawl), size)
+        self.cluster = cluster or Cluster(reader, cluster_key(crawl))
+        self._members = members or PageIndexes(memory=0)
         self._folder = self.cluster.key.rpartition("/")[0]
         self._reader = reader
 
@@ -148,7 +151,7 @@ class ZipNumLocator:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
-        cost = Cost(-self.cluster.reads, -self.cluster.bytes_read)
+        cost = Cost()
         takers = Takers(targets)
         for batch in _batches(self.cluster.members(takers.ranges)):
             rows: list[Mapping[str, Any]] = []
@@ -159,8 +162,8 @@ class ZipNumLocator:
                     rows.append(row)
                     taken.append(takers.of(_key(line), row["url"], row["url_host_name"]))
             takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
-        requests, size = cost.requests + self.cluster.reads, cost.bytes + self.cluster.bytes_read
-        return LookupResult(takers.captures(), requests, size, time.monotonic() - started)
+        self.cluster.charge(cost)
+        return LookupResult(takers.captures(), cost.requests, cost.bytes, time.monotonic() - started)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -172,7 +175,9 @@ class ZipNumLocator:
     def _lines(self, members: Sequence[Member], ranges: RangeSet, cost: Cost) -> Iterator[tuple[bytes, Member]]:
         """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
-        found = fetch_pieces(self._reader, pieces.values(), {}, cost)
+        found = self._members.known(pieces.values(), {})
+        found |= fetch_pieces(self._reader, pieces.values() - found.keys(), {}, cost)
+        self._members.keep(found, {})
         for member, piece in pieces.items():
             lines = _inflate(found[piece], piece).split(b"\n")
             if lines.pop():

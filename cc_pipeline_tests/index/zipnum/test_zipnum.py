@@ -1,4 +1,4 @@
-"""The search of a cluster.idx against a list, CDXJ lines of the wild, and damage."""
+"""A cluster.idx and its members: CDXJ lines of the wild, and damage."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.index.zipnum import cluster as cluster_search
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.transport.client import Transport
@@ -40,47 +37,6 @@ class Memory:
     def read(self, key: str, offset: int, length: int) -> Answer:
         self.reads += 1
         return Answer(self.content[offset : offset + length], len(self.content))
-
-
-def _cluster(keys: list[bytes]) -> bytes:
-    return b"".join(b"%s 20240518000000\tcdx-00000.gz\t%d\t100\t%d\n" % (key, 100 * n, n) for n, key in enumerate(keys))
-
-
-@given(
-    st.lists(st.text("abc,)", min_size=1, max_size=8).map(str.encode), min_size=1, max_size=300),
-    st.lists(st.text("abc,)", max_size=4).map(str.encode), min_size=1, max_size=10),
-    st.sampled_from([40, 200, 1000]),
-)
-@settings(max_examples=100, deadline=None)
-def test_members_are_those_a_list_gives(keys: list[bytes], prefixes: list[bytes], stretch: int) -> None:
-    keys = sorted(keys)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_search, "PROBE", 16)
-        patch.setattr(cluster_search, "STRETCH", stretch)
-        cluster = Cluster(Memory(_cluster(keys)), "cluster.idx")
-        for prefix in prefixes:
-            wanted = prefix_range(prefix)
-            first = max((n for n, key in enumerate(keys) if key < wanted.start), default=0)
-            expected = [n for n in range(first, len(keys)) if wanted.end is None or keys[n] < wanted.end]
-            found = [member.offset // 100 for member in cluster.members([wanted])]
-            # a member before the first key of the range may hold its begin; equal keys may be passed over one by one
-            assert set(expected) <= set(found) or not expected
-            assert all(n <= first or keys[n] >= wanted.start or n in expected for n in found)
-            assert found == sorted(found)
-
-
-def test_a_large_cluster_is_searched_in_few_small_reads() -> None:
-    keys = [b"com,example%07d)/" % number for number in range(100_000)]
-    memory = Memory(_cluster(keys))
-    cluster = Cluster(memory, "cluster.idx")
-    (member, *others) = cluster.members([KeyRange(b"com,example0070000)/", b"com,example0070000)/\0")])
-    assert member.offset == 100 * 69_999
-    assert [other.offset for other in others] == [100 * 70_000]
-    assert cluster.bytes_read < len(memory.content) / 20
-    assert memory.reads <= 12
-    cold = memory.reads
-    list(cluster.members([KeyRange(b"com,example0070000)/", b"com,example0070000)/\0")]))
-    assert memory.reads == cold
 
 
 @pytest.mark.parametrize(

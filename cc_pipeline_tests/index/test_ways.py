@@ -1,0 +1,56 @@
+"""Which way a question takes, as a table; and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.index.locator import LookupPrice
+from cc_pipeline.index.ways import HARVEST, PARQUET, ZIPNUM, cheapest, choice, harvest_way, parquet_way, zipnum_way
+
+ONE = [parse_target("example.org")]
+HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in range(300)))]
+
+
+@pytest.mark.parametrize(
+    ("targets", "over_http", "files", "kind"),
+    [
+        (ONE, True, None, ZIPNUM),
+        (ONE, False, None, ZIPNUM),
+        # a crawl of few index files is harvested for a single target
+        (ONE, True, 1, HARVEST),
+        # a read of the columnar index costs more than one of ZipNum, so many targets alone are no reason to harvest
+        (HUNDREDS, True, None, ZIPNUM),
+        # where only time counts, searches that wait for each other are
+        (HUNDREDS, False, None, HARVEST),
+        # hundreds of megabytes of whole lines are
+        ([parse_target("tld:museum")], True, None, HARVEST),
+        ([parse_target("suffix:gov.uk")], False, None, HARVEST),
+        ([parse_target("tld:museum"), *ONE], True, 300, HARVEST),
+    ],
+)
+def test_the_cheapest_way(targets: list, over_http: bool, files: int | None, kind: str) -> None:
+    ways = (zipnum_way(targets), harvest_way(targets, files=files))
+    assert cheapest(ways, over_http=over_http).kind == kind
+
+
+def test_what_is_known_of_a_cluster_makes_it_cheaper() -> None:
+    cold, warm = zipnum_way(ONE), zipnum_way(ONE, unplaced=0)
+    assert warm.requests == 2 < cold.requests <= 10
+    assert warm.bytes < cold.bytes and warm.seconds < cold.seconds
+    assert zipnum_way(HUNDREDS).requests < 300 * zipnum_way(ONE).requests
+
+
+def test_a_price_that_is_known_is_taken() -> None:
+    way = parquet_way(ONE, price=LookupPrice(1, 1, 7, 5_000_000, likely_bytes=300_000))
+    assert (way.kind, way.requests, way.bytes) == (PARQUET, 7, 300_000)
+    assert parquet_way(ONE).requests < harvest_way(ONE).requests
+
+
+def test_it_is_said_in_a_line() -> None:
+    ways = [zipnum_way(ONE), harvest_way(ONE, files=300)]
+    chosen = cheapest(ways, over_http=True)
+    assert choice(chosen, ways) == (
+        "9 requests through the URL index instead of 300 footers and 8 requests in the columnar index"
+    )
+    assert choice(chosen, [chosen]) == "9 requests through the URL index"
