@@ -133,7 +133,6 @@ def _chosen(
 
 def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
     """Runs the graph and says what was done; gives why partitions failed, if some did."""
-    from cc_pipeline.stages.reports.left_out import what_is_not_there
     from cc_pipeline.stages.reports.this_run import Standing, done_since, standings
 
     slugs = [target.slug for target in targets]
@@ -145,6 +144,8 @@ def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *,
         before.update(standings(workspace, crawls, slugs))
 
     def look_again(workspace: Workspace, crawls: Sequence[str]) -> None:
+        from cc_pipeline.stages.reports.left_out import what_is_not_there
+
         after.update(standings(workspace, crawls, slugs))
         notes.extend(what_is_not_there(workspace, crawls, targets))
 
@@ -236,17 +237,18 @@ def materialize(
     runs, still open, and the ids. ``yes`` agrees to the price of an index that has to be built first.
     """
     trouble: EnvironmentFault | None = None
-    from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.stages.workspace import open_workspace
 
     with ExitStack() as stack:
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings))
         to_build = agreed_builds(workspace, crawls, yes)
-        launcher = stack.enter_context(Launcher(workspace))
         stack.enter_context(progress_bars())
-        # a crawl that no list has gets its row once it was found by its name
+        # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
         chosen = resolve_crawls(workspace, crawls)
+        from cc_pipeline.defs.launch import Launcher
+
+        launcher = stack.enter_context(Launcher(workspace))
         step("crawls", launcher.list_new_crawls, console)
         beforehand(workspace, chosen)
         build_indexes(launcher, to_build, console)

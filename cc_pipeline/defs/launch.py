@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
@@ -110,7 +111,6 @@ class Launcher:
         refuse_alone(self._instance, workspace.settings.hosts)
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
-        self._definitions = definitions_in(Path(__file__).parent)
         self._resources = {WORKSPACE: workspace}
 
     def __enter__(self) -> Launcher:
@@ -118,6 +118,11 @@ class Launcher:
 
     def __exit__(self, *_: object) -> None:
         self._instance.dispose()
+
+    @cached_property
+    def _definitions(self) -> dg.Definitions:
+        # half a second, which a command with nothing to do need not spend
+        return definitions_in(Path(__file__).parent)
 
     @property
     def instance(self) -> dg.DagsterInstance:
