@@ -31,7 +31,8 @@ from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages.automation import watch_list
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.run import Look
+    from cc_pipeline.extraction.run import Done, Look
+    from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.stages.workspace import Workspace
 
 _INSTALLED = "cc-pipeline"
@@ -133,23 +134,23 @@ def _chosen(
 
 def _run(settings: Settings, crawl: Sequence[str], targets: Sequence[Target], *, yes: bool) -> EnvironmentFault | None:
     """Runs the graph and says what was done; gives why partitions failed, if some did."""
-    from cc_pipeline.extraction.run import done_between, look
-    from cc_pipeline.stages.reports.left_out import what_is_not_there
-
-    slugs = [target.slug for target in targets]
     notes: list[str] = []
-    before: list[Look] = []
-    after: list[Look] = []
+    done: dict[Slice, Done] = {}
 
-    def look_at(workspace: Workspace, crawls: Sequence[str]) -> None:
-        before.extend(look(workspace, crawl, slugs) for crawl in crawls)
+    def note_what_was_done(workspace: Workspace, before: Sequence[Look], after: Sequence[Look]) -> None:
+        from cc_pipeline.extraction.run import done_between
 
-    def look_again(workspace: Workspace, crawls: Sequence[str]) -> None:
-        after.extend(look(workspace, crawl, slugs) for crawl in crawls)
-        notes.extend(what_is_not_there(workspace, crawls, targets))
+        done.update(done_between(before, after))
+        changed = {at.crawl for at, one in done.items() if one.change != "same"}
+        if changed:
+            from cc_pipeline.stages.reports.left_out import what_is_not_there
 
-    _, trouble = materialize(settings, crawl, targets, look_again, beforehand=look_at, yes=yes)
-    say_what_was_done(settings, done_between(before, after), targets)
+            notes.extend(
+                what_is_not_there(workspace, [c.asked.crawl for c in after if c.asked.crawl in changed], targets)
+            )
+
+    trouble = materialize(settings, crawl, targets, note_what_was_done, short_ways=True, yes=yes)
+    say_what_was_done(settings, done, targets)
     for each in notes:
         note(each)
     return trouble
@@ -186,7 +187,7 @@ def demo(
     targets = [parse_target(text) for text in demo_targets(truth.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print("[bold]2 of 3[/] the whole graph, materialized through Dagster")
-    _, trouble = materialize(settings, crawls, targets)
+    trouble = materialize(settings, crawls, targets)
     if trouble is not None:
         raise trouble
     console.print("[bold]3 of 3[/] what it found")
@@ -224,43 +225,63 @@ def materialize(
     settings: Settings,
     crawls: Sequence[str],
     targets: Sequence[Target],
-    afterwards: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
+    afterwards: Callable[[Workspace, Sequence[Look], Sequence[Look]], object] = lambda *_: None,
     *,
-    beforehand: Callable[[Workspace, Sequence[str]], object] = lambda *_: None,
+    short_ways: bool = False,
     yes: bool = False,
-) -> tuple[list[str], EnvironmentFault | None]:
-    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run.
+) -> EnvironmentFault | None:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
+    is to be done.
 
-    Gives the crawls' ids, and why partitions failed, if some did (``Incomplete`` where the source did not give all):
-    the others, and what came of these, are published all the same. ``afterwards`` is called with the workspace of the
-    runs, still open, and the ids. ``yes`` agrees to the price of an index that has to be built first.
+    Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
+    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, and
+    how the targets stood before and stand now, a look a crawl. With ``short_ways`` a crawl is not harvested for a few
+    targets that another index finds with less. ``yes`` agrees to the price of an index that has to be built first.
     """
     trouble: EnvironmentFault | None = None
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.run import look
+    from cc_pipeline.extraction.shortest import said
+    from cc_pipeline.extraction.shortest import short_ways as ways_of
     from cc_pipeline.stages.workspace import open_workspace
 
+    slugs = [target.slug for target in targets]
     with ExitStack() as stack:
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings))
         to_build = agreed_builds(workspace, crawls, yes)
-        launcher = stack.enter_context(Launcher(workspace))
         stack.enter_context(progress_bars())
-        # a crawl that no list has gets its row once it was found by its name
+        # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
         chosen = resolve_crawls(workspace, crawls)
+        from cc_pipeline.defs.launch import Launcher
+
+        def looks() -> list[Look]:
+            with workspace.lake.still():
+                return [look(workspace, crawl, slugs) for crawl in chosen]
+
+        launcher = stack.enter_context(Launcher(workspace))
         step("crawls", launcher.list_new_crawls, console)
-        beforehand(workspace, chosen)
+        launcher.add_targets(targets, chosen)
         build_indexes(launcher, to_build, console)
         say_damage(workspace, to_build)
-        despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), console))
+        before = now = looks()
+        if short_ways:
+            workspace.short_ways.update(ways_of(workspace, before, targets))
+            for line in said(workspace.short_ways):
+                console.print(line, highlight=False, soft_wrap=True)
+        harvested: list[object] = []
+        others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
+        despite_gaps(lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), console))
+        if harvested:
+            now = looks()
         try:
-            step("pages", lambda: all_runs(launcher.extract(chosen, targets)), console)
+            step("pages", lambda: all_runs(launcher.extract(chosen, targets, now)), console)
         except EnvironmentFault as error:
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
         step("cc.duckdb", launcher.publish_what_is_new, console)
-        afterwards(workspace, chosen)
-    return chosen, trouble
+        afterwards(workspace, before, looks())
+    return trouble
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
@@ -40,6 +41,7 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.defs.unchanged import unchanged
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.extraction.run import Look
 from cc_pipeline.processes import this_process
 from cc_pipeline.stages.automation.behind import behind
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, find_crawl
@@ -110,7 +112,6 @@ class Launcher:
         refuse_alone(self._instance, workspace.settings.hosts)
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
-        self._definitions = definitions_in(Path(__file__).parent)
         self._resources = {WORKSPACE: workspace}
 
     def __enter__(self) -> Launcher:
@@ -118,6 +119,11 @@ class Launcher:
 
     def __exit__(self, *_: object) -> None:
         self._instance.dispose()
+
+    @cached_property
+    def _definitions(self) -> dg.Definitions:
+        # half a second, which a command with nothing to do need not spend
+        return definitions_in(Path(__file__).parent)
 
     @property
     def instance(self) -> dg.DagsterInstance:
@@ -159,17 +165,26 @@ class Launcher:
         config = {"ops": {"index_footers": {"config": {"refresh": refresh}}}}
         return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls), config))
 
-    def extract(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
+    def extract(
+        self, crawls: Sequence[str], targets: Sequence[Target], looks: Iterable[Look] = ()
+    ) -> Iterator[LaunchedRun]:
         """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
         of their keys. Those of which that would change nothing are left out; no run is started where none is left.
+        ``looks`` are those just taken at the crawls, so that nothing is looked at twice.
 
         Raises ``RunFailed``. Where partitions failed by themselves, all others come first.
         """
-        self.add_targets(targets)
-        self._add(CRAWL, crawls)
-        slugs = [target.slug for target in targets]
-        keys = [partition_key(crawl, slug) for crawl in crawls for slug in slugs]
-        return self._run_keys("extract_domain", keys, self._changed)
+        self.add_targets(targets, crawls)
+        keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
+        taken = list(looks)
+
+        def left(some: Sequence[str]) -> list[str]:
+            # what waits for another run is looked at again when that has ended
+            now, taken[:] = list(taken), []
+            same = unchanged(self._instance, self._workspace, some, now) if some else ()
+            return [key for key in some if key not in same]
+
+        return self._run_keys("extract_domain", keys, left)
 
     def fill_facts(
         self, crawls: Sequence[str], targets: Sequence[Target], datasets: Sequence[str] = ()
@@ -233,13 +248,14 @@ class Launcher:
             return None
         return self.publish()
 
-    def add_targets(self, targets: Sequence[Target]) -> None:
-        """Writes the definitions of ``targets`` down and makes them partitions.
+    def add_targets(self, targets: Sequence[Target], crawls: Sequence[str] = ()) -> None:
+        """Writes the definitions of ``targets`` down and makes them partitions, and ``crawls`` too.
 
         Raises ``UserInputError`` where there would be too many; then nothing was written.
         """
-        refuse_too_many(self._instance, domains=[target.slug for target in targets])
+        refuse_too_many(self._instance, crawls=crawls, domains=[target.slug for target in targets])
         self._workspace.register_targets(targets)
+        self._add(CRAWL, crawls)
         self._add(DOMAIN, [target.slug for target in targets])
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
@@ -254,10 +270,6 @@ class Launcher:
             refuse_too_many(self._instance, crawls=new)
         for start in range(0, len(new), _ADD_AT_ONCE):
             self._instance.add_dynamic_partitions(definition.name, new[start : start + _ADD_AT_ONCE])
-
-    def _changed(self, keys: Sequence[str]) -> list[str]:
-        same = unchanged(self._instance, self._workspace, keys) if keys else ()
-        return [key for key in keys if key not in same]
 
     def _run_keys(
         self,

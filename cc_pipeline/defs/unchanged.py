@@ -5,7 +5,7 @@ Belongs here: the lake's answer (stages/current) beside what Dagster has recorde
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import dagster as dg
 
@@ -13,17 +13,21 @@ from cc_pipeline import progress
 from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed, recorded
 from cc_pipeline.defs.internals_partitions import recorded_versions
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.extraction.run import current
+from cc_pipeline.extraction.run import Look, current
 from cc_pipeline.stages.workspace import Workspace
 
 
-def unchanged(instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str]) -> set[str]:
+def unchanged(
+    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[Look] = ()
+) -> set[str]:
     """Those of the partitions ``keys`` (crawl × domain) that are current in the lake, that Dagster has recorded with
     the very rows that are there, in all assets, and that did not fail since.
 
     What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
-    is not among them. Asks Dagster once for each asset, however many partitions there are.
+    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
+    were just taken at some of the crawls.
     """
+    looked = {look.asked.crawl: look.current for look in looks}
     by_crawl: dict[str, list[str]] = {}
     for key in keys:
         crawl, _, slug = key.partition("|")
@@ -31,8 +35,8 @@ def unchanged(instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence
     versions: dict[str, dict[str, str]] = {}
     for done, (crawl, slugs) in enumerate(by_crawl.items()):
         progress.report("look", done, len(by_crawl), crawl)
-        found = current(workspace, crawl, slugs)
-        versions |= {partition_key(crawl, slug): own for slug, own in found.items()}
+        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
+        versions |= {partition_key(crawl, slug): found[slug] for slug in slugs if slug in found}
     if versions:
         for crawl, slug in left_failed(instance):
             versions.pop(partition_key(crawl, slug), None)

@@ -94,7 +94,7 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
     settings = workspace.settings
     for (crawl, subset), index in indexes.items():
         if crawl not in ARC_CRAWLS and "parquet" not in index.versions and settings.via in ("auto", "parquet"):
-            if workspace.short_way and settings.via == "auto":
+            if crawl in workspace.short_ways and settings.via == "auto":
                 continue
             of = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
@@ -161,6 +161,8 @@ def _locate(
     if versions:
         refuse_unharvested(workspace, {(s.crawl, s.subset): indexes[s.crawl, s.subset] for s in versions})
         follow_catalog(workspace, crawl)
+        if why := workspace.short_ways.get(crawl):
+            spent.notes[why] = None
     for some in in_passes(workspace, [*versions]):
         progress.report("locate", done, len(versions), crawl)
         by = {slice_: _carried_by(workspace, standings[slice_], indexes[crawl, slice_.subset]) for slice_ in some}

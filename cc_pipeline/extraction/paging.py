@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from cc_pipeline.documents.batch.pool import parse_batches
-from cc_pipeline.documents.html.content import Extractor
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.extraction.held import gone
@@ -23,6 +22,9 @@ from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.tables import TABLES
+
+if TYPE_CHECKING:
+    from cc_pipeline.documents.html.content import Extractor
 
 #: Rows of a page table, batch by batch, as often as they are opened.
 OpenPages = Callable[[], Iterator[pa.RecordBatch]]

@@ -21,7 +21,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.plan import Plan, options_of, plan
+from cc_pipeline.extraction.plan import Index, Plan, options_of, plan
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
 from cc_pipeline.records.leases import left_behind
@@ -171,17 +171,22 @@ def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was asked for in one crawl, how it stands, and what is to be done of it. ``retire`` are sets of which slices
-    are left that they do not have any more."""
+    """What was asked for in one crawl, how it stands, by which indexes it can be located, and what is to be done of it.
+    ``retire`` are sets of which slices are left that they do not have any more. ``unfinished`` says that a fetch of the
+    crawl was killed: the next one settles what it left."""
 
     asked: Asked
     standings: Mapping[Slice, Standing]
+    indexes: Mapping[tuple[str, str], Index]
     plan: Plan
     retire: frozenset[str] = frozenset()
+    unfinished: bool = False
 
     @property
     def current(self) -> dict[str, dict[str, str]]:
         """The targets of which a run would change nothing, and what their rows say by table, where that is known."""
+        if self.unfinished:
+            return {}
         due = {todo.slice_.whole.target for todo in self.plan.todos} | self.retire
         return {slug: self.versions(slug) for slug in self.asked.for_ if slug not in due}
 
@@ -206,7 +211,10 @@ def look(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Look:
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
-    return Look(asked, standings, plan(wanted, standings, indexes, options_of(workspace.settings)), frozenset(retire))
+    found = plan(wanted, standings, indexes, options_of(workspace.settings))
+    return Look(
+        asked, standings, indexes, found, frozenset(retire), unfinished=bool(left_behind(workspace.storage, crawl))
+    )
 
 
 #: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
@@ -274,7 +282,7 @@ def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str,
     """Those of ``slugs`` of which a run would change nothing; see :attr:`Look.current`. None where anything is in the
     way: a run says what."""
     try:
-        # the next fetch settles what a killed one left
-        return {} if left_behind(workspace.storage, crawl) else look(workspace, crawl, slugs).current
+        with workspace.lake.still():
+            return look(workspace, crawl, slugs).current
     except CcPipelineError:
         return {}

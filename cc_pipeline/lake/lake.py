@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -92,10 +93,42 @@ class Lake:
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._logs: dict[str, TransactionLog] = {}
         self._lock = threading.Lock()
+        #: Blocks of :meth:`still` that are open, the tables looked at in them, and those that are looked at anyway.
+        self._blocks = 0
+        self._seen: dict[str, DeltaTable | None] = {}
+        self._moving: set[str] = set()
 
     def address(self, table: str) -> str:
         """Where the table lies."""
         return f"{self.root}/tables/{table}"
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Inside the block each table is looked at once, whoever asks and how often, so that all questions are answered
+        from one version of it and cost no look at its log.
+
+        What this object commits is seen at once, and a commit looks first: it meets what others have committed as
+        anywhere else. What others commit is seen then, or after the block. Blocks may lie in each other, and in several
+        threads; then the last to end counts.
+        """
+        with self._lock:
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if not self._blocks:
+                    self._seen.clear()
+                    self._moving.clear()
+
+    def look_again(self, table: str, *, always: bool = False) -> None:
+        """The table is looked at when it is opened next, also where it is :meth:`still`; ``always``, until the block
+        ends: for who commits by a handle of their own."""
+        with self._lock:
+            self._seen.pop(table, None)
+            if always and self._blocks:
+                self._moving.add(table)
 
     def commit(
         self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
@@ -152,6 +185,7 @@ class Lake:
         properties = CommitProperties(app_transactions=transactions)
         predicate = of_slices(spec.slice_columns, slices)
         for left in reversed(range(_COMMIT_TRIES)):
+            self.look_again(table)
             try:
                 write_deltalake(
                     self.open(spec) or self.address(table),
@@ -176,6 +210,7 @@ class Lake:
         spec = self.specs[table]
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
         for left in reversed(range(_COMMIT_TRIES)):
+            self.look_again(table)
             handle = self.open(spec)
             if handle is None:
                 return
@@ -187,6 +222,7 @@ class Lake:
                     handle.metadata().partition_columns,
                     commit_properties=CommitProperties(app_transactions=transactions),
                 )
+                self.look_again(table)  # the handle does not follow such a commit
                 return
             except CommitFailedError as error:
                 # another process has replaced files meanwhile, which the library takes for something read here
@@ -292,23 +328,39 @@ class Lake:
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
         """The table as it is now, or at ``version``; ``None`` where there is none.
 
-        Opening reads the log; a handle that is kept reads what is new. Raises ``EnvironmentFault``.
+        Opening reads the log; a handle that is kept reads what is new, and nothing where it is :meth:`still`. Raises
+        ``EnvironmentFault``.
         """
         try:
             if version is not None:
                 return DeltaTable(self.address(spec.name), version, storage_options=self._options)
             with self._lock:
-                opened, handle = self._handles.get(spec.name, (0, None))
-                if handle is not None:
-                    handle.update_incremental()
-                if handle is None or handle.version() - opened > _GROWS_OLD:
-                    handle = DeltaTable(self.address(spec.name), storage_options=self._options)
-                    self._handles[spec.name] = handle.version(), handle
-                return handle
-        except TableNotFoundError:
-            return None
+                if spec.name not in self._seen:
+                    handle = self._newest(spec.name)
+                    if not self._blocks or spec.name in self._moving:
+                        return handle
+                    self._seen[spec.name] = handle
+                return self._seen[spec.name]
         except (OSError, DeltaError) as error:
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
+
+    def _newest(self, table: str) -> DeltaTable | None:
+        opened, handle = self._handles.get(table, (0, None))
+        if handle is not None and self._has_moved(table, handle):
+            handle.update_incremental()
+        if handle is None or handle.version() - opened > _GROWS_OLD:
+            try:
+                handle = DeltaTable(self.address(table), storage_options=self._options)
+            except TableNotFoundError:
+                return None
+            self._handles[table] = handle.version(), handle
+        return handle
+
+    def _has_moved(self, table: str, handle: DeltaTable) -> bool:
+        """Whether there may be commits that the handle does not know. In a folder that is one look for the next one;
+        to list the log costs 300 times as much."""
+        address = self.address(table)
+        return "://" in address or Path(f"{address}/_delta_log/{handle.version() + 1:020}.json").exists()
 
     def _files(self, spec: TableSpec, handle: DeltaTable, actions: pa.Table) -> tuple[str, ...]:
         address = self.address(spec.name)
@@ -322,9 +374,11 @@ class Lake:
         """Makes the table where there is none, and adds columns that the spec has and the table lacks."""
         spec = self.specs[table]
         for left in reversed(range(_COMMIT_TRIES)):
+            self.look_again(table)
             handle = self.open(spec)
             if handle is None:
                 self._create(spec)
+                self.look_again(table)
                 return
             lacking = missing_columns(spec.name, handle.schema(), spec.schema)
             if not lacking:

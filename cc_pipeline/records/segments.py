@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from warcio.warcwriter import WARCWriter
-
 from cc_pipeline.archive.members import inflate_member
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.processes import is_gone, this_process
@@ -39,6 +37,8 @@ def segment_head(kind: str, name: str, info: Mapping[str, str]) -> bytes:
 
 
 def _warcinfo(name: str, info: Mapping[str, str]) -> bytes:
+    from warcio.warcwriter import WARCWriter  # noqa: PLC0415 - it looks for file systems, a tenth of a second
+
     out = io.BytesIO()
     writer = WARCWriter(out, gzip=True)
     writer.write_record(writer.create_warcinfo_record(name, dict(info)))

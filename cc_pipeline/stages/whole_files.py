@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,8 +29,9 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
 from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
-from cc_pipeline.wholefiles.pages import SourcePage, sequencefile_pages
-from cc_pipeline.wholefiles.wat import wat_pages, wet_pages
+
+if TYPE_CHECKING:
+    from cc_pipeline.wholefiles.pages import SourcePage
 
 VERSION = "1"
 FAULTS = "source_faults"
@@ -40,8 +41,6 @@ MAX_FAULT_ROWS = 1_000
 _BATCH_ROWS = 64
 #: Faults that a note names.
 _SHOWN_FAULTS = 5
-
-_READERS = {"sequencefile": sequencefile_pages, "wat": wat_pages, "wet": wet_pages}
 
 
 @dataclass(slots=True)
@@ -198,7 +197,7 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
     writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
     tally = _Tally()
     try:
-        for faults, batches in _grouped(_READERS[file.kind](file, path), file):
+        for faults, batches in _grouped(_pages(file, path), file):
             _note(tally, faults)
             kept = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
             if kept:
@@ -224,6 +223,15 @@ def _note(tally: _Tally, faults: Sequence[DataFault]) -> None:
     tally.faults += len(faults)
     room = max(0, _SHOWN_FAULTS - len(tally.shown))
     tally.shown += [str(fault) for fault in faults[:room]]
+
+
+def _pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
+    # parsers, which those need not load that only ask which files are registered
+    from cc_pipeline.wholefiles.pages import sequencefile_pages  # noqa: PLC0415
+    from cc_pipeline.wholefiles.wat import wat_pages, wet_pages  # noqa: PLC0415
+
+    readers = {"sequencefile": sequencefile_pages, "wat": wat_pages, "wet": wet_pages}
+    return readers[file.kind](file, path)
 
 
 def _grouped(

@@ -51,12 +51,10 @@ class Workspace:
 
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
     to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
-    both). ``short_way`` lets targets be located through ZipNum in crawls that were not harvested: at the command line
-    that is decided by its price; the UI, schedules and sensors harvest.
+    both).
     """
 
     settings: Settings
-    short_way: bool = False
 
     @cached_property
     def lake(self) -> Lake:
@@ -115,6 +113,12 @@ class Workspace:
     def index_place(self, crawl: str) -> Transport:
         """The transport to the columnar index of ``crawl``: the source, or the lake's own place for one built here."""
         return self.place if index_is_built(crawl) else self.transport
+
+    @cached_property
+    def short_ways(self) -> dict[str, str]:
+        """Crawls that may be asked through ZipNum although they were not harvested, and why. A command decides that by
+        its price; the UI, schedules and sensors harvest, so that there are none."""
+        return {}
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -212,9 +216,9 @@ class Workspace:
 
 
 @contextmanager
-def open_workspace(settings: Settings, *, short_way: bool = False) -> Iterator[Workspace]:
+def open_workspace(settings: Settings) -> Iterator[Workspace]:
     """A workspace that is closed at the end of the block."""
-    workspace = Workspace(settings, short_way)
+    workspace = Workspace(settings)
     try:
         yield workspace
     finally:

@@ -12,6 +12,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import lake as lakes
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int, input_digest
 from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.merging import Bounds, merge_due
 
 SCHEMA = pa.schema(
     [
@@ -166,3 +167,78 @@ def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
         assert len(content(other)) == number + 2
     # a handle for each four commits and each of the two
     assert len(opened) <= 6
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that are opened or brought up to date, in order."""
+    seen: list[str] = []
+    newest = Lake._newest
+
+    def counted(lake: Lake, table: str) -> object:
+        seen.append(table)
+        return newest(lake, table)
+
+    monkeypatch.setattr(Lake, "_newest", counted)
+    return seen
+
+
+def test_a_still_lake_looks_once(lake: Lake, looks: list[str]) -> None:
+    commit(lake, "A", "x", [1])
+    looks.clear()
+    with lake.still():
+        for _ in range(3):
+            assert content(lake) == [("A", "x", 1)]
+            assert lake.digest("things", "stage:A:x") == digest_from_int(digest_to_int("abc"))
+            with lake.still():
+                assert lake.version("things") == lake.pin("things").version
+    assert looks == ["things"]
+    assert content(lake) == [("A", "x", 1)]
+    assert looks == ["things", "things"]
+
+
+def test_a_still_lake_shows_what_others_commit_after_its_own_commit_or_the_block(lake: Lake) -> None:
+    other = Lake(lake.root, [SPEC])
+    commit(lake, "A", "x", [1])
+    with lake.still():
+        before = lake.version("things")
+        commit(other, "A", "y", [2])
+        assert (lake.version("things"), content(lake)) == (before, [("A", "x", 1)])
+        assert lake.digest("things", "stage:A:y") is None
+        commit(lake, "A", "x", [3])
+        assert content(lake) == [("A", "x", 3), ("A", "y", 2)]
+        commit(other, "B", "y", [4])
+        assert len(content(lake)) == 2
+        lake.commit_digests("things", {"noted": "abc"})
+        assert lake.digest("things", "noted") is not None
+        assert len(content(lake)) == 3
+        commit(other, "B", "z", [5])
+    assert len(content(lake)) == 4
+
+
+def test_a_still_lake_sees_the_tables_it_makes(lake: Lake) -> None:
+    with lake.still():
+        assert content(lake) == []
+        commit(lake, "A", "x", [1])
+        assert content(lake) == [("A", "x", 1)]
+
+
+def test_a_still_lake_commits_over_slices_that_others_replaced(lake: Lake) -> None:
+    other = Lake(lake.root, [SPEC])
+    commit(lake, "A", "x", [1])
+    with lake.still():
+        assert content(lake) == [("A", "x", 1)]
+        commit(other, "A", "x", [2])
+        commit(lake, "A", "x", [3])
+        assert content(lake) == [("A", "x", 3)]
+    assert content(other) == [("A", "x", 3)]
+
+
+def test_files_replaced_by_a_handle_of_their_own_are_seen_in_a_still_lake(lake: Lake, tmp_path: Path) -> None:
+    for value in range(5):
+        commit(lake, "A", f"t{value}", [value])
+    with lake.still():
+        files = lake.pin("things").files
+        assert merge_due(lake, "things", tmp_path, Bounds(few_files=1)) == len(files)
+        assert len(lake.pin("things").files) == 1
+        assert len(content(lake)) == 5

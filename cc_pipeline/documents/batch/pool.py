@@ -17,8 +17,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from cc_pipeline.documents.batch import waiting
-from cc_pipeline.documents.batch.rows import Broken, Input, rows_of, unpack
-from cc_pipeline.documents.batch.slots import SLOTS
+from cc_pipeline.documents.batch.slots import SLOTS, Broken, Input, unpack
 from cc_pipeline.documents.batch.worker import Worker
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
@@ -55,6 +54,8 @@ def parse_batches(
     held at any time. Raises ``EnvironmentFault`` where worker processes cannot start; a page never raises.
     """
     if workers <= 0:
+        from cc_pipeline.documents.batch.rows import rows_of  # noqa: PLC0415 - all parsers, which else only workers need
+
         for items in batches:
             yield rows_of(items, options, read, {})
         return

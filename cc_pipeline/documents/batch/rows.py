@@ -1,33 +1,24 @@
-"""One batch of pages to rows, and rows to bytes that travel between processes."""
+"""One batch of pages to rows. Imports all parsers, so that only what parses imports it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.documents.batch.slots import Broken, Input, Read
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import DataFault
 
-Input = PageInput | ParsedPage
-Read = Callable[[Any], Input]
-
 #: What is read of a page that ended its parser before, in bytes, tags and open elements.
 _SHORT_BYTES, _SHORT_ELEMENTS, _SHORT_DEPTH = 64 * 1024, 20_000, 64
 
 _MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError)
-
-
-class Broken(NamedTuple):
-    """An item that ended its worker: how the last one ended, and how many."""
-
-    cause: str
-    times: int
 
 
 def rows_of(
@@ -87,19 +78,3 @@ def _fit_for_tables(page: ParsedPage, source: Input) -> ParsedPage:
             return failed_page(replace(source, http_status=None, fetch_status=None), "ParseFailed", str(error))
         raise
     return page
-
-
-def pack(batches: Mapping[str, pa.RecordBatch]) -> dict[str, bytes]:
-    """Record batches as Arrow streams."""
-    packed = {}
-    for table, batch in batches.items():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        packed[table] = sink.getvalue().to_pybytes()
-    return packed
-
-
-def unpack(packed: Mapping[str, bytes]) -> dict[str, pa.RecordBatch]:
-    """The reverse of ``pack``."""
-    return {table: pa.ipc.open_stream(data).read_next_batch() for table, data in packed.items()}

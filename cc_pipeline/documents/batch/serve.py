@@ -12,16 +12,13 @@ import gc
 import mmap
 import pickle
 import signal
-import struct
 import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from cc_pipeline.documents.batch.rows import pack, rows_of
-from cc_pipeline.documents.batch.slots import put, take
+from cc_pipeline.documents.batch.rows import rows_of
+from cc_pipeline.documents.batch.slots import POSITION, pack, put, take
 
-#: How a position is written: the place of an item in its batch, -1 before the first.
-POSITION = struct.Struct("=q")
 #: Objects made before Python looks for cycles: a page makes thousands, and none of them in cycles.
 _GC_EVERY = 50_000
 #: Seconds without a batch after which the process ends.

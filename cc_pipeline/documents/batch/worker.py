@@ -20,9 +20,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from cc_pipeline.documents.batch.rows import Broken, Read
-from cc_pipeline.documents.batch.serve import POSITION
-from cc_pipeline.documents.batch.slots import SLOTS, open_slot, put, take
+from cc_pipeline.documents.batch.slots import POSITION, SLOTS, Broken, Read, open_slot, put, take
 from cc_pipeline.documents.page import ParseOptions
 
 #: Seconds to wait for a process that was killed or closed its link.

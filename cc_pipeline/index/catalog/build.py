@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.schemas import (
@@ -26,8 +25,11 @@ from cc_pipeline.index.catalog.schemas import (
     ROW_GROUPS_SCHEMA,
 )
 
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
 #: Arrow data, or the paths of Parquet files (``crawl=...`` folders in them count as a column).
-TableSource: TypeAlias = pa.Table | pa.RecordBatchReader | ds.Dataset | Sequence[str | Path]
+TableSource: TypeAlias = "pa.Table | pa.RecordBatchReader | ds.Dataset | Sequence[str | Path]"
 
 #: Rows of the sorted table one entry of ``key_blocks`` speaks for.
 BLOCK_ROWS: Final = 2048
@@ -194,9 +196,9 @@ def describe(con: duckdb.DuckDBPyConnection) -> int:
 
 
 def _scan(con: duckdb.DuckDBPyConnection, source: TableSource, schema: pa.Schema) -> str:
-    if not isinstance(source, (pa.Table, pa.RecordBatchReader, ds.Dataset)) and len(source) == 0:
+    if isinstance(source, Sequence) and not source:
         source = schema.empty_table()
-    if isinstance(source, (pa.Table, pa.RecordBatchReader, ds.Dataset)):
+    if not isinstance(source, Sequence):
         con.register("incoming", source)
         return "incoming"
     files = ", ".join(f"'{quoted(file)}'" for file in source)

@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline.documents.batch import pool, waiting
 from cc_pipeline.documents.batch.pool import parse_batches
-from cc_pipeline.documents.batch.rows import Input
+from cc_pipeline.documents.batch.slots import Input
 from cc_pipeline.documents.legacy2012.mapping import failed_page
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.schemas import SCHEMAS

@@ -1,0 +1,62 @@
+"""By which way a crawl that was not harvested is asked: the one with the fewest requests, or seconds.
+
+A harvest of 300 footers answers everything from then on, a few targets are found in the URL index with some requests.
+Belongs here: the choice, and what is said of it. Not here: what a way costs (``index/ways.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.commoncrawl.crawls import has_subsets
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.slice import LOCATE
+from cc_pipeline.index.ways import ZIPNUM, cheapest, choice, harvest_way, zipnum_way
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.stages.workspace import Workspace
+
+_WEB: Final = ("http", "https")
+
+
+def short_ways(workspace: Workspace, looks: Iterable[Look], targets: Sequence[Target]) -> dict[str, str]:
+    """The crawls that need no harvest for what is planned of ``targets``, and why, in words for a person (empty where
+    the columnar index is not needed at all). It costs a request a crawl at most, and none where that was asked today.
+
+    Raises ``EnvironmentFault`` when the source does not say whether it has a URL index.
+    """
+    found: dict[str, str] = {}
+    for look in looks:
+        why = _short_way(workspace, look, targets)
+        if why is not None:
+            found[look.asked.crawl] = why
+    return found
+
+
+def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> str | None:
+    crawl, via = look.asked.crawl, workspace.settings.via
+    harvested = {subset for (_, subset), index in look.indexes.items() if "parquet" in index.versions}
+    lacking = {slice_.subset for slice_ in look.plan.of(LOCATE)} - harvested
+    if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in look.asked.slices}:
+        return None
+    if not lacking:
+        # what was located another way needs no harvest now
+        return ""
+    if via != "auto":
+        return None if via == "parquet" else ""
+    slugs = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
+    wanted = [target for target in targets if target.slug in slugs]
+    listed = count_rows(workspace.lake, "index_manifest", {"crawl": crawl}, ["subset"])
+    files = sum(count for (subset,), count in listed.items() if subset in lacking) or None
+    ways = [zipnum_way(wanted), harvest_way(wanted, files=files)]
+    chosen = cheapest(ways, over_http=scheme_of(workspace.settings.source) in _WEB)
+    if chosen.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
+        return None
+    return choice(chosen, ways)
+
+
+def said(ways: Mapping[str, str]) -> list[str]:
+    """A sentence for each crawl of which there is something to say."""
+    return [f"{crawl}: {why}" for crawl, why in ways.items() if why]
