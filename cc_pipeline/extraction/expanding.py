@@ -74,14 +74,21 @@ class Asked:
         return replace(report, per_target=own)
 
 
-def expand(workspace: Workspace, crawl: str, slugs: Sequence[str], subsets: Iterable[str] | None = None) -> Asked:
-    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: the settings').
+def expand(
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    subsets: Iterable[str] | None = None,
+    parts: Mapping[str, Sequence[str]] | None = None,
+) -> Asked:
+    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: the settings'). ``parts`` are the slugs that
+    define each (default: as they are registered).
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     asked = subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets)
     others = [subset for subset in subsets_in(crawl, SUBSETS) if subset not in asked]
-    parts = definitions.parts_of(workspace.lake, slugs)
+    parts = definitions.parts_of(workspace.lake, slugs) if parts is None else parts
 
     def slices(of: Sequence[str]) -> dict[str, tuple[Slice, ...]]:
         chosen = tuple(of)

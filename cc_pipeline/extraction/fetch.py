@@ -77,7 +77,7 @@ def fetch_captures(
     healed = {slice_: why.n for slice_, why in reasons.items() if why.why is Why.LOST} | lost
     todo = [*reasons, *lost]
     if not replay:
-        refuse_dear(workspace, crawl, [one.target for one, why in reasons.items() if why.why not in _NOT_PRICED])
+        refuse_dear(workspace, {one: before[one] for one, why in reasons.items() if why.why not in _NOT_PRICED})
     unfinished = left_behind(workspace.storage, crawl)
     fetched: Fetched | None = None
     refusal: NotGiven | None = None

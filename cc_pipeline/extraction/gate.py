@@ -1,41 +1,77 @@
 """The gate before a fetch: a price above what the settings allow is told, with what allows it, and nothing is fetched.
 
-What was located stays, so whoever then allows the price goes on from there.
+What was located stays, so whoever then allows the price goes on from there. A command that fetches many partitions is
+counted as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.extraction.slice import Slice
+from cc_pipeline.extraction.standing import Lookup, Standing
 from cc_pipeline.keys import PLACE
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.plan import check_budget, price_of
+from cc_pipeline.records.plan import FetchPrice, check_budget, price_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import SourceLimits, chosen_limits, default_limits, shared_among
 
 
-def refuse_dear(workspace: Workspace, crawl: str, slugs: Collection[str]) -> None:
-    """Raises ``UserInputError`` where fetching all captures of a target would cost more than the settings allow.
+def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:
+    """Raises ``UserInputError`` where fetching all captures of these slices would cost more than the settings allow:
+    those of one target, or of all that were priced with this workspace, since a command is one question.
 
-    ``slugs`` are slices in ``crawl`` that are to be fetched; those of parts of a set are priced together.
+    What was noted when the slices were located is counted; rows are read only where that is too much, because
+    neighbours in several slices of a target are read together.
     """
-    if not slugs:
-        return
     settings = workspace.settings
-    limits = limits_of(settings)
-    for slug, captures in places_of_targets(workspace, crawl, slugs).items():
-        check_budget(
-            price_of(captures),
-            max_bytes=settings.max_bytes,
-            max_requests=settings.max_requests,
-            what=f"{slug} in {crawl}",
-            rate=limits.rate,
-        )
+    wholes: dict[Slice, list[Slice]] = {}
+    for slice_ in standings:
+        wholes.setdefault(slice_.whole, []).append(slice_)
+    for whole, slices in wholes.items():
+        noted = [one for slice_ in slices if (one := standings[slice_].lookup) is not None and one.price is not None]
+        price = _together(noted) if len(noted) == len(slices) else None
+        if price is None or _is_over(price, settings):
+            price = _priced(workspace, slices)
+            _refuse(workspace, price, f"{whole.target} in {whole.crawl}")
+        workspace.priced[whole] = price
+    if len(workspace.priced) > 1:
+        every = sum(workspace.priced.values(), FetchPrice(0, 0, 0, 0, 0))
+        _refuse(workspace, every, f"all {len(workspace.priced):,} partitions of this command")
+
+
+def _together(noted: Iterable[Lookup]) -> FetchPrice:
+    total = FetchPrice(0, 0, 0, 0, 0)
+    for one in noted:
+        record_bytes, size, requests = one.price or (0, 0, 0)
+        total += FetchPrice(one.captures, 0, requests, size, record_bytes)
+    return total
+
+
+def _priced(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice:
+    places = places_of_targets(workspace, slices[0].crawl, [slice_.target for slice_ in slices])
+    return sum(map(price_of, places.values()), FetchPrice(0, 0, 0, 0, 0))
+
+
+def _is_over(price: FetchPrice, settings: Settings) -> bool:
+    most = ((price.bytes, settings.max_bytes), (price.requests, settings.max_requests))
+    return any(allowed is not None and size > allowed for size, allowed in most)
+
+
+def _refuse(workspace: Workspace, price: FetchPrice, what: str) -> None:
+    settings = workspace.settings
+    check_budget(
+        price,
+        max_bytes=settings.max_bytes,
+        max_requests=settings.max_requests,
+        what=what,
+        rate=limits_of(settings).rate,
+    )
 
 
 def limits_of(settings: Settings) -> SourceLimits:

@@ -122,7 +122,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     retire_others(workspace, LOCATE, asked, "lookups")
     now = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False) if todo else standings
     fetches = plan(wanted, now, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN,))
-    refuse_dear(workspace, crawl, [slice_.target for slice_ in fetches])
+    refuse_dear(workspace, {slice_: now[slice_] for slice_ in fetches})
     figures = {s.target: _figures(workspace, s, now[s], s in todo) for s in asked.every if now[s].located is not None}
     report = StageReport(
         LOCATE.label,

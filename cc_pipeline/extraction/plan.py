@@ -121,6 +121,32 @@ class Todo:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """About what a stage of one slice costs: requests and bytes of the source, pages to be parsed. ``None`` where that
+    is known once the stage before was made."""
+
+    requests: int | None = 0
+    bytes: int | None = 0
+    pages: int | None = 0
+
+
+def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
+    """What one stage of a slice that stands so is likely to cost. That of a look-up depends on its neighbours
+    (``index/ways.py``)."""
+    if stage is LOCATE or reason.why is Why.THEN:
+        return Price(None, None, None)
+    if stage is PARSE:
+        return Price(pages=None if stands.fetch is None else stands.fetch.fetched)
+    if stands.lookup is None or stands.lookup.price is None:
+        return Price(None, None)
+    _, size, requests = stands.lookup.price
+    if reason.why in (Why.OPEN, Why.LOST):
+        share = min(1.0, reason.n / max(1, stands.lookup.captures))
+        return Price(min(reason.n, requests), int(size * share))
+    return Price(requests, size)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The slices of which something is to be done, and those that stay the ``same``, in the order asked for."""
 

@@ -13,15 +13,17 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Final, Literal, TypeAlias
 
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.extraction import targets as definitions
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.expanding import Asked, expand, left_over, summed, wishes
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.isolation import apart
 from cc_pipeline.extraction.locate import indexes_of, locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.plan import Index, Plan, options_of, plan
+from cc_pipeline.extraction.plan import Index, Plan, Wanted, options_of, plan
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PAGE_TABLES, VERSION, Slice, StageReport
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
 from cc_pipeline.records.leases import left_behind
@@ -206,15 +208,29 @@ def look(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Look:
     Raises ``UserInputError`` for keys that nobody can define, ``EnvironmentFault`` when the lake cannot be read.
     """
     asked = expand(workspace, crawl, slugs)
+    return _looked(workspace, asked, wishes(workspace, asked.slices))
+
+
+def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Look:
+    """As :func:`look`, for targets that need not be registered; nothing is written."""
+    meant = definitions.meant(workspace.lake, targets)
+    versions = {part.slug: part.version for parts in meant.values() for part in parts}
+    sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
+    asked = expand(
+        workspace, crawl, [*meant], parts={slug: [part.slug for part in parts] for slug, parts in meant.items()}
+    )
+    wanted = {slice_: Wanted(versions[slice_.defined], slice_.defined in sets) for slice_ in asked.slices}
+    return _looked(workspace, asked, wanted)
+
+
+def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted]) -> Look:
     standings = stand(workspace, asked.every)
-    wanted = wishes(workspace, asked.slices)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
     found = plan(wanted, standings, indexes, options_of(workspace.settings))
-    return Look(
-        asked, standings, indexes, found, frozenset(retire), unfinished=bool(left_behind(workspace.storage, crawl))
-    )
+    unfinished = bool(left_behind(workspace.storage, asked.crawl))
+    return Look(asked, standings, indexes, found, frozenset(retire), unfinished)
 
 
 #: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.

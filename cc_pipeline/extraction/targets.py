@@ -72,6 +72,12 @@ def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
     return {slug: part_slugs(slug, (known[slug]["parts"] or 1) if slug in known else 1) for slug in slugs}
 
 
+def meant(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]:
+    """What has a slice of its own of each target, were it registered now; nothing is written."""
+    known = _rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
+    return {target.slug: divided(target, _parts_for(target, known.get(target.slug))) for target in targets}
+
+
 def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The version of each definition; keys that nobody defined are defined as in :func:`read`. Raises as that does."""
     known = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}

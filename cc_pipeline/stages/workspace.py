@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
@@ -33,6 +34,10 @@ from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import paused_for
+
+if TYPE_CHECKING:
+    from cc_pipeline.extraction.slice import Slice
+    from cc_pipeline.records.plan import FetchPrice
 
 #: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
 _LIST_RETRY = RetryPolicy(
@@ -118,6 +123,11 @@ class Workspace:
     def short_ways(self) -> dict[str, str]:
         """Crawls that may be asked through ZipNum although they were not harvested, and why. A command decides that by
         its price; the UI, schedules and sensors harvest, so that there are none."""
+        return {}
+
+    @cached_property
+    def priced(self) -> dict[Slice, FetchPrice]:
+        """What the fetches of partitions cost that were priced with this workspace (``extraction/gate.py``)."""
         return {}
 
     @cached_property

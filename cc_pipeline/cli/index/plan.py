@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,10 +12,17 @@ from cc_pipeline.cli.index.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.index.lookup import PLACE, AskFacts, Crawls, Format, Harvest, Texts, captures_of
 from cc_pipeline.cli.output import checked_format, notice, write_rows
 from cc_pipeline.cli.question import Question, open_question, sources_for
+from cc_pipeline.commoncrawl.parts import PLAIN
+from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from cc_pipeline.extraction.plan import Price
+    from cc_pipeline.extraction.run import Look
     from cc_pipeline.index.locator import LookupPrice
     from cc_pipeline.records.plan import FetchPrice
+
+#: Targets up to which each has lines of its own.
+_MOST_TARGETS = 40
 
 
 def plan(
@@ -34,10 +41,11 @@ def plan(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Show what a look-up and a fetch would cost, before anything is read from the index.
+    """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
-    For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can price the
-    fetch only where the captures are known: from an earlier run, or with --locate.
+    There is a line for each step of each target: located, fetched or parsed, with the reason; none where all is as it
+    should be. For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can
+    price the fetch only where the captures are known: from an earlier run, or with --locate.
 
     [bold]Examples[/]
 
@@ -49,6 +57,8 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
+    from cc_pipeline.extraction.run import look_for
+    from cc_pipeline.extraction.shortest import said, short_ways
     from cc_pipeline.index.lookup import price_lookup
 
     checked_format(output)
@@ -63,18 +73,30 @@ def plan(
             here = chosen_by(question, one, where)
             if not here.targets:
                 continue
+            look = look_for(question.workspace, one, here.targets)
+            rows += _steps(settings, look)
             sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
             found = price_lookup(one, settings.subsets, here.targets, sources, via=settings.via)
             likely = found.bytes if found.likely_bytes is None else found.likely_bytes
-            rows.append((one, "look-up", found.files, found.row_groups, found.requests, found.bytes, likely, found.why))
+            rows.append(
+                (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
+                 _seconds(settings, found.requests), found.why)
+            )  # fmt: skip
             notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(here, one, found))]
-            fetch = _located(here, one) if locate else _known(here, one)
+            notes += said(short_ways(question.workspace, [look], here.targets))
+            fetch = _located(here, one) if locate else _known(look)
             if fetch is None:
                 notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
             else:
                 why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
-                rows.append((one, "fetch", fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes, why))
-    columns = ["crawl", "step", "files", "row groups", "requests", "bytes at most", "bytes likely", "because"]
+                rows.append(
+                    (one, "fetch", None, fetch.files or None, None, fetch.requests, fetch.bytes, fetch.bytes,
+                     _seconds(settings, fetch.requests), why)
+                )  # fmt: skip
+    columns = [
+        "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
+        "because",
+    ]  # fmt: skip
     write_rows("what it would cost", columns, rows, output)
     for note in notes:
         notice(note)
@@ -104,17 +126,52 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
     return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
 
 
-def _known(question: Question, crawl: str) -> FetchPrice | None:
-    """The price of captures that earlier runs have located; ``None`` unless every target is."""
-    from cc_pipeline.deliveries.copying import distinct_captures
-    from cc_pipeline.extraction.slice import LOCATE, slices_of
-    from cc_pipeline.keys import CAPTURE, PLACE
-    from cc_pipeline.records.plan import price_of
+def _known(look: Look) -> FetchPrice | None:
+    """The price of all captures that earlier runs have located; ``None`` unless every target is."""
+    from cc_pipeline.records.plan import FetchPrice
 
-    lake = question.workspace.lake
-    parts = question.workspace.rows_of([target.slug for target in question.targets])
-    slugs = [part for own in parts.values() for part in own]
-    if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
-        return None
-    columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
-    return price_of(distinct_captures(lake.read("captures", {"crawl": crawl, "target": slugs}, columns)))
+    total = FetchPrice(0, 0, 0, 0, 0)
+    for slice_ in look.asked.slices:
+        found = look.standings[slice_].lookup
+        if found is None or found.price is None:
+            return None
+        record_bytes, size, requests = found.price
+        total += FetchPrice(found.captures, 0, requests, size, record_bytes)
+    return total
+
+
+def _steps(settings: Settings, look: Look) -> list[Sequence[object]]:
+    """A row for each step that is planned; for many targets one for each step and reason."""
+    from cc_pipeline.extraction.plan import price_of
+    from cc_pipeline.extraction.standing import STAGES
+    from cc_pipeline.stages.automation.reparse import seconds_of
+
+    found: dict[tuple[str, str, str], list[Price]] = {}
+    several = len(look.plan.todos) > _MOST_TARGETS
+    for todo in look.plan.todos:
+        subset = "" if todo.slice_.subset == PLAIN else f" ({todo.slice_.subset})"
+        steps = [stage for stage in STAGES if todo.of(stage) is not None]
+        why, words = todo.first, ", then ".join(stage.label for stage in steps)
+        assert why is not None, "something is to be done"
+        key = ("" if several else f"{todo.slice_.whole.target}{subset}", words, str(why))
+        found.setdefault(key, []).append(price_of(look.standings[todo.slice_], steps[0], why))
+    rows: list[Sequence[object]] = []
+    for (target, step, words), prices in found.items():
+        requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
+        seconds = round(seconds_of(settings, [pages]), 1) if pages else _seconds(settings, requests)
+        named = target or f"{len(prices):,} targets"
+        rows.append((look.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
+    return rows
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value or 0 for value in known)
+
+
+def _seconds(settings: Settings, requests: int | None) -> float | None:
+    """Seconds that the request budget takes for so many; ``None`` where it has no limit, or nobody knows how many."""
+    from cc_pipeline.extraction.gate import limits_of
+
+    rate = limits_of(settings).rate
+    return None if rate is None or requests is None else round(requests / rate, 1)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
-from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.expanding import expand
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import gap_notes
+from cc_pipeline.extraction.slice import LOCATE
+from cc_pipeline.extraction.standing import stand
 from cc_pipeline.index.lookup import look_up
-from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.workspace import Workspace
 
 #: (crawl, target) pairs that one command counts, and sentences about one crawl.
@@ -36,20 +38,29 @@ def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequ
     # another look-up of thousands of members is no courtesy any more
     few = [target for target in targets if len(target.members) <= _MOST_MEMBERS]
     # a set that has lost members may still be divided
-    parts = workspace.rows_of([target.slug for target in few[:_MOST_PAIRS]])
-    where = {"target": [part for own in parts.values() for part in own]}
+    slugs = [target.slug for target in few[:_MOST_PAIRS]]
     found: dict[str, Counter[str]] = {}
+    held: dict[tuple[str, str], set[str]] = {}
     for crawl in crawls[:_MOST_PAIRS]:
+        asked = expand(workspace, crawl, slugs)
+        stands = stand(workspace, asked.every, (LOCATE,))
         found[crawl] = Counter()
-        for (slug,), count in count_rows(workspace.lake, "captures", {"crawl": crawl, **where}, ["target"]).items():
-            found[crawl][whole_slug(slug)] += count
-    return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, found) if few else ())]
+        for slice_, one in stands.items():
+            found[crawl][slice_.whole.target] += one.lookup.captures if one.lookup else 0
+            held.setdefault((crawl, slice_.whole.target), set()).add(slice_.subset)
+    return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, found, held) if few else ())]
 
 
-def left_out(workspace: Workspace, targets: Sequence[Target], found: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Sentences about captures of ``targets`` in the subsets that the settings leave out.
+def left_out(
+    workspace: Workspace,
+    targets: Sequence[Target],
+    found: Mapping[str, Mapping[str, int]],
+    held: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({}),
+) -> list[str]:
+    """Sentences about captures of ``targets`` in the subsets that the settings leave out and the home has not.
 
-    ``found`` has for each crawl the captures of the wanted subsets by slug. At most 100 (crawl, target) pairs are
+    ``found`` has for each crawl the captures of the wanted subsets by slug, ``held`` the subsets that the home has of a
+    crawl and slug, which are counted in ``found``. At most 100 (crawl, target) pairs are
     counted, with one look-up a crawl. A look-up that fails, or that would read much, is a sentence too, never an error.
     Crawls of the ARC years, and those whose index is built here, have no subsets.
     """
@@ -58,7 +69,11 @@ def left_out(workspace: Workspace, targets: Sequence[Target], found: Mapping[str
     if not crawls or not others:
         return []
     counted = targets[: max(1, _MOST_PAIRS // len(crawls))]
-    said = [one for crawl in crawls[:_MOST_PAIRS] for one in _of_crawl(workspace, crawl, counted, others, found[crawl])]
+    said = [
+        one
+        for crawl in crawls[:_MOST_PAIRS]
+        for one in _of_crawl(workspace, crawl, counted, others, found[crawl], held)
+    ]
     if len(counted) * min(len(crawls), _MOST_PAIRS) < len(targets) * len(crawls):
         said.append(
             f"what {_listed(others)} hold was counted for the first {_MOST_PAIRS} pairs of crawl and target only"
@@ -67,7 +82,12 @@ def left_out(workspace: Workspace, targets: Sequence[Target], found: Mapping[str
 
 
 def _of_crawl(
-    workspace: Workspace, crawl: str, targets: Sequence[Target], others: Sequence[str], found: Mapping[str, int]
+    workspace: Workspace,
+    crawl: str,
+    targets: Sequence[Target],
+    others: Sequence[str],
+    found: Mapping[str, int],
+    held: Mapping[tuple[str, str], Collection[str]],
 ) -> list[str]:
     # the holes of what was not asked for are no reason to say nothing of it
     sources = replace(index_sources(workspace, crawl), columns=_COLUMNS, max_gaps=1.0)
@@ -78,10 +98,12 @@ def _of_crawl(
     said = []
     for target in targets:
         by_subset = _counts(answer.captures[target.slug]["subset"])
-        if not by_subset:
+        there = [
+            subset for subset in others if subset in by_subset and subset not in held.get((crawl, target.slug), ())
+        ]
+        if not there:
             continue
-        there = [subset for subset in others if subset in by_subset]
-        count = sum(by_subset.values())
+        count = sum(by_subset[subset] for subset in there)
         flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *there))
         said.append(
             f"{'at least ' if answer.gaps else ''}{count:,} of {count + found.get(target.slug, 0):,} captures of "
