@@ -34,6 +34,8 @@ _LONGEST_LINE = 1 << 20
 _MOST_STRETCH = 4 << 20
 #: Bytes of lines held in memory.
 _MOST_HELD = 32 << 20
+#: Spans that wait to be kept.
+_MOST_LEARNT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Cluster:
     ``size`` is the file's, in bytes, where it is known already; else a read asks for it. ``known`` are spans that were
     read before, whose lines ``load`` gives (``None``: they are read again). ``guide`` gives what is known of the places
     of keys in other such files; it is asked once, before the first guess. ``reads`` and ``bytes_read`` count the range
-    reads and their bytes, ``learnt`` are the spans that were read.
+    reads and their bytes, ``learnt`` are the spans that were read, the last ones.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Cluster:
         self.key = key
         self.reads = 0
         self.bytes_read = 0
-        self.learnt: list[Span] = []
+        self.learnt: deque[Span] = deque(maxlen=_MOST_LEARNT)
         self._charged = Cost()
         self._reader = reader
         self._size = size

@@ -96,7 +96,8 @@ class Clusters:
             for found in self._open.values():
                 if found is None or found.object is None or self._answers is None or not found.cluster.learnt:
                     continue
-                learnt, found.cluster.learnt[:] = list(found.cluster.learnt), []
+                learnt = list(found.cluster.learnt)
+                found.cluster.learnt.clear()
                 for span in learnt:
                     name = _lines_of(found.object, span)
                     self._answers.keep(name, pa.table({"lines": [span.data]}, schema=_LINES))
