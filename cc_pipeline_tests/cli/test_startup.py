@@ -18,7 +18,16 @@ from cc_pipeline_tests.cli.conftest import NEW, World
 pytestmark = pytest.mark.xdist_group("cli")
 
 #: What only writing to a bucket, the UI, or another extractor needs.
-_RARE = {"s3fs", "dagster_webserver", "dagster_graphql", "dagster_aws", "dagster_dg_cli", "boto3", "trafilatura"}
+_RARE = {
+    "pandas",
+    "s3fs",
+    "dagster_webserver",
+    "dagster_graphql",
+    "dagster_aws",
+    "dagster_dg_cli",
+    "boto3",
+    "trafilatura",
+}
 _REMOTE = {"aiohttp", "botocore"}
 _RUNS = {"dagster", "sqlalchemy", "pydantic", "alembic"}
 _PAGES = {"lxml", "selectolax", "resiliparse"}
@@ -41,13 +50,13 @@ finally:
 """
 
 
-def loaded_by(folder: Path, *arguments: object) -> set[str]:
+def loaded_by(folder: Path, *arguments: object, status: int = 0) -> set[str]:
     """The modules that are loaded when a command ends."""
     names = folder / "modules.txt"
     command = [sys.executable, "-c", _SCRIPT, str(names), *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CC_PIPELINE_")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return set(names.read_text("utf-8").splitlines())
 
 
@@ -62,13 +71,33 @@ def test_a_query_loads_duckdb_alone(world: World, tmp_path: Path) -> None:
     assert loaded & _QUERY == set()
 
 
-@pytest.mark.parametrize("command", ["lookup", "plan"])
+@pytest.mark.parametrize("command", ["lookup", "plan", "check"])
 def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
     world: World, tmp_path: Path, command: str
 ) -> None:
     loaded = loaded_by(tmp_path, command, "example.com", "-c", NEW, "--source", world.bucket, "--home", world.home)
     assert "pyarrow" in loaded
     assert loaded & _LOOK_UP == set()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (1, ("run", "-c", "CC-MAIN-2013-99", "-d", "example.org")),
+        (1, ("run", "-c", NEW, "-d", "tld:not/one")),
+        (1, ("run", "-c", NEW, "-d", "example.org", "--via", "nonsense")),
+        (2, ("run", "-c", NEW, "-d", "example.org", "--nonsense")),
+        (1, ("lookup", "example.org", "-c", "CC-MAIN-2013-99")),
+        (1, ("plan", "tld:not/one", "-c", NEW)),
+        (1, ("check", "example.org", "-c", NEW, "--via", "nonsense")),
+    ],
+)
+def test_a_wrong_value_is_told_before_anything_of_runs_and_pages_is_loaded(
+    world: World, tmp_path: Path, status: int, words: tuple[str, ...]
+) -> None:
+    places = () if "--nonsense" in words else ("--source", world.bucket, "--home", world.home)
+    loaded = loaded_by(tmp_path, *words, *places, status=status)
+    assert loaded & (_RARE | _PAGES | _PICTURES | {"dagster", "alembic"}) == set()
 
 
 def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: World, tmp_path: Path) -> None:
