@@ -247,6 +247,7 @@ def materialize(
         stack.enter_context(progress_bars())
         # a crawl that no list has gets its row once it was found by its name
         chosen = resolve_crawls(workspace, crawls)
+        launcher.refuse_too_many(chosen, targets)
         step("crawls", launcher.list_new_crawls, console)
         beforehand(workspace, chosen)
         build_indexes(launcher, to_build, console)

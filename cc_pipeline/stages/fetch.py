@@ -175,7 +175,7 @@ def to_fetch(
 
 def _stale(workspace: Workspace, crawl: str, wanted: Mapping[Slice, str]) -> list[Slice]:
     """Slices that were not fetched from what is located now, and those that lack something that may still come."""
-    stale = FETCH.stale(workspace.lake, wanted)
+    stale = set(FETCH.stale(workspace.lake, wanted))
     rest = [slice_.target for slice_ in wanted if slice_ not in stale]
     columns = ["target", "outcome", "reason", "settled"]
     lacking: set[str] = set()

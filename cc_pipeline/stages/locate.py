@@ -174,7 +174,9 @@ def _with_gaps(digest: str) -> str:
 def _versions(workspace: Workspace, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The version of each slice's definition; keys that nobody defined are defined on the way."""
     single = [slug for slug in parts if not is_divided(parts, slug)]
-    known = definitions(workspace.lake, [part for slug, own in parts.items() if slug not in single for part in own])
+    known = definitions(
+        workspace.lake, [part for slug, own in parts.items() if is_divided(parts, slug) for part in own]
+    )
     versions = {slug: target.version for slug, target in workspace.targets(single).items()}
     return versions | {slug: version_of(text) for slug, text in known.items()}
 
