@@ -259,6 +259,7 @@ def materialize(
                 return [look(workspace, crawl, slugs) for crawl in chosen]
 
         launcher = stack.enter_context(Launcher(workspace))
+        launcher.refuse_too_many(chosen, targets)
         step("crawls", launcher.list_new_crawls, console)
         launcher.add_targets(targets, chosen)
         build_indexes(launcher, to_build, console)

@@ -191,8 +191,7 @@ class Launcher:
     ) -> Iterator[LaunchedRun]:
         """Materializes ``host_facts`` of ``targets`` in ``crawls`` from ``datasets`` (names; none: the usual
         ones). Raises as :meth:`extract` does."""
-        self.add_targets(targets)
-        self._add(CRAWL, crawls)
+        self.add_targets(targets, crawls)
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
         return self._run_keys(
             "fill_facts", keys, config={"ops": {"host_facts": {"config": {"datasets": list(datasets)}}}}
@@ -222,8 +221,7 @@ class Launcher:
 
     def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures and records of ``targets`` in ``crawl``; raises as ``extract`` does."""
-        self.add_targets(targets)
-        self._add(CRAWL, [crawl])
+        self.add_targets(targets, [crawl])
         return self._run_keys("fetch_domain", [partition_key(crawl, target.slug) for target in targets])
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
@@ -248,15 +246,20 @@ class Launcher:
             return None
         return self.publish()
 
+    def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
+        """Raises ``UserInputError`` where these beside those registered would be too many partitions. It comes before
+        anything that is asked or written of each of them."""
+        refuse_too_many(self._instance, domains=[target.slug for target in targets], crawls=crawls)
+
     def add_targets(self, targets: Sequence[Target], crawls: Sequence[str] = ()) -> None:
-        """Writes the definitions of ``targets`` down and makes them partitions, and ``crawls`` too.
+        """Writes the definitions of ``targets`` down and makes them, and ``crawls``, partitions.
 
         Raises ``UserInputError`` where there would be too many; then nothing was written.
         """
-        refuse_too_many(self._instance, crawls=crawls, domains=[target.slug for target in targets])
+        self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
-        self._add(CRAWL, crawls)
         self._add(DOMAIN, [target.slug for target in targets])
+        self._add(CRAWL, crawls)
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
         """Makes registered files partitions."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryFile
+from typing import IO, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,10 +30,10 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests import digest_from_int, digest_to_int
-from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns, with_columns
+from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS
 from cc_pipeline.lake.log import TransactionLog
-from cc_pipeline.lake.predicates import matching, of_slices
+from cc_pipeline.lake.predicates import MOST_REPLACED, of_slices, others, scan
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
@@ -187,16 +189,22 @@ class Lake:
         for left in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             try:
-                write_deltalake(
-                    self.open(spec) or self.address(table),
-                    open_data(),
-                    mode="overwrite",
-                    predicate=predicate,
-                    target_file_size=FILE_BYTES,
-                    commit_properties=properties,
-                    post_commithook_properties=AFTER_COMMIT,
-                    writer_properties=WRITER,
-                )
+                with ExitStack() as stack:
+                    handle, data = self.open(spec), open_data()
+                    if len(slices) > MOST_REPLACED:
+                        # what is kept between so many is read and written at one version
+                        handle = DeltaTable(self.address(table), storage_options=self._options)
+                        data = _with_others(data, spec, handle, slices, stack.enter_context(TemporaryFile()))
+                    write_deltalake(
+                        handle or self.address(table),
+                        data,
+                        mode="overwrite",
+                        predicate=predicate,
+                        target_file_size=FILE_BYTES,
+                        commit_properties=properties,
+                        post_commithook_properties=AFTER_COMMIT,
+                        writer_properties=WRITER,
+                    )
                 return
             except CommitFailedError as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
@@ -292,13 +300,9 @@ class Lake:
         if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
             return schema.empty_table()
         try:
-            here = {field.name for field in handle.schema().fields}
-            # the library's own engine skips files by the log's statistics before it opens any
-            scanned = handle.scan([name for name in names if name in here], matching(where or {}))
-            found = pa.table(scanned)
-        except (OSError, DeltaError) as error:
+            return pa.Table.from_batches(scan(handle, schema, where or {}), schema)
+        except (OSError, DeltaError, pa.ArrowException) as error:
             raise lake_fault(f"could not read {self.address(table)}", error) from error
-        return with_columns(found, schema)
 
     def pin(self, table: str, version: int | None = None) -> PinnedTable:
         """The table as it is now, or at ``version``, as explicit files."""
@@ -414,6 +418,22 @@ class Lake:
             folder = self.address(spec.name).removeprefix("s3://")
             self._logs[spec.name] = TransactionLog(self.file_system(), folder)
         return self._logs[spec.name]
+
+
+def _with_others(
+    data: pa.Table | pa.RecordBatchReader,
+    spec: TableSpec,
+    handle: DeltaTable,
+    slices: Sequence[Mapping[str, str]],
+    aside: IO[bytes],
+) -> pa.RecordBatchReader:
+    """``data``, and behind it the rows that lie between ``slices`` and are of others, which wait in ``aside``."""
+    with pa.ipc.new_stream(aside, spec.schema) as sink:
+        for kept in others(handle, spec.schema, spec.slice_columns, slices):
+            sink.write_batch(kept)
+    aside.seek(0)
+    new = data.to_batches() if isinstance(data, pa.Table) else data
+    return pa.RecordBatchReader.from_batches(spec.schema, chain(new, pa.ipc.open_stream(aside)))
 
 
 def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:

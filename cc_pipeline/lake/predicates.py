@@ -1,42 +1,102 @@
-"""Conditions on slices, in the SQL of the Delta library's engine."""
+"""Conditions on slices, in the SQL of the Delta library's engine, and in Arrow where they name many.
+
+A condition has a bounded number of terms, however many slices it is about: the engine's work grows with their square,
+and 40,000 end the process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from cc_pipeline.lake.evolution import with_columns
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _LIST_USED: Final = 20
+#: Values that a condition for reading names. Of more it gives their bounds, and rows between these are looked at.
+_MOST_READ: Final = 1_000
+#: The same for one for replacing, which writes the rows between anew.
+MOST_REPLACED: Final = 5_000
+
+Where = Mapping[str, str | Sequence[str]]
 
 
-def matching(where: Mapping[str, str | Sequence[str]]) -> str | None:
-    """Rows whose columns equal ``where`` (a value, or any of a sequence); ``None`` for all rows."""
-    return " AND ".join(_equal(name, value) for name, value in where.items()) or None
+def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.RecordBatch]:
+    """The rows whose columns equal ``where`` (a value, or any of a sequence), in ``schema``, batch by batch."""
+    many = {name: frozenset(value) for name, value in where.items() if _is_many(value)}
+    further = [pa.field(name, pa.string()) for name in many if name not in schema.names]
+    wider = pa.schema([*schema, *further])
+    here = {field.name for field in handle.schema().fields}
+    # the library's own engine skips files by the log's statistics before it opens any
+    found = handle.scan([name for name in wider.names if name in here], _matching(where))
+    for batch in pa.RecordBatchReader.from_stream(found):
+        rows = with_columns(pa.Table.from_batches([batch]), wider)
+        for name, values in many.items():
+            encoded = rows.column(name).combine_chunks().dictionary_encode()
+            wanted = pa.array([value in values for value in encoded.dictionary.to_pylist()], pa.bool_())
+            rows = rows.filter(wanted.take(encoded.indices))
+        yield from rows.select(schema.names).to_batches()
 
 
 def of_slices(columns: Sequence[str], slices: Sequence[Mapping[str, str]]) -> str | None:
-    """Rows of ``slices``, each a value for every one of ``columns``; ``None`` for the whole table."""
-    if not slices:
-        return None
-    if tuple(columns) == ("crawl", "target"):
-        by_crawl: dict[str, list[str]] = {}
-        for one in slices:
-            by_crawl.setdefault(one["crawl"], []).append(one["target"])
-        parts = [f"(crawl = {_quoted(crawl)} AND {_equal('target', targets)})" for crawl, targets in by_crawl.items()]
-        return " OR ".join(parts)
-    if len(columns) == 1:
-        return _equal(columns[0], [one[columns[0]] for one in slices])
-    return " OR ".join("(" + " AND ".join(f"{k} = {_quoted(v)}" for k, v in one.items()) + ")" for one in slices)
+    """Rows of ``slices``, each a value for every one of ``columns``; ``None`` for the whole table.
+
+    Of more than ``MOST_REPLACED`` slices those of others between them too: see :func:`others`.
+    """
+    *above, last = columns or ("",)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in slices:
+        groups.setdefault(tuple(one[name] for name in above), []).append(one[last])
+    named = len(slices) <= MOST_REPLACED
+    parts = [
+        " AND ".join(
+            [
+                *(f"{name} = {_quoted(value)}" for name, value in zip(above, key, strict=True)),
+                _equal(last, own) if named else _between(last, own),
+            ]
+        )
+        for key, own in groups.items()
+    ]
+    return " OR ".join(f"({part})" for part in parts) or None
+
+
+def others(
+    handle: DeltaTable, schema: pa.Schema, columns: Sequence[str], slices: Sequence[Mapping[str, str]]
+) -> Iterator[pa.RecordBatch]:
+    """The rows that match what :func:`of_slices` gives and are of none of ``slices``: who replaces by that condition
+    writes them again. They cannot be read while the engine writes."""
+    named = {tuple(one[name] for name in columns) for one in slices}
+    for batch in pa.RecordBatchReader.from_stream(handle.scan(predicate=of_slices(columns, slices))):
+        rows = with_columns(pa.Table.from_batches([batch]), schema)
+        keys = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+        yield from rows.filter(pa.array([key not in named for key in keys], pa.bool_())).to_batches()
+
+
+def _is_many(value: object) -> bool:
+    return not isinstance(value, str) and isinstance(value, Sequence) and len(value) > _MOST_READ
+
+
+def _matching(where: Where) -> str | None:
+    return " AND ".join(_equal(name, value) for name, value in where.items()) or None
 
 
 def _equal(name: str, value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         return f"{name} = {_quoted(value)}"
+    if _is_many(value):
+        return _between(name, value)
     among = f"{name} IN ({', '.join(map(_quoted, value))})"
     if len(value) <= _LIST_USED:
         return among
     # the engine leaves files out by bounds, not by a long list; the parts of a set lie side by side
-    return f"({name} >= {_quoted(min(value))} AND {name} <= {_quoted(max(value))} AND {among})"
+    return f"({_between(name, value)} AND {among})"
+
+
+def _between(name: str, values: Sequence[str]) -> str:
+    return f"({name} >= {_quoted(min(values))} AND {name} <= {_quoted(max(values))})"
 
 
 def _quoted(text: str) -> str:

@@ -20,7 +20,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import stored_files
-from cc_pipeline.lake.predicates import matching
+from cc_pipeline.lake.predicates import scan
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
@@ -54,10 +54,7 @@ def stream_rows(
     if handle is None or any(not isinstance(value, str) and not len(value) for value in where.values()):
         return
     try:
-        here = {field.name for field in handle.schema().fields}
-        scanned = handle.scan([name for name in schema.names if name in here], matching(where))
-        for batch in pa.RecordBatchReader.from_stream(scanned):
-            yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
+        yield from scan(handle, schema, where)
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not read {lake.address(table)}", error) from error
 
