@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from cc_pipeline.stages.indexing.harvest import (
     harvest_footers,
     is_harvested,
     key_ranges_digest,
+    list_as_it_is,
 )
 from cc_pipeline.stages.reports.checks import index_verdicts
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -216,9 +218,7 @@ def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_pa
     assert not is_harvested(workspace, NEW)
     harvest(workspace, NEW)
     assert is_harvested(workspace, NEW)
-    fewer = index_paths(root, NEW)[:-1]
-    listed = "".join(f"{path}\n" for path in fewer)
-    replace_file(root / path_list_key(NEW, "cc-index-table"), gzip.compress(listed.encode()))
+    put_list(root, index_paths(root, NEW)[:-1])
     assert not is_harvested(workspace, NEW)
     harvest(workspace, NEW)
     assert is_harvested(workspace, NEW)
@@ -228,6 +228,25 @@ def test_a_crawl_that_lacks_a_footer_is_not_harvested(broken: tuple[Path, Path],
     workspace = workspace_of(broken[0], tmp_path / "home")
     harvest(workspace, NEW)
     assert not is_harvested(workspace, NEW)
+
+
+def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    in_order = index_paths(root, NEW)
+    put_list(root, in_order[::-1])
+    workspace = workspace_of(root, tmp_path / "home")
+    harvest(workspace)
+    assert is_harvested(workspace, NEW)
+    put_list(root, [*in_order[1:], in_order[0]])
+    later = workspace_of(root, tmp_path / "home")
+    assert list_as_it_is(later, NEW) is None
+    assert is_harvested(later, NEW)
+    assert commit_manifest(later, NEW).written == 0
+
+
+def put_list(bucket: Path, paths: Sequence[str], crawl: str = NEW) -> None:
+    listed = "".join(f"{path}\n" for path in paths)
+    replace_file(bucket / path_list_key(crawl, "cc-index-table"), gzip.compress(listed.encode()))
 
 
 def index_paths(bucket: Path, crawl: str) -> list[str]:

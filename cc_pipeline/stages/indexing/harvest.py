@@ -133,27 +133,32 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
 
 
 def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
-    """The files of a crawl's columnar index, and the requests and bytes that the list took."""
-    if index_is_built(crawl):
-        stats = workspace.transport.stats
-        requests, read = stats.requests, stats.bytes
-        shards = archive_files(workspace, crawl)
-        files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
-        return files, stats.requests - requests, stats.bytes - read
-    key = path_list_key(crawl, "cc-index-table")
-    own = own_list(workspace.settings, crawl)
-    if own is not None:
-        return [IndexFile.from_path(path) for path in parse_path_list(own, key, most=MOST_INDEX_FILES)], 0, 0
+    """The files of a crawl's columnar index, and the requests and bytes that the list took.
+
+    They are in the order of ``index_manifest``: another order at the source is the same list.
+    """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
+    files = sorted(_files_of(workspace, crawl), key=lambda file: (file.subset, file.path))
+    return files, stats.requests - requests, stats.bytes - read
+
+
+def _files_of(workspace: Workspace, crawl: str) -> list[IndexFile]:
+    if index_is_built(crawl):
+        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in archive_files(workspace, crawl)]
+    key = path_list_key(crawl, "cc-index-table")
+    listed = own_list(workspace.settings, crawl)
     try:
-        listed = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
+        if listed is None:
+            paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
+        else:
+            paths = parse_path_list(listed, key, most=MOST_INDEX_FILES)
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    return [IndexFile.from_path(path) for path in listed], stats.requests - requests, stats.bytes - read
+    return [IndexFile.from_path(path) for path in paths]
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
@@ -333,8 +338,8 @@ def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
 
 
 def _paths(workspace: Workspace, crawl: str) -> list[str]:
-    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["path"])
-    paths: list[str] = manifest.column("path").to_pylist()
+    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
+    paths: list[str] = manifest.sort_by([(name, "ascending") for name in manifest.column_names])["path"].to_pylist()
     if not paths and find_crawl(workspace, crawl).era != "arc":
         raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
     return paths
