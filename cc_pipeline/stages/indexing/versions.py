@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.lake.contents import content_versions, together
+from cc_pipeline.lake.contents import NOTHING, content_versions, together
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.stages.slice import GONE
 
@@ -29,8 +29,7 @@ def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, st
     Homes of layouts up to 3 have none. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     names = {version_name(crawl, subset): (crawl, subset) for crawl in crawls for subset in SUBSETS}
-    found = lake.digests("row_groups", list(names))
-    return {names[name]: digest for name, digest in found.items() if digest is not None and digest != GONE}
+    return {names[name]: digest for name, digest in _noted(lake, names).items()}
 
 
 def versions_of_rows(lake: Lake, crawl: str) -> dict[str, str]:
@@ -43,8 +42,7 @@ def versions_of(row_groups: pa.Table, coverage: pa.Table) -> dict[str, str]:
     """The same digests by subset, from the rows of a crawl in these two tables, in any order."""
     groups = content_versions(row_groups.select(_ROW_GROUP).to_batches(), "subset", ())
     covered = content_versions(coverage.select(_COVERAGE).to_batches(), "subset", ())
-    return {subset: together([digest, *([groups[subset]] if subset in groups else [])])
-            for subset, digest in covered.items()}  # fmt: skip
+    return {subset: together([digest, groups.get(subset, NOTHING)]) for subset, digest in covered.items()}
 
 
 def version_name(crawl: str, subset: str) -> str:
@@ -55,8 +53,7 @@ def version_name(crawl: str, subset: str) -> str:
 def footers_made_from(lake: Lake, crawl: str, subsets: Collection[str]) -> dict[str, str]:
     """Of which footers the rows of each subset were made, where that was written down."""
     names = {_footers_name(crawl, subset): subset for subset in subsets}
-    found = lake.digests("row_groups", list(names))
-    return {names[name]: digest for name, digest in found.items() if digest is not None and digest != GONE}
+    return {names[name]: digest for name, digest in _noted(lake, names).items()}
 
 
 def notes_beside(crawl: str, versions: Mapping[str, str], footers: Mapping[str, str]) -> dict[str, str]:
@@ -69,3 +66,8 @@ def notes_beside(crawl: str, versions: Mapping[str, str], footers: Mapping[str, 
 
 def _footers_name(crawl: str, subset: str) -> str:
     return f"footers:{crawl}:{subset}"
+
+
+def _noted(lake: Lake, names: Collection[str]) -> dict[str, str]:
+    found = lake.digests("row_groups", list(names))
+    return {name: digest for name, digest in found.items() if digest is not None and digest != GONE}
