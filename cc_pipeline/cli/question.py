@@ -83,8 +83,10 @@ def sources_for(
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.extraction.locate import index_sources
+    from cc_pipeline.index.gaps import subset_flags
     from cc_pipeline.index.lookup import open_locators
 
+    subsets = workspace.settings.subsets
     columnar = crawl not in ARC_CRAWLS
     if via in ("auto", "parquet"):
         lacks = needs_harvest(workspace, crawl)
@@ -93,14 +95,19 @@ def sources_for(
         elif lacks and via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
-                f"Harvest it: cc-pipeline harvest --crawl {crawl}   (or add --harvest to this command)",
+                f"Harvest it: cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to this "
+                "command)",
             )
     sources = index_sources(workspace, crawl)
-    with open_locators(crawl, sources) as available:
+    with open_locators(crawl, subsets, sources) as available:
         none = not available or (via == "btree" and "btree" not in available)
     if none:
         what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
-        way = f"cc-pipeline harvest --crawl {crawl}" if columnar and via != "btree" else _build(crawl)
+        way = (
+            f"cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}"
+            if columnar and via != "btree"
+            else _build(crawl)
+        )
         if index_is_built(crawl) and via != "btree":
             way = f"cc-pipeline build-index --crawl {crawl}   (it says the price first)"
         raise NoIndex(what, f"Make one: {way}")
@@ -108,18 +115,21 @@ def sources_for(
 
 
 def needs_harvest(workspace: Workspace, crawl: str) -> bool:
-    """Whether ``crawl`` has a columnar index of which the catalog knows nothing yet."""
+    """Whether ``crawl`` has a columnar index, and the catalog knows nothing yet of one of the wanted subsets."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.contents import catalog_exists
+    from cc_pipeline.index.gaps import unharvested
 
-    path = workspace.settings.catalog_path
+    path, subsets = workspace.settings.catalog_path, workspace.settings.subsets
     if crawl in ARC_CRAWLS:
         return False
     if not catalog_exists(path):
         return True
     with open_catalog(path) as catalog:
-        return not any(row["harvested"] for row in catalog.coverage(crawl).to_pylist())
+        asked = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
+        nothing = not any(row["harvested"] or not row["expected"] for row in asked)
+        return nothing or bool(unharvested(catalog, crawl, subsets))
 
 
 def has_gaps(workspace: Workspace, crawl: str) -> bool:

@@ -37,6 +37,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS
+from cc_pipeline.stages.indexing.versions import version_name, versions_of_rows
 
 _STAGES: Final = (LOCATE, FETCH, PARSE)
 #: What ``via`` could be, and how pages could be parsed: the digests do not tell.
@@ -313,13 +314,15 @@ def _of_before(digest: str | None) -> str:
 
 
 def _indexes_now(lake: Lake, home: Path, crawl: str) -> dict[tuple[str, str], str]:
-    """The versions of a crawl's indexes by kind and subset, as ``locate.py`` has them."""
+    """The versions of a crawl's indexes by kind and subset, as ``locate.py`` has them. Those of the columnar index are
+    written down where they were not."""
     built = index_folder(home / "url-index", crawl) / ABOUT
-    found: dict[tuple[str, str], str] = {}
+    columnar = {} if crawl in ARC_CRAWLS else versions_of_rows(lake, crawl)
+    names = {version_name(crawl, subset): version for subset, version in columnar.items()}
+    if names and not lake.holds("row_groups", names):
+        lake.commit_digests("row_groups", names)
+    found = {("parquet", subset): version for subset, version in columnar.items()}
     for subset in SUBSETS:
-        columnar = lake.digest("row_groups", HARVEST.digest_name(Slice(crawl)))
-        if columnar is not None and crawl not in ARC_CRAWLS:
-            found["parquet", subset] = columnar
         if built.exists():
             found["btree", subset] = input_digest({"built": built.read_text("utf-8")})
         elif crawl in ARC_CRAWLS:

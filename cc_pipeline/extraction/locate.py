@@ -21,7 +21,7 @@ from cc_pipeline.extraction.expanding import expand, retire_others, wishes
 from cc_pipeline.extraction.gate import places_of_targets, refuse_dear
 from cc_pipeline.extraction.lookups import Found, catalog_gaps, commit_lookups, index_complete
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
-from cc_pipeline.extraction.slice import FETCH, HARVEST, LOCATE, Figures, Slice, StageReport, written
+from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.index.locator import LookupResult
@@ -30,6 +30,7 @@ from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
 from cc_pipeline.stages.indexing.catalog import follow_catalog
+from cc_pipeline.stages.indexing.versions import columnar_versions
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
@@ -73,12 +74,13 @@ def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dic
     """What can be asked for slices, by crawl and subset, without asking anybody; same versions, same answers."""
     settings = workspace.settings
     over_holes = {(s.crawl, s.subset) for s, one in standings.items() if one.lookup and not one.lookup.complete}
+    places = sorted({(slice_.crawl, slice_.subset) for slice_ in standings})
+    columnar = columnar_versions(workspace.lake, {crawl for crawl, _ in places if crawl not in ARC_CRAWLS})
     found: dict[tuple[str, str], Index] = {}
-    for crawl, subset in sorted({(slice_.crawl, slice_.subset) for slice_ in standings}):
+    for crawl, subset in places:
         versions: dict[str, str] = {}
-        columnar = workspace.lake.digest("row_groups", HARVEST.digest_name(Slice(crawl)))
-        if columnar is not None and crawl not in ARC_CRAWLS:
-            versions["parquet"] = columnar
+        if (crawl, subset) in columnar:
+            versions["parquet"] = columnar[crawl, subset]
         built = index_folder(settings.home / "url-index", crawl) / ABOUT
         if built.exists():
             versions["btree"] = input_digest({"built": built.read_text("utf-8")})

@@ -1,4 +1,5 @@
-"""Holes in a crawl's columnar index: files of the path list that the catalog does not have, and how many may lack."""
+"""Holes in a crawl's columnar index: files of harvested subsets that the catalog does not have, and how many may lack;
+and subsets that were never harvested, which are no holes."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.errors import IndexIncomplete
+from cc_pipeline.commoncrawl.crawls import SUBSETS, index_is_built
+from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 
 #: Unread files that are kept by name, and those that a message names.
 _KEPT: Final = 20
@@ -65,7 +66,7 @@ class IndexGaps:
 
 
 def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
-    """The holes of ``crawl`` in ``subsets``; ``None`` where every file of the path list is there, or none is known."""
+    """The holes of ``crawl`` in those of ``subsets`` that were harvested; ``None`` where all their files are there."""
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     lacking = tuple(
         (r["subset"], r["failed"] + r["missing"], r["expected"]) for r in rows if r["failed"] + r["missing"]
@@ -83,7 +84,9 @@ def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> In
 
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     """The error that names these holes and says what can be done about them."""
+    lacking = dict.fromkeys(subset for one in gaps for subset, _, _ in one.by_subset)
     published = " ".join(f"--crawl {one.crawl}" for one in gaps if not index_is_built(one.crawl))
+    published += subset_flags([*lacking]) if published else ""
     ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
     ways = [f"To ask for the others again: cc-pipeline harvest {published}"] if published else []
     ways += [f"To build what is missing: cc-pipeline build-index {ours}   (it says the price)"] if ours else []
@@ -93,3 +96,22 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
         "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
         "captures are missing, and partitions are marked incomplete.",
     )
+
+
+def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``subsets`` of which the catalog knows nothing, since no harvest of ``crawl`` asked for them."""
+    known = catalog.coverage(crawl)["subset"].to_pylist()
+    return tuple(subset for subset in subsets if subset not in known)
+
+
+def not_harvested(crawl: str, subsets: Sequence[str]) -> EnvironmentFault:
+    """The error that says so, and what to do."""
+    return EnvironmentFault(
+        f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
+        f"Harvest it: cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}",
+    )
+
+
+def subset_flags(subsets: Sequence[str]) -> str:
+    """What names ``subsets`` at the end of a command; nothing for the usual one."""
+    return "" if tuple(subsets) == SUBSETS[:1] else "".join(f" --subset {subset}" for subset in subsets)

@@ -23,7 +23,7 @@ from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete
+from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
@@ -77,7 +77,7 @@ def look_up(
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
-    with _open(crawl, sources) as indexes:
+    with _open(crawl, subsets, sources) as indexes:
         locator, why, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
             raise UserInputError(
@@ -113,26 +113,32 @@ def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
     """What ``look_up`` would read; ``index`` and ``why`` say of which index. Raises as ``look_up`` does."""
-    with _open(crawl, sources) as indexes:
+    with _open(crawl, subsets, sources) as indexes:
         locator, why, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         found = locator.price(crawl, subsets, targets)
     return replace(found, index=locator.name, why=why)
 
 
 @contextmanager
-def open_locators(crawl: str, sources: IndexSources) -> Iterator[dict[str, Callable[[], Locator]]]:
-    """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends."""
-    with _open(crawl, sources) as indexes:
+def open_locators(
+    crawl: str, subsets: Sequence[str], sources: IndexSources
+) -> Iterator[dict[str, Callable[[], Locator]]]:
+    """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends.
+
+    The columnar index is among them where all of ``subsets`` were harvested.
+    """
+    with _open(crawl, subsets, sources) as indexes:
         yield indexes.available
 
 
 @dataclass(frozen=True, slots=True)
 class _Indexes:
-    """The indexes of a crawl, the open catalog that says how whole the columnar one is, and what identifies the others,
-    by name."""
+    """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
+    harvested for (none, where it was for none at all), and what identifies the other indexes, by name."""
 
     available: dict[str, Callable[[], Locator]]
     catalog: Catalog | None
+    lacking: tuple[str, ...]
     versions: dict[str, str]
 
 
@@ -140,11 +146,15 @@ def _choose(
     indexes: _Indexes, crawl: str, subsets: Sequence[str], targets: Sequence[Target], via: str, max_gaps: float
 ) -> tuple[Locator, str, IndexGaps | None]:
     """The locator to use, the reason in words, and the holes that its answer will have."""
-    available = indexes.available
+    available, lacking = indexes.available, indexes.lacking
+    if lacking and (via == "parquet" or (via == "auto" and not available)):
+        raise not_harvested(crawl, lacking)
     columnar = indexes.catalog if via in ("auto", "parquet") else None
     gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
     if gaps is None:
-        return *choose(available, crawl, subsets, targets, via), None
+        chosen, why = choose(available, crawl, subsets, targets, via)
+        unasked = f" (parquet is not harvested for {' and '.join(lacking)})" if lacking and via == "auto" else ""
+        return chosen, why + unasked, None
     if via == "auto":
         for name in ("zipnum", "btree"):
             locator = available[name]() if name in available else None
@@ -160,14 +170,18 @@ def _covers(locator: Locator, subsets: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
+def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator[_Indexes]:
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
     catalog: Catalog | None = None
+    lacking: tuple[str, ...] = ()
     with ExitStack() as stack:
         if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
             catalog = stack.enter_context(open_catalog(sources.catalog))
-            if any(row["harvested"] for row in catalog.coverage(crawl).to_pylist()):
+            covered = catalog.coverage(crawl).to_pylist()
+            lacking = unharvested(catalog, crawl, subsets) if covered else ()
+            asked = [row for row in covered if row["subset"] in subsets]
+            if not lacking and any(row["harvested"] or not row["expected"] for row in asked):
                 footers = FooterStore(sources.footers) if sources.footers else None
                 finder = CatalogFinder(catalog, transport, footers)
                 kept = stack.enter_context(closing(KeptIndexes(footers))) if footers else None
@@ -185,7 +199,7 @@ def _open(crawl: str, sources: IndexSources) -> Iterator[_Indexes]:
             available["btree"] = lambda: built
         elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
-        yield _Indexes(available, catalog, {} if found is None else {"zipnum": found.version})
+        yield _Indexes(available, catalog, lacking, {} if found is None else {"zipnum": found.version})
 
 
 def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:

@@ -25,9 +25,9 @@ class Settings:
     ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``buckets.py``).
     ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and machine; ``None`` means
     the source's own default.
-    ``max_bytes`` and ``max_requests`` are the most that the fetches of one command may cost. ``max_unsettled`` is the share
-    of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a subset's
-    index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
+    ``max_bytes`` and ``max_requests`` are the most that the fetches of one command may cost. ``max_unsettled`` is the
+    share of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a
+    subset's index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests: ``newest``,
     ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted subsets' files
     too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most, ``backfill_hours`` how
     much work it lets wait, ``partitions_per_run`` how many one run takes at most. ``publish_every`` are the minutes

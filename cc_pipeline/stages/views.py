@@ -113,7 +113,7 @@ def publication_views(held_back: Sequence[tuple[str, str]], sharing: Sharing) ->
         ViewSpec(
             "coverage",
             "SELECT * FROM lake.coverage",
-            "Index files expected, harvested and failed by crawl.",
+            "Index files expected, harvested and failed by crawl and harvested subset.",
             all_but=("coverage", "SELECT 0"),
         ),
         ViewSpec(

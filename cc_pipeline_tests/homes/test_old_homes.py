@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.defs.automation.flight import EXTRACTED
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals_partitions import recorded_versions
@@ -24,7 +25,8 @@ from cc_pipeline.lake.keeping import vacuum
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.handing.export import export_slices
-from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers, is_harvested
+from cc_pipeline.stages.indexing.versions import columnar_versions, versions_of_rows
 from cc_pipeline.stages.keeping import upkeep
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.reports.health import examine
@@ -91,7 +93,11 @@ def test_nothing_is_done_again_in_an_old_home(old_home: Path) -> None:
     commit_row_groups(workspace, CRAWLS)
     assert {name: workspace.lake.pin(name).version for name in workspace.lake.specs} == versions
     assert workspace.settings.catalog_path.stat().st_mtime_ns == built
+    noted = columnar_versions(workspace.lake, CRAWLS)
     for crawl in CRAWLS:
+        assert is_harvested(workspace, crawl)
+        of_rows = versions_of_rows(workspace.lake, crawl)
+        assert of_rows == {subset: noted[crawl, subset] for subset in (SUBSETS if crawl != ARC else ["warc"])}
         located, fetched, parsed = extract(workspace, SITE, f"host:www.{SITE}", crawl=crawl)
         assert located.written == fetched.written == 0
         assert parsed.written == (0 if parsed_by_this else parsed.rows)

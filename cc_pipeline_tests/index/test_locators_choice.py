@@ -156,7 +156,7 @@ def test_what_the_catalog_has_not_is_said_or_refused(world: World, tmp_path: Pat
     target = parse_target(world.truth.domains(NEW)[0])
     with Transport(str(world.root)) as transport, world.catalog() as catalog:
         finder = CatalogFinder(catalog, transport)
-        with pytest.raises(EnvironmentFault, match="no row groups of CC-MAIN-2018-05"):
+        with pytest.raises(EnvironmentFault, match="index of CC-MAIN-2018-05 has not been harvested for warc"):
             finder.find(OLD, ["warc"], target.ranges, None)
         assert finder.gaps(NEW, ALL_SUBSETS) == ()
         locator = ParquetLocator(transport, finder)

@@ -96,7 +96,8 @@ def search(
     checked_format(output)
     with open_question(targets, [crawl], source=source, home=home) as question:
         (name,) = question.crawls
-        with open_locators(name, sources_for(question.workspace, name, "btree")) as available:
+        sources = sources_for(question.workspace, name, "btree")
+        with open_locators(name, question.settings.subsets, sources) as available:
             locator = _btree(available["btree"]())
             names = archive_names(question.settings.home / "url-index", name)
             rows = list(_items(locator, names, question.targets, limit))

@@ -106,7 +106,8 @@ class FootersConfig(dg.Config):
 def index_footers(
     context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], config: FootersConfig
 ) -> dg.MaterializeResult[None]:
-    """The raw footer of every index file: fetched once, with one request each, and kept in the home."""
+    """The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with one request
+    each, and kept in the home."""
     with logged_progress(context.log):
         for crawl in context.partition_keys:
             report = harvest_footers(workspace, crawl, refresh=config.refresh)

@@ -38,7 +38,7 @@ class CheckResult:
 
 
 def check_coverage(coverage: pa.Table) -> CheckResult:
-    """Files harvested = files in the path list."""
+    """Files harvested = files of the harvested subsets in the path list."""
     expected, harvested = _sum(coverage["expected"]), _sum(coverage["harvested"])
     failed, missing = _sum(coverage["failed"]), _sum(coverage["missing"])
     figures = {"expected": expected, "harvested": harvested, "failed": failed, "missing": missing}
@@ -47,8 +47,11 @@ def check_coverage(coverage: pa.Table) -> CheckResult:
         return CheckResult(
             "coverage", severity, f"{failed} files failed and {missing} are missing of {expected}", figures
         )
-    reasons = [reason for reason in coverage["reason"].to_pylist() if reason]
-    return CheckResult("coverage", "ok", "; ".join(reasons) or f"all {expected} files are harvested", figures)
+    rows = coverage.to_pylist()
+    asked = " and ".join(row["subset"] for row in rows if row["expected"])
+    said = [f"all {expected} files of {asked} are harvested"] if asked else []
+    said += dict.fromkeys(row["reason"] for row in rows if row["reason"])
+    return CheckResult("coverage", "ok", "; ".join(said), figures)
 
 
 def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult:

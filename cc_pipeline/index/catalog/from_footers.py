@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -248,14 +249,14 @@ def crawl_tables(
     *,
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+    subsets: Sequence[str] = (),
     reason: str | None = None,
 ) -> CrawlTables:
-    """Decodes the stored footers of ``index_files`` (the crawl's path list).
+    """Decodes the stored footers of ``index_files`` (of the crawl's path list).
 
     ``columns`` get bounds besides those the catalog always has (``DEFAULT_STAT_COLUMNS``).
-    Key bounds that a repair has read are put in. ``reason`` says why there is no columnar index when the list is
-    empty. A stored footer that cannot be
-    decoded gives a ``failed`` row.
+    Key bounds that a repair has read are put in. ``reason`` says why there are no files of some of the ``subsets``. A
+    stored footer that cannot be decoded gives a ``failed`` row.
     """
     footers = store.read(crawl)
     columns = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *columns)))
@@ -263,7 +264,7 @@ def crawl_tables(
     tables = join_tables(_batches(crawl, paths, footers, columns, lookup_columns), columns)
     etags = {path: entry.etag for path, entry in footers.entries.items()}
     row_groups = apply_bounds(tables.row_groups, etags, RepairLog(footers.folder).read())
-    covered = coverage_table(crawl, paths, tables.index_files, row_groups, reason)
+    covered = coverage_table(crawl, paths, tables.index_files, row_groups, subsets, reason)
     return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
 
 
@@ -280,11 +281,12 @@ def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -
     footers = store.read(crawl)
     repaired = RepairLog(footers.folder).read()
     digest = hashlib.sha256(DECODER.encode())
-    for path in dict.fromkeys(index_files):
+    paths = dict.fromkeys(index_files)
+    for path in paths:
         entry = footers.entries.get(path)
         digest.update(repr((path, None if entry is None else _identity(footers, entry))).encode())
     for (path, row_group), bounds in sorted(repaired.items()):
-        if path in footers.entries and bounds.etag == footers.entries[path].etag:
+        if path in paths and path in footers.entries and bounds.etag == footers.entries[path].etag:
             digest.update(repr((path, row_group, bounds.minimum, bounds.maximum)).encode())
     return digest.hexdigest()
 
@@ -299,17 +301,18 @@ def _identity(footers: CrawlFooters, entry: FooterEntry) -> tuple[object, ...]:
 
 
 def coverage_table(
-    crawl: str, paths: Sequence[str], index_files: pa.Table, row_groups: pa.Table, reason: str | None = None
+    crawl: str,
+    paths: Sequence[str],
+    index_files: pa.Table,
+    row_groups: pa.Table,
+    subsets: Sequence[str] = (),
+    reason: str | None = None,
 ) -> pa.Table:
-    """Files expected, harvested, failed and missing for each subset; one row with the reason if none are expected."""
-    expected = [place(path)[1] or "" for path in paths]
-    subsets = sorted(set(expected), key=lambda name: (SUBSETS.index(name) if name in SUBSETS else len(SUBSETS), name))
-    if not subsets:
-        nothing = dict.fromkeys(COVERAGE_SCHEMA.names[2:-1], 0)
-        row = {"crawl": crawl, "subset": SUBSETS[0], **nothing, "reason": reason or "the crawl has no columnar index"}
-        return pa.Table.from_pylist([row], schema=COVERAGE_SCHEMA)
+    """Files expected, harvested, failed and missing for each of ``subsets`` and of those that ``paths`` are of; with
+    the reason where none are expected."""
+    expected = Counter(place(path)[1] or "" for path in paths)
     rows = []
-    for subset in subsets:
+    for subset in sorted({*subsets, *expected} or SUBSETS[:1], key=_in_order):
         files = index_files.filter(pc.equal(index_files["subset"], subset))
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
         failed = pc.sum(pc.equal(files["outcome"], "failed")).as_py() or 0
@@ -318,17 +321,21 @@ def coverage_table(
             {
                 "crawl": crawl,
                 "subset": subset,
-                "expected": expected.count(subset),
+                "expected": expected[subset],
                 "harvested": len(files) - failed,
                 "failed": failed,
-                "missing": expected.count(subset) - len(files),
+                "missing": expected[subset] - len(files),
                 "row_groups": len(groups),
                 "rows": pc.sum(groups["rows"]).as_py() or 0,
                 "without_statistics": pc.sum(unknown).as_py() or 0,
-                "reason": reason,
+                "reason": None if expected[subset] else reason or "the crawl has no columnar index",
             }
         )
     return pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA)
+
+
+def _in_order(subset: str) -> tuple[int, str]:
+    return SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset
 
 
 def _batches(

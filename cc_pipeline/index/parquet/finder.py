@@ -13,7 +13,7 @@ from cc_pipeline.commoncrawl.key_ranges import range_set
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
-from cc_pipeline.index.gaps import find_gaps
+from cc_pipeline.index.gaps import find_gaps, not_harvested, unharvested
 from cc_pipeline.index.parquet.fetch import Cost
 from cc_pipeline.index.parquet.places import (
     KEY,
@@ -210,13 +210,12 @@ class CatalogFinder:
         return () if gaps is None else (gaps.note,)
 
     def _check(self, crawl: str, subsets: Sequence[str]) -> None:
-        rows = {row["subset"]: row for row in self._catalog.coverage(crawl).to_pylist()}
-        if not any(row["harvested"] for row in rows.values()):
-            raise EnvironmentFault(f"the catalog has no row groups of {crawl}", _ADVICE)
-        for subset in subsets:
-            row = rows.get(subset)
-            if row is not None and row["expected"] and not row["harvested"]:
-                raise EnvironmentFault(f"the catalog has no row groups of {crawl} {subset}", _ADVICE)
+        lacking = unharvested(self._catalog, crawl, subsets)
+        if lacking:
+            raise not_harvested(crawl, lacking)
+        for row in self._catalog.coverage(crawl).to_pylist():
+            if row["subset"] in subsets and row["expected"] and not row["harvested"]:
+                raise EnvironmentFault(f"the catalog has no row groups of {crawl} {row['subset']}", _ADVICE)
 
     def _read_store(self, crawl: str) -> CrawlFooters | None:
         return None if self._store is None else self._store.read(crawl)

@@ -16,6 +16,7 @@ from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NA
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.built.names import holds_arc
+from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
@@ -220,10 +221,11 @@ class ParquetLocator:
                 if self._indexes.refuse(fault.source):
                     continue
                 if fault.kind in _ANOTHER:
-                    crawl = next(each.place.file.crawl for each in wanted if each.place.file.path == fault.source)
+                    file = next(each.place.file for each in wanted if each.place.file.path == fault.source)
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
-                        f"It was published anew. Harvest it again: cc-pipeline harvest --crawl {crawl} --refresh",
+                        f"It was published anew. Harvest it again: cc-pipeline harvest --crawl {file.crawl}"
+                        f"{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # what was asked for did come, and another place may have it as it should be
                 if isinstance(fault, RangeFault) or not self._doubt(fault.source):

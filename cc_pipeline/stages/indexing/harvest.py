@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.crawls import index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.lookups import catalog_gaps
-from cc_pipeline.extraction.slice import HARVEST, LIST, Slice, Stage, StageReport
+from cc_pipeline.extraction.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
-from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.parquet.keeping import keep_page_indexes
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.settings import Settings
 from cc_pipeline.stages.indexing.archives import archive_files, built_index, has_archives
 from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
 from cc_pipeline.stages.indexing.own_lists import own_list
 from cc_pipeline.stages.indexing.probing import evidence, probe, unknown
+from cc_pipeline.stages.indexing.versions import footers_made_from, notes_beside, versions_of, versions_of_rows
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
 
@@ -104,67 +104,80 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def is_harvested(workspace: Workspace, crawl: str) -> bool:
-    """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer kept, the catalog built
-    from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that cannot be read.
+def asked_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
+    """The subsets that a harvest of ``crawl`` asks for, in their order: the settings'; and the only one of a crawl that
+    keeps nothing apart."""
+    apart = crawl not in ARC_CRAWLS and not index_is_built(crawl)
+    return settings.subsets if apart else tuple(dict.fromkeys((*settings.subsets, SUBSET)))
 
-    Of a crawl that another home on the same lake harvested, this one needs no footers: its catalog is built from the
+
+def is_harvested(workspace: Workspace, crawl: str) -> bool:
+    """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer of the wanted subsets
+    kept, the catalog built from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that
+    cannot be read.
+
+    Of subsets that another home on the same lake harvested, this one needs no footers: its catalog is built from the
     lake's tables.
     """
-    slice_, settings = Slice(crawl), workspace.settings
-    if HARVEST.made_from(workspace.lake, [slice_])[slice_] is None or settings.page_indexes:
+    lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
+    if HARVEST.made_from(lake, [slice_])[slice_] is None or settings.page_indexes:
         return False
-    arc = find_crawl(workspace, crawl).era == "arc"
-    paths = [] if arc else [file.path for file in _listed(workspace, crawl)[0]]
-    if LIST.stale(workspace.lake, {slice_: input_digest({"paths": paths})}):
+    files = [] if crawl in ARC_CRAWLS else _listed(workspace, crawl)[0]
+    if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
+        return False
+    wanted = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
+    covered = {row["subset"]: row for row in lake.read("coverage", slice_.where).to_pylist()}
+    if any(subset not in covered or covered[subset]["harvested"] != len(own) for subset, own in wanted.items()):
         return False
     store = FooterStore(settings.footers_path)
-    elsewhere = settings.lake_is_apart and paths and not store.read(crawl).entries
-    if elsewhere:
-        follow_catalog(workspace, crawl)
+    kept = store.read(crawl)
+    follow_catalog(workspace, crawl)
     if not catalog_has(workspace, crawl):
         return False
-    figures = coverage_figures(workspace, crawl)
-    if elsewhere:
-        return figures["files expected"] == figures["files harvested"]
-    reason = None if paths else _why_empty(workspace, crawl)
-    digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
-    return figures["files expected"] == figures["files harvested"] and _is_made_from(workspace.lake, slice_, digest)
+    if settings.lake_is_apart:
+        wanted = {subset: own for subset, own in wanted.items() if not own or any(path in kept for path in own)}
+    made_from = footers_made_from(lake, crawl, wanted)
+    return made_from == {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
 
 
 def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
-    """The files of a crawl's columnar index, and the requests and bytes that the list took."""
-    if index_is_built(crawl):
-        stats = workspace.transport.stats
-        requests, read = stats.requests, stats.bytes
-        shards = archive_files(workspace, crawl)
-        files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
-        return files, stats.requests - requests, stats.bytes - read
-    key = path_list_key(crawl, "cc-index-table")
-    own = own_list(workspace.settings, crawl)
-    if own is not None:
-        return [IndexFile.from_path(path) for path in parse_path_list(own, key, most=MOST_INDEX_FILES)], 0, 0
+    """The files of a crawl's columnar index, and the requests and bytes that the list took.
+
+    They are in the order of ``index_manifest``: another order at the source is the same list.
+    """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
+    files = sorted(_files_of(workspace, crawl), key=lambda file: (file.subset, file.path))
+    return files, stats.requests - requests, stats.bytes - read
+
+
+def _files_of(workspace: Workspace, crawl: str) -> list[IndexFile]:
+    if index_is_built(crawl):
+        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in archive_files(workspace, crawl)]
+    key = path_list_key(crawl, "cc-index-table")
+    listed = own_list(workspace.settings, crawl)
     try:
-        listed = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
+        if listed is None:
+            paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
+        else:
+            paths = parse_path_list(listed, key, most=MOST_INDEX_FILES)
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{crawl} has no path list at {key} ({fault.kind.value})",
             "The crawl may not be published yet, or the source is not the one you mean; check it: cc-pipeline doctor.",
         ) from fault
-    return [IndexFile.from_path(path) for path in listed], stats.requests - requests, stats.bytes - read
+    return [IndexFile.from_path(path) for path in paths]
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
-    """Fetches and stores the footer of every index file of ``crawl`` that is not stored yet; with ``refresh`` also of
-    those that are other files now, which costs a request for each stored one.
+    """Fetches and stores the footer of every index file of the wanted subsets of ``crawl`` that is not stored yet; with
+    ``refresh`` also of those that are other files now, which costs a request for each stored one.
 
     A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source fails; stored footers stay.
     """
-    paths = _paths(workspace, crawl)
+    paths = [path for own in _wanted(workspace, crawl).values() for path in own]
     if not paths:
-        return StageReport("footers", rows=0, notes=(_why_empty(workspace, crawl),))
+        return StageReport("footers", rows=0, notes=(_why_none(crawl),))
     transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
     stats = transport.stats
     requests, read = stats.requests, stats.bytes
@@ -203,12 +216,9 @@ def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None
 
 
 def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Keeps page indexes of the wanted subsets' files; what it did in words. Look-ups can do without: no fault ends
-    the harvest."""
-    settings = workspace.settings
-    wanted = [path for path in paths if place(path)[1] in settings.subsets]
-    transport = workspace.index_place(crawl)
-    report = keep_page_indexes(crawl, wanted, transport, FooterStore(settings.footers_path))
+    """Keeps page indexes of files; what it did in words. Look-ups can do without: no fault ends the harvest."""
+    store = FooterStore(workspace.settings.footers_path)
+    report = keep_page_indexes(crawl, paths, workspace.index_place(crawl), store)
     notes = []
     if report.kept:
         notes.append(
@@ -225,7 +235,8 @@ def _keep_page_indexes(workspace: Workspace, crawl: str, paths: Sequence[str]) -
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
-    """Decodes the kept footers of ``crawls`` into their tables and brings the catalog up to date; needs no network."""
+    """Decodes the kept footers of the wanted subsets of ``crawls`` into their tables, where other subsets stay as they
+    are, and brings the catalog up to date; needs no network."""
     reports = {}
     for number, crawl in enumerate(crawls):
         progress.report("row groups", number, len(crawls), crawl)
@@ -242,14 +253,13 @@ def refused_gaps(workspace: Workspace, crawls: Sequence[str]) -> list[IndexGaps]
 
 
 def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
-    """Reads the key column of every row group of ``crawl`` that has no key bounds, and puts the bounds in.
+    """Reads the key column of every row group of the wanted subsets of ``crawl`` without key bounds; puts them in.
 
     This reads whole column chunks (about 23 MB each in the real index), so nothing calls it unasked.
     """
-    paths = _paths(workspace, crawl)
     report = repair_row_groups(
         crawl,
-        paths,
+        [path for own in _wanted(workspace, crawl).values() for path in own],
         workspace.index_place(crawl),
         FooterStore(workspace.settings.footers_path),
         on_progress=lambda done, total: progress.report("repair", done, total, crawl),
@@ -271,84 +281,95 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
-    paths = _paths(workspace, crawl)
-    reason = None if paths else _why_empty(workspace, crawl)
-    digest = HARVEST.digest(footers=footers_digest(crawl, paths, store), reason=reason)
+    wanted = _wanted(workspace, crawl)
     here = HARVEST.made_from(lake, [slice_])[slice_]
-    same = _is_made_from(lake, slice_, digest)
+    before = lake.read("coverage", slice_.where, ["subset"])["subset"].to_pylist()
+    known = footers_made_from(lake, crawl, {*before, *wanted})
+    footers = store.read(crawl)
+    if not known or here is None:
+        # made by a version that kept no subsets apart; or a harvest was killed between two tables, whose rows do not
+        # go together any more: all that footers are kept of is made again, the rest when it is asked for
+        every = _listed_files(workspace, crawl, before)
+        wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
+    paths = [path for own in wanted.values() for path in own]
+    made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
+    same = here is not None and all(known.get(subset) == digest for subset, digest in made_from.items())
     files = lake.read("index_files", slice_.where, ["path", "etag"])
     etags = dict(zip(files["path"].to_pylist(), files["etag"].to_pylist(), strict=True))
     written = 0
-    if not same or _other_etags(store.read(crawl), etags):
-        tables = crawl_tables(crawl, paths, store, reason=reason)
-        if not same and here != _digest_of_before(tables, etags):
-            rows = {table: getattr(tables, table) for table in HARVEST.tables}
-            written = max(1, HARVEST.commit(lake, {slice_: digest}, rows))
-        else:
+    if not same or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
+        tables = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl))
+        kept = [] if here is None else [subset for subset in before if subset not in wanted]
+        if kept:
+            tables = _with_rows_of(lake, slice_, kept, tables)
+        versions = versions_of(tables.row_groups, tables.coverage)
+        beside = notes_beside(crawl, versions, made_from)
+        if same or (here is not None and not known and versions == versions_of_rows(lake, crawl)):
             # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
-            kept = {HARVEST.digest_name(slice_): str(here), _FOOTERS.digest_name(slice_): digest}
-            lake.commit("index_files", tables.index_files, [slice_.where], kept)
-    coverage = lake.read("coverage", slice_.where, ["row_groups"])
+            lake.commit("index_files", tables.index_files, [slice_.where], {HARVEST.digest_name(slice_): str(here)})
+            lake.commit_digests("row_groups", beside)
+        else:
+            digest = HARVEST.digest(footers=made_from, kept={subset: versions[subset] for subset in kept})
+            rows = {table: getattr(tables, table) for table in HARVEST.tables}
+            written = max(1, HARVEST.commit(lake, {slice_: digest}, rows, {"row_groups": beside}))
+    coverage = lake.read("coverage", slice_.where, ["row_groups", "reason"])
     return StageReport(
         HARVEST.label,
         rows=pc.sum(coverage["row_groups"]).as_py() or 0,
         written=written,
         seconds=time.monotonic() - started,
-        notes=(reason,) if reason else (),
+        notes=tuple(dict.fromkeys(reason for reason in coverage["reason"].to_pylist() if reason)),
     )
 
 
-def _is_made_from(lake: Lake, slice_: Slice, digest: str) -> bool:
-    # a home of layout 1 keeps its digest, since slices are located by it; what it means is kept beside
-    here = HARVEST.made_from(lake, [slice_])[slice_]
-    return digest in (here, lake.digest("index_files", _FOOTERS.digest_name(slice_)))
+def _with_rows_of(lake: Lake, slice_: Slice, subsets: Sequence[str], tables: CrawlTables) -> CrawlTables:
+    """``tables`` with the rows that the lake has of other ``subsets`` of the crawl."""
+
+    def both(table: str, column: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+        rows = lake.read(table, slice_.where)
+        return pa.concat_tables([getattr(tables, table), rows.filter(pc.is_in(rows[column], values))])
+
+    named = pa.array(subsets, pa.string())
+    files = both("index_files", "subset", named)
+    chunks = both("column_chunks", "path", files["path"].combine_chunks().slice(len(tables.index_files)))
+    return CrawlTables(files, both("row_groups", "subset", named), chunks, both("coverage", "subset", named))
 
 
-#: The name under which ``index_files`` keeps the digest of footers that a digest of layout 1 stands for.
-_FOOTERS = Stage("footers", ("index_files",), "footers:{crawl}")
+def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
+    return HARVEST.digest(footers=footers_digest(crawl, paths, store))
 
 
-def _other_etags(footers: CrawlFooters, known: Mapping[str, str | None]) -> bool:
-    return any(path in footers and footers.entries[path].etag != etag for path, etag in known.items())
+def _wanted(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
+    """The index files of each wanted subset, the ones wanted first in front; none where the path list names none."""
+    return _listed_files(workspace, crawl, asked_subsets(workspace.settings, crawl))
 
 
-def _digest_of_before(tables: CrawlTables, etags: Mapping[str, str | None]) -> str:
-    """The digest that layout 1 stored: over the tables, with their ETags, without the times of the harvest.
-
-    Where a home's digest still equals it, no target has to be located again.
-    """
-    files = tables.index_files.drop_columns(["harvested_at"])
-    then = pa.array([etags.get(path) for path in files["path"].to_pylist()], pa.string())
-    files = files.set_column(files.schema.get_field_index("etag"), "etag", then)
-    digest = hashlib.sha256()
-    for table in (files, tables.row_groups, tables.coverage):
-        for row in _rows(table):
-            digest.update(repr(row).encode())
-    return input_digest({"tables": digest.hexdigest()})
-
-
-def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
-    columns = [table.column(name).to_pylist() for name in table.column_names]
-    yield from zip(*columns, strict=True)
-
-
-def _paths(workspace: Workspace, crawl: str) -> list[str]:
-    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["path"])
-    paths: list[str] = manifest.column("path").to_pylist()
-    if not paths and find_crawl(workspace, crawl).era != "arc":
+def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
+    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
+    if not manifest.num_rows and crawl not in ARC_CRAWLS:
         raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
-    return paths
+    return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 
 
-def _why_empty(workspace: Workspace, crawl: str) -> str:
-    return ARC_REASON if find_crawl(workspace, crawl).era == "arc" else "its path list is empty"
+def _by_subset(subsets: Sequence[str], files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {subset: [] for subset in subsets}
+    for subset, path in sorted(files):
+        if subset in found:
+            found[subset].append(path)
+    return found
+
+
+def _why_none(crawl: str) -> str:
+    return ARC_REASON if crawl in ARC_CRAWLS else "the path list of the crawl names no file of this subset"
 
 
 def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
-    """Files expected, harvested and failed, and row groups without statistics, over all subsets of ``crawl``."""
+    """Which subsets of ``crawl`` were harvested; files expected, harvested and failed, and row groups without
+    statistics, over all of these."""
     rows = workspace.lake.read("coverage", {"crawl": crawl})
     names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
-    figures: dict[str, int | float | str] = {shown: pc.sum(rows[name]).as_py() or 0 for name, shown in names.items()}
+    figures: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
+    figures |= {shown: pc.sum(rows[name]).as_py() or 0 for name, shown in names.items()}
     figures["index rows"] = pc.sum(rows["rows"]).as_py() or 0
     figures["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
     return figures

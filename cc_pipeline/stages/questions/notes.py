@@ -222,14 +222,14 @@ _OF_TABLE: dict[str, dict[str, str]] = {
     },
     "row_groups": {"rows": "Rows in the row group"},
     "coverage": {
-        "expected": "Files of the path list: the sum of harvested, failed and missing",
+        "expected": "Files of this subset in the path list: the sum of harvested, failed and missing",
         "harvested": "Files whose footer was read",
         "failed": "Files whose footer could not be read or decoded",
         "missing": "Files that the source lacks, or that were not asked for yet",
         "row_groups": "Row groups of harvested files",
         "rows": "Rows of harvested files",
         "without_statistics": "Row groups without key bounds: read by every look-up until repaired",
-        "reason": "Why the crawl has no rows at all",
+        "reason": "Why there are no files of this subset",
     },
     "targets": {
         "slug": "Partition key: what the column target holds in other tables",

@@ -208,7 +208,7 @@ def index_complete_verdict(workspace: Workspace) -> CheckResult:
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
-    with open_locators(crawl, sources) as available:
+    with open_locators(crawl, workspace.settings.subsets, sources) as available:
         others = [name for name in available if name != first]
     if not others:
         return None

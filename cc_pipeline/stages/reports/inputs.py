@@ -13,6 +13,7 @@ from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, known_crawls
+from cc_pipeline.stages.indexing.harvest import asked_subsets
 from cc_pipeline.stages.reports.looking import Look, joined, some
 from cc_pipeline.stages.whole_files import FAULTS, registered
 from cc_pipeline.stages.workspace import Workspace
@@ -68,11 +69,16 @@ def manifest_verdict(workspace: Workspace, look: Look) -> CheckResult:
 
 
 def footers_verdict(workspace: Workspace, look: Look) -> CheckResult:
-    """Whether there is a footer of each listed index file; reads the heads of what is kept, no footer itself."""
+    """Whether there is a footer of each listed index file of the wanted subsets that were harvested; reads the heads of
+    what is kept, no footer itself."""
     name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
+    covered = workspace.lake.read("coverage", columns=["crawl", "subset"]).to_pylist()
+    harvested = {(row["crawl"], row["subset"]) for row in covered}
     verdicts, kept = [], 0
     for crawl in _listed_crawls(workspace, look):
-        paths = workspace.lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
+        asked = [one for one in asked_subsets(workspace.settings, crawl) if (crawl, one) in harvested]
+        where = {"crawl": crawl, "subset": asked}
+        paths = workspace.lake.read("index_manifest", where, ["path"])["path"].to_pylist()
         footers = store.read(crawl)
         lost = [path for path in paths if path not in footers]
         kept += len(paths) - len(lost)
