@@ -76,6 +76,9 @@ def to_layout_4(lake: Lake) -> None:
     """Brings all slices to layout 4. May be killed at any moment and run again."""
     # indexes built here lie in the home; of a lake elsewhere nobody knows which home that was
     home = Path(lake.root).parent
+    harvested = [one.crawl for name in lake.digest_names("row_groups") or () if (one := HARVEST.slice_of(name))]
+    for crawl in dict.fromkeys(harvested):
+        _indexes_now(lake, home, crawl)
     for crawl, slices in _slices_before(lake, home).items():
         _Crawl(lake, home, crawl, slices).migrate()
 
