@@ -29,15 +29,15 @@ class Settings:
     share of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a
     subset's index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests:
     ``newest``, ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted
-    subsets' files too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most, ``backfill_hours`` how
-    much work it lets wait, ``partitions_per_run`` how many one run takes at most. ``publish_every`` are the minutes
-    that ``cc.duckdb`` may be behind while runs go on. ``webhook`` is where failures are told. ``publish`` says what
-    ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows; ``none`` where another home
-    publishes. ``engine`` is where records are
-    fetched and pages parsed: in ``local`` processes or on ``spark``; ``spark_master`` is the cluster's address, and
-    ``spark_workers`` how many of its processes may fetch at the same time at most. On EMR Serverless jobs have the role
-    ``emr_role`` (its ARN) and the packed environment ``emr_environment`` (``s3://``; empty where the application's
-    image has all). ``hosts`` is how many hosts share the source's budget: each sends its even share.
+    subsets' files too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most,
+    ``backfill_hours`` how much work it lets wait, ``partitions_per_run`` how many one run takes at most.
+    ``publish_every`` are the minutes that ``cc.duckdb`` may be behind while runs go on. ``webhook`` is where failures
+    are told. ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows;
+    ``none`` where another home publishes. ``engine`` is where records are fetched and pages parsed: in ``local``
+    processes or on ``spark``; ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its
+    processes may fetch at the same time at most. On EMR Serverless jobs have the role ``emr_role`` (its ARN) and the
+    packed environment ``emr_environment`` (``s3://``; empty where the application's image has all). ``hosts`` is how
+    many hosts share the source's budget: each sends its even share.
     """
 
     source: str
