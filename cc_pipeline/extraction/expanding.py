@@ -114,15 +114,12 @@ def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Sli
     return found
 
 
-def wishes(workspace: Workspace, slices: Iterable[Slice], told: Collection[str] = ()) -> dict[Slice, Wanted]:
+def wishes(workspace: Workspace, slices: Iterable[Slice]) -> dict[Slice, Wanted]:
     """What is wanted of each slice. Keys that nobody defined are defined on the way; raises ``UserInputError`` for
     those that cannot be."""
     slices = list(slices)
     versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
-    return {
-        slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG), frozenset(told))
-        for slice_ in slices
-    }
+    return {slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG)) for slice_ in slices}
 
 
 def over_parts(made: Stage) -> Callable[[StageCall[P]], StageCall[P]]:

@@ -13,7 +13,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
-from cc_pipeline.extraction.expanding import expand, part_slices, retire_others, wishes
+from cc_pipeline.extraction.expanding import expand, part_slices, retire_others
 from cc_pipeline.extraction.gate import refuse_dear
 from cc_pipeline.extraction.held import (
     Place,
@@ -23,7 +23,7 @@ from cc_pipeline.extraction.held import (
     note_superseded,
     slices_that_lost,
 )
-from cc_pipeline.extraction.plan import Why, fetched_from, options_of, plan, with_open
+from cc_pipeline.extraction.plan import Wanted, Why, fetched_from, options_of, plan, with_open
 from cc_pipeline.extraction.shortfall import NotGiven, Shortfall, fetch_rows, of_targets, refused, shortfalls
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.extraction.standing import Standing, stand
@@ -71,7 +71,7 @@ def fetch_captures(
             raise EnvironmentFault(
                 f"captures of {slice_.whole.target} in {crawl} have not been located", "Materialize captures first."
             )
-    wanted = wishes(workspace, slices, [FETCH.label] if replay else ())
+    wanted = dict.fromkeys(slices, Wanted("", told=frozenset([FETCH.label] if replay else ())))
     reasons = plan(wanted, before, {}, options_of(workspace.settings), (FETCH,)).of(FETCH)
     lost = slices_that_lost(workspace, [one for one in slices if one not in reasons], distrusted) if distrusted else {}
     healed = {slice_: why.n for slice_, why in reasons.items() if why.why is Why.LOST} | lost

@@ -13,7 +13,7 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
 from cc_pipeline.extraction.expanding import expand, retire_others
-from cc_pipeline.extraction.held import gone, slices_that_lost
+from cc_pipeline.extraction.held import gone
 from cc_pipeline.extraction.pages_before import PagesBefore
 from cc_pipeline.extraction.paging import options_of as parse_options
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
@@ -36,7 +36,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     started = time.monotonic()
     settings = workspace.settings
     asked = expand(workspace, crawl, slugs)
-    before = stand(workspace, asked.every, (FETCH, PARSE), look_for_bytes=False)
+    before = stand(workspace, asked.every, (FETCH, PARSE))
     for slice_ in asked.slices:
         if before[slice_].fetched is None:
             raise EnvironmentFault(
@@ -47,7 +47,7 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     # a replay changes records of all subsets; what else is due of those that were not asked for stays due
     mine = set(asked.slices)
     todo = [slice_ for slice_, why in due.items() if slice_ in mine or why.why in (Why.RECORDS, Why.TORN)]
-    lost = slices_that_lost(workspace, todo)
+    lost = {slice_: before[slice_].lost for slice_ in todo if before[slice_].lost}
     if sound := {s: _made_from(before[s], settings) for s in todo if s not in lost}:
         workspace.choose()
         _parse(workspace, crawl, sound, engine)

@@ -9,6 +9,7 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import console, show_table
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, claim_home, load_settings
@@ -68,6 +69,10 @@ def remove(
         typer.Option("--now", help="With --purge: delete at once. Whoever reads cc.duckdb then has to open it anew."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
+    subset: Annotated[
+        str | None,
+        typer.Option("--subset", show_default=False, help="Delete what this subset has of them, and nothing else."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: options.Home = None,
 ) -> None:
@@ -83,9 +88,13 @@ def remove(
       cc-pipeline domains remove set:press --purge --dry-run
 
       cc-pipeline domains remove example.com --purge
+
+      cc-pipeline domains remove example.com --subset robotstxt
     """
     if not purge and (now or dry_run):
         raise UserInputError("--now and --dry-run are for --purge: plain remove deletes no pages")
+    if subset is not None and (purge or subset not in SUBSETS):
+        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
     targets = options.lines_meant(targets)
     listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
@@ -99,7 +108,7 @@ def remove(
         return
     from cc_pipeline.cli.home import removing
 
-    removing.remove(settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes)
+    removing.remove(settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes, subset=subset)
 
 
 @app.command()

@@ -32,8 +32,10 @@ def remove(
     now: bool,
     dry_run: bool,
     yes: bool,
+    subset: str | None = None,
 ) -> None:
-    """Removes the targets that ``texts`` mean; ``listed`` are the definitions on the watch list, by slug."""
+    """Removes the targets that ``texts`` mean, or what a ``subset`` has of them; ``listed`` are the definitions on the
+    watch list, by slug."""
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.extraction import targets
     from cc_pipeline.stages.automation import watch_list
@@ -45,6 +47,9 @@ def remove(
         begun = purges_begun(workspace)
         known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("domain")}
         slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
+        if subset is not None:
+            _drop_subset(workspace, slugs, subset, yes=yes)
+            return
         written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
@@ -82,6 +87,15 @@ def clean(settings: Settings, *, yes: bool) -> None:
         _ask(f"Take {len(every):,} keys away?", yes=yes)
         events = delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
         _say(f"{len(every):,} keys are gone, and {events:,} events that Dagster had of them")
+
+
+def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
+    from cc_pipeline.stages.keeping.purge import drop_subset
+
+    _ask(f"Take away what {subset} has of {', '.join(slugs)}, in every crawl? This cannot be undone.", yes=yes)
+    for slug in slugs:
+        count = drop_subset(workspace, slug, subset)
+        _say(f"{slug}: {count:,} captures of {subset} are gone; upkeep deletes bytes that nothing else names in a week")
 
 
 def _purge(

@@ -20,7 +20,19 @@ from typing import Final
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import targets
-from cc_pipeline.extraction.slice import FACTS, FETCH, GONE, LOCATE, PARSE, Slice, Stage, empty_slices
+from cc_pipeline.extraction.held import note_superseded as note_files_superseded
+from cc_pipeline.extraction.slice import (
+    FACTS,
+    FETCH,
+    GONE,
+    LOCATE,
+    PARSE,
+    Slice,
+    Stage,
+    empty_slices,
+    slices_of,
+    targets_by_crawl,
+)
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.keeping import vacuum, vacuum_now
 from cc_pipeline.lake.lake import Lake
@@ -34,7 +46,7 @@ from cc_pipeline.stages.keeping import purge_note
 from cc_pipeline.stages.keeping.left_by_jobs import delete_left_by_jobs
 from cc_pipeline.stages.keeping.moved_records import left_by_killed_runs, move_records
 from cc_pipeline.stages.keeping.purge_note import PurgeNote
-from cc_pipeline.stages.keeping.purge_plan import PurgePlan, being_fetched
+from cc_pipeline.stages.keeping.purge_plan import PurgePlan, being_fetched, slices_of_target
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.tables import TABLES
@@ -88,12 +100,36 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     return _finish(workspace, plan, note, moved, now=now)
 
 
+def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
+    """Takes away what ``subset`` has of a target in every crawl, and gives how many captures that were. Stored files
+    that no other row names are deleted by upkeep a week later. What other subsets have stays.
+
+    Raises ``EnvironmentFault`` where a fetch of the target is running (nothing was changed then), and when the lake or
+    its place cannot be read or written.
+    """
+    lake = workspace.lake
+    slices = [one for one in slices_of_target(lake, slug) if one.subset == subset]
+    _refuse_fetching(workspace, slug, slices)
+    captures = 0
+    for crawl, targets_ in targets_by_crawl(slices).items():
+        captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
+        # before any row goes, as in a purge
+        note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
+    _remove_rows(workspace, slices)
+    publish_warehouse(workspace)
+    return captures
+
+
 def refuse_fetching(workspace: Workspace, plan: PurgePlan) -> None:
     """Raises ``EnvironmentFault`` where a fetch of the target is running."""
-    running = being_fetched(workspace, plan.slug, {one.crawl for one in plan.slices})
+    _refuse_fetching(workspace, plan.slug, plan.slices)
+
+
+def _refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
+    running = being_fetched(workspace, slug, {one.crawl for one in slices})
     if running:
         raise EnvironmentFault(
-            f"{plan.slug} is being fetched in {', '.join(running)}",
+            f"{slug} is being fetched in {', '.join(running)}",
             "Wait for that run's end, or stop it; then run this again. Nothing was changed.",
         )
 
