@@ -126,5 +126,8 @@ def test_harvest_is_resumed_not_repeated(cli: Cli, world: World) -> None:
     said = cli("harvest", "-c", OLD, "--home", world.home)
     assert said.status == 0, said.err
     rows = [line.split() for line in said.out.splitlines() if line.startswith(OLD)]
-    assert {row[1] for row in rows} == {"warc", "crawldiagnostics", "robotstxt"}
+    assert {row[1] for row in rows} == {"warc"}
+    more = cli("harvest", "-c", OLD, "--subset", "robotstxt", "--home", world.home)
+    rows = [line.split() for line in more.out.splitlines() if line.startswith(OLD)]
+    assert {row[1] for row in rows} == {"warc", "robotstxt"}
     assert all(row[2] == row[3] and row[4] == row[5] == "0" for row in rows)

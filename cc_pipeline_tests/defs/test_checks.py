@@ -121,7 +121,7 @@ def test_a_file_that_could_not_be_read_is_reported(
     harvest(workspace)
     found = results(workspace, instance)
     assert not found["coverage"].passed
-    assert found["coverage"].description == f"{NEW}: 1 files failed and 0 are missing of 4"
+    assert found["coverage"].description == f"{NEW}: 1 files failed and 0 are missing of 2"
 
 
 def test_lost_bytes_of_stored_records_are_an_error(

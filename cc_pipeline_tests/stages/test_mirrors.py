@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.index.built.names import shard_of
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
@@ -34,10 +35,10 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     bad.set_rules([] if kind == "refused" else [Rule(kind, f"*{NEW}*", times=None)])
     redirecting.set_rules([Rule("redirect", times=None, to=f"{whole.url}{{key}}")])
     first = closed_port() if kind == "refused" else bad.url
-    workspace = workspace_of(", ".join([first, redirecting.url, whole.url]), tmp_path)
+    workspace = workspace_of(", ".join([first, redirecting.url, whole.url]), tmp_path, subsets=SUBSETS)
     harvest(workspace)
     _, fetched, _ = extract(workspace, "example.com")
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    mine = bucket[1].of(NEW, domain="example.com")
     assert fetched.per_target["example.com"]["fetched"] == len(mine)
     footers = workspace.lake.read("index_files").to_pylist()
     assert {file["outcome"] for file in footers} == {"decoded"}
@@ -56,7 +57,7 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     stands = {finding.level for finding in examine(workspace.settings) if finding.topic == "mirrors"}
     assert stands == {"ok", "note"}
     requests = sum(len(server.hits) for server in servers)
-    again = extract(workspace_of("", tmp_path), "example.com")[1]
+    again = extract(workspace_of("", tmp_path, subsets=SUBSETS), "example.com")[1]
     assert again.requests == 0
     assert sum(len(server.hits) for server in servers) - requests <= 8
 
