@@ -49,14 +49,14 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
-    from cc_pipeline.index.lookup import price_lookup
-
     checked_format(output)
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as question:
+        from cc_pipeline.index.lookup import price_lookup  # after the mistakes in values, which are told at once
+
         settings = question.settings
         for one in question.crawls:
             show_predicted(question, one, ask=facts)
