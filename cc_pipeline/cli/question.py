@@ -55,8 +55,6 @@ def open_question(
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
     is not a target, crawl or setting, and for a home of another source.
     """
-    from cc_pipeline.stages.workspace import open_workspace
-
     subsets = tuple(subset) if subset else None
     settings = load_settings(
         source=source,
@@ -68,6 +66,8 @@ def open_question(
     )
     parsed = read_targets(targets, settings)
     claim_home(settings)
+    from cc_pipeline.stages.workspace import open_workspace
+
     with open_workspace(settings) as workspace:
         chosen = resolve_crawls(workspace, crawls, several=several)
         yield Question(workspace, tuple(chosen), parsed)

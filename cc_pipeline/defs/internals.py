@@ -4,7 +4,6 @@ Belongs here: each name of Dagster that is private or not marked public and does
 Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
 """
 
-import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -61,7 +60,6 @@ _SQLITE = (
 )
 #: SQLite files whose engine is kept: a command has two files of its own and one for each run.
 _MOST_ENGINES = 16
-_NO_FILE = sqlite3.connect(":memory:", check_same_thread=False)
 
 
 @cache
@@ -70,8 +68,8 @@ def share_engines() -> None:
     serve many threads, and live for days, are left as Dagster means them.
 
     They make one for each statement, and with it forget the statements that were compiled: a quarter of a small run.
-    A connection of ours stays open on each file: SQLite ends its write-ahead log, with a flush of the disk, whenever
-    the last one is closed, which is thrice for each event.
+    Its connections are kept: to open one costs more than most statements, and SQLite ends its write-ahead log, with a
+    flush of the disk, whenever the last one of a file is closed, which is thrice for each event.
     The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut; the last events
     may be lost then, and none when a process is killed.
     """
@@ -82,31 +80,44 @@ def share_engines() -> None:
 
 def _shared(create_engine: Callable[..., Any]) -> Callable[..., Any]:
     engines: dict[str, Any] = {}
-    idle: dict[str, sqlite3.Connection] = {}
+    files: dict[str, tuple[int, int] | None] = {}
 
     def engine_of(address: str, **options: Any) -> Any:
-        key = f"{address} {sorted(options.items(), key=str)}"
-        if key not in engines:
+        if address not in engines:
             if len(engines) >= _MOST_ENGINES:
                 oldest = next(iter(engines))
-                engines.pop(oldest)
-                idle.pop(oldest, _NO_FILE).close()
-            engines[key] = create_engine(address, **options)
-            import_module("sqlalchemy").event.listen(engines[key], "connect", _normal)
-        file = engines[key].url.database
-        if key not in idle and file and Path(file).exists():
-            one = sqlite3.connect(file, check_same_thread=False)
-            try:
-                # only one that has read keeps the log
-                one.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            except sqlite3.Error:
-                # a full disk, which Dagster's own connection meets too, and tells of
-                one.close()
-            else:
-                idle[key] = one
-        return engines[key]
+                files.pop(oldest, None)
+                _end(engines.pop(oldest))
+            # without a pool's class it is SQLAlchemy's usual one for files, which keeps connections
+            engine = create_engine(address, **{name: one for name, one in options.items() if name != "poolclass"})
+            import_module("sqlalchemy").event.listen(engine, "connect", _normal)
+            # Dagster disposes of an engine after each statement
+            engine.dispose = _nothing
+            engines[address] = engine
+        engine = engines[address]
+        now = _identity(engine.url.database)
+        if files.get(address) not in (None, now):
+            _end(engine)  # another file lies there now
+        files[address] = now
+        return engine
 
     return engine_of
+
+
+def _identity(file: str | None) -> tuple[int, int] | None:
+    try:
+        found = Path(file or "").stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _end(engine: Any) -> None:
+    type(engine).dispose(engine)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """In the place of ``dispose``."""
 
 
 def _normal(connection: Any, _: object) -> None:

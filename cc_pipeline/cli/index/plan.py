@@ -57,16 +57,17 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
-    from cc_pipeline.extraction.run import look_for
-    from cc_pipeline.extraction.shortest import said, short_ways
-    from cc_pipeline.index.lookup import price_lookup
-
     checked_format(output)
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
     ) as question:
+        # after the mistakes in values, which are told at once
+        from cc_pipeline.extraction.run import look_for
+        from cc_pipeline.extraction.shortest import said, short_ways
+        from cc_pipeline.index.lookup import price_lookup
+
         settings = question.settings
         for one in question.crawls:
             show_predicted(question, one, ask=facts)
