@@ -67,7 +67,7 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     which nothing says whose they are, and for a damaged note; ``NoteUnreadable``, which is one, for an unreadable one.
     """
     place = home / "lake" if lake is None else lake
-    found = _noted(home / NOTE, home)
+    found = _noted(home / NOTE, home, FIRST_LAYOUT)
     if found is not None and found is not _DAMAGED:
         return found
     copy = read_copy(place)
@@ -102,14 +102,14 @@ def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
 
 def is_whole(home: Path) -> bool:
     """Whether ``home.json`` itself can be read."""
-    return _noted(home / NOTE, home) not in (None, _DAMAGED)
+    return _noted(home / NOTE, home, FIRST_LAYOUT) not in (None, _DAMAGED)
 
 
 #: In the place of a note that says nothing.
 _DAMAGED: Final = HomeNote("", 0)
 
 
-def _noted(path: Path, beside: Path) -> HomeNote | None:
+def _noted(path: Path, beside: Path, layout: int | None = None) -> HomeNote | None:
     """The note in a file, folders in it being relative to ``beside``; ``None`` without a file."""
     try:
         text = path.read_bytes()
@@ -120,19 +120,24 @@ def _noted(path: Path, beside: Path) -> HomeNote | None:
             f"{path} cannot be read: {error.strerror or error}", "Check the file's permissions, and the disk."
         ) from error
     try:
-        return parsed(text, beside)
+        return parsed(text, beside, layout)
     except ValueError:
         return _DAMAGED
 
 
-def parsed(text: bytes, beside: Path) -> HomeNote:
-    """A note as it was written; folders in it are relative to ``beside``. Raises ``ValueError`` for what is none."""
+def parsed(text: bytes, beside: Path, layout: int | None = None) -> HomeNote:
+    """A note as it was written; folders in it are relative to ``beside``. ``layout`` is meant where it says none.
+
+    Raises ``ValueError`` for what is no note.
+    """
     try:
         noted = json.loads(text)
         source, *mirrors = (absolute(beside, str(place)) for place in (noted["source"], *(noted.get("mirrors") or ())))
         found = dict(noted.get("settings") or {})
         chosen = {name: found[name] for name, kind in CHOICES.items() if isinstance(found.get(name), kind)}
-        return HomeNote(source, int(noted.get("layout", FIRST_LAYOUT)), chosen, tuple(mirrors))
+        return HomeNote(
+            source, int(noted["layout"] if layout is None else noted.get("layout", layout)), chosen, tuple(mirrors)
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no note of a home: {error!r}") from error
 

@@ -31,6 +31,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def show(folder: Path, copying: Copying | None = None) -> None:
+    folder.mkdir()
+    (folder / "home.json").write_text('{"source": "/a/bucket"}')
     lake = Lake(str(folder / "lake"), [SPEC])
     commit(lake, "C", "x", [1, 2, 3])
     commit(lake, "D", "y", [4])
@@ -61,7 +63,7 @@ def test_a_home_that_was_moved_answers_and_stays_settled(home: Path, tmp_path: P
     # whoever opens it with DuckDB alone sees it settled, and nothing is left beside it
     with duckdb.connect(str(moved / "cc.duckdb"), read_only=True) as plain:
         assert plain.execute(COUNT).fetchone() == (4,)
-    assert {path.name for path in moved.iterdir()} == {"lake", "cc.duckdb", "publish.lock"}
+    assert {path.name for path in moved.iterdir()} == {"home.json", "lake", "cc.duckdb", "publish.lock"}
     anew = (moved / "cc.duckdb").stat().st_ino
     assert ask(settings(moved)) == 4
     assert (moved / "cc.duckdb").stat().st_ino == anew
@@ -94,7 +96,7 @@ def test_a_home_that_cannot_be_written_answers_through_a_copy(home: Path, tmp_pa
     before = (moved / "cc.duckdb").read_bytes()
     assert ask(settings(moved)) == 4
     assert (moved / "cc.duckdb").read_bytes() == before
-    assert {path.name for path in moved.iterdir()} == {"lake", "cc.duckdb", "publish.lock"}
+    assert {path.name for path in moved.iterdir()} == {"home.json", "lake", "cc.duckdb", "publish.lock"}
 
 
 def test_a_copy_of_the_rows_needs_no_lake(tmp_path: Path) -> None:

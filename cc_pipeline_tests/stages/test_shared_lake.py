@@ -65,9 +65,9 @@ def test_the_first_home_notes_the_source_and_another_source_is_refused(tmp_path:
     assert noted(tmp_path)["source"] == "https://one.example/x"
 
 
-def test_a_lake_inside_its_home_has_no_note(tmp_path: Path) -> None:
+def test_a_lake_inside_its_home_says_whose_it_is(tmp_path: Path) -> None:
     assert workspace_of("https://one.example", tmp_path).lake.specs
-    assert not list(tmp_path.rglob(NOTE))
+    assert noted(tmp_path) == {"source": "https://one.example", "layout": LAYOUT}
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
