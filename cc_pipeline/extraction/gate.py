@@ -33,16 +33,20 @@ def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> No
     wholes: dict[Slice, list[Slice]] = {}
     for slice_ in standings:
         wholes.setdefault(slice_.whole, []).append(slice_)
+    prices: dict[Slice, FetchPrice] = {}
     for whole, slices in wholes.items():
         noted = [one for slice_ in slices if (one := standings[slice_].lookup) is not None and one.price is not None]
         price = _together(noted) if len(noted) == len(slices) else None
         if price is None or _is_over(price, settings):
             price = _priced(workspace, slices)
             _refuse(workspace, price, f"{whole.target} in {whole.crawl}")
-        workspace.priced[whole] = price
-    if len(workspace.priced) > 1:
-        every = sum(workspace.priced.values(), FetchPrice(0, 0, 0, 0, 0))
-        _refuse(workspace, every, f"all {len(workspace.priced):,} partitions of this command")
+        prices[whole] = price
+    every = workspace.priced | prices
+    if len(every) > 1:
+        named = " and ".join(f"{one.target} in {one.crawl}" for one in [*prices][:2])
+        total = sum(every.values(), FetchPrice(0, 0, 0, 0, 0))
+        _refuse(workspace, total, f"{named}, with the others of this command ({len(every):,} partitions),")
+    workspace.priced.update(prices)
 
 
 def _together(noted: Iterable[Lookup]) -> FetchPrice:

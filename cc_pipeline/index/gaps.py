@@ -104,9 +104,13 @@ def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> 
     return tuple(subset for subset in subsets if subset not in known)
 
 
-def not_harvested(crawl: str, subsets: Sequence[str]) -> EnvironmentFault:
+class NotHarvested(EnvironmentFault):
+    """A columnar index that was not harvested for the subsets asked for, where there is no other index."""
+
+
+def not_harvested(crawl: str, subsets: Sequence[str]) -> NotHarvested:
     """The error that says so, and what to do."""
-    return EnvironmentFault(
+    return NotHarvested(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
         f"Harvest it: cc-pipeline harvest --crawl {crawl}{subset_flags(subsets)}",
     )

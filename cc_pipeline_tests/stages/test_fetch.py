@@ -16,8 +16,11 @@ from cc_pipeline.extraction.replay import replay_records
 from cc_pipeline.extraction.shortfall import Shortfall
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Slice
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.stages.workspace import Workspace, open_lake
+from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.homes.unpack import unpack
 from cc_pipeline_tests.world import NEW, copy_of, due, extract, fill, harvest, replace_file, small_disk, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -164,21 +167,21 @@ def test_a_file_that_is_gone_is_named_and_costs_a_question_or_two(bucket: Bucket
         assert again.after["example.com"]["fetched"] == len(mine)
 
 
-def test_homes_of_before_ask_again_for_what_they_took_for_missing(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    harvest(workspace)
-    extract(workspace, "example.com")
-    lake = workspace.lake
-    slice_ = Slice(NEW, "example.com")
+def test_homes_of_before_ask_again_for_what_they_took_for_missing(tmp_path: Path) -> None:
+    home, _ = unpack(2, tmp_path)
+    settings = load_settings({}, home=str(home))
+    lake, slice_ = open_lake(settings), Slice(NEW, "example.com")
     name = FETCH.digest_name(slice_)
     digests = {name: lake.digest("records", name) or ""}
-    rows = lake.read("records").to_pylist()
+    rows = lake.read("records", slice_.where).to_pylist()
     for row in rows[:3]:
-        row |= {"outcome": "missing", "reason": "whole_object", "stored_file": None}
-    before = pa.Table.from_pylist(rows, schema=lake.specs["records"].schema)
-    lake.commit("records", before, [slice_.where], digests)
-    _, fetched, _ = extract(workspace, "example.com")
-    assert fetched.requests > 0
+        row |= {"outcome": "missing", "reason": "whole_object", "stored_file": None, "settled": None}
+    lake.prepare("records")
+    lake.commit("records", pa.Table.from_pylist(rows, schema=lake.specs["records"].schema), [slice_.where], digests)
+    workspace = closed_later(Workspace(settings))
+    fetched = fetch_captures(workspace, NEW, ["example.com"])
+    # another target of that home holds the same bytes
+    assert fetched.fresh_slices == 1
     assert fetched.per_target["example.com"]["missing"] == 0
 
 
@@ -187,6 +190,8 @@ def test_a_full_disk_stops_the_fetch_and_the_next_run_goes_on(bucket: Bucket, tm
     home = tmp_path / "home"
     with small_disk(tmp_path / "disk", 4_096) as disk:
         (home / "lake").mkdir(parents=True)
+        # a note before there are tables, as every home has it
+        claim_home(load_settings({}, source=str(bucket[0]), home=str(home)))
         (home / "lake" / place).symlink_to(disk)
         workspace = workspace_of(bucket[0], home)
         harvest(workspace)

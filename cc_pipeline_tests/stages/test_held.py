@@ -18,6 +18,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
+from cc_pipeline.lake.contents import NOTHING
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stages.keeping.stored_files import lost_records
@@ -77,7 +78,12 @@ def replace_rows(workspace: Workspace, slug: str) -> None:
     """The target has no captures any more, as after another definition; the fetch of that is committed."""
     captures = workspace.lake.read("captures", {"crawl": NEW, "target": slug})
     slice_ = Slice(NEW, slug)
-    workspace.lake.commit("captures", captures.slice(0, 0), [slice_.where], {f"locate:{NEW}:{slug}": "abc"})
+    workspace.lake.commit(
+        "captures",
+        captures.slice(0, 0),
+        [slice_.where],
+        {f"locate:{NEW}:{slug}": "abc", f"content:{NEW}:{slug}": NOTHING},
+    )
     fetch_captures(workspace, NEW, [slug])
 
 
@@ -206,7 +212,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     fetch_captures(workspace, NEW, [part])
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
-    monkeypatch.setattr("cc_pipeline.extraction.parse.slices_that_lost", lambda *_: {})
+    monkeypatch.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
     with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are gone"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
@@ -233,7 +239,7 @@ def test_pages_that_an_earlier_version_failed_for_lack_of_bytes_are_parsed_again
     [path] = stored_files(workspace)
     path.rename(path.with_name("aside"))
     with monkeypatch.context() as before:
-        before.setattr("cc_pipeline.extraction.parse.slices_that_lost", lambda *_: {})
+        before.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
         before.setattr("cc_pipeline.extraction.paging.are_gone", lambda _: False)
         parse_records(workspace, NEW, [part])
     count = workspace.lake.read("records", {"target": part}).num_rows

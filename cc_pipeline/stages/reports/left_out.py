@@ -19,6 +19,7 @@ from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import gap_notes
 from cc_pipeline.extraction.slice import LOCATE
 from cc_pipeline.extraction.standing import stand
+from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.stages.workspace import Workspace
 
@@ -93,6 +94,9 @@ def _of_crawl(
     sources = replace(index_sources(workspace, crawl), columns=_COLUMNS, max_gaps=1.0)
     try:
         answer = look_up(crawl, others, targets, sources, most_bytes=_MOST_BYTES)
+    except NotHarvested:
+        # nobody asked for them, and no other index tells
+        return []
     except CcPipelineError as error:
         return [f"what {_listed(others)} hold in {crawl} was not counted: {error}"]
     said = []
