@@ -39,7 +39,7 @@ def rows_of(workspace: Workspace) -> dict[str, list[dict[str, object]]]:
     found = {}
     for table in ("records", "fetches", *PAGE_TABLES):
         rows = workspace.lake.read(table)
-        rows = rows.drop_columns([name for name in (*_VARYING, "asked_at") if name in rows.column_names])
+        rows = rows.drop_columns([name for name in (*_VARYING, "asked_at", "stored_files", "stored_bytes") if name in rows.column_names])
         found[table] = sorted(rows.to_pylist(), key=repr)
     return found
 

@@ -129,7 +129,7 @@ def test_a_file_mended_later_is_harvested_and_its_domains_looked_up_again(
     bucket: Bucket, broken: tuple[Path, Path], tmp_path: Path
 ) -> None:
     root, bad = broken
-    workspace = workspace_of(root, tmp_path / "home")
+    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=0.5)
     harvest(workspace)
     domains = bucket[1].domains()
     extract(workspace, *domains)

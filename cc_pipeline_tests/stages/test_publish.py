@@ -184,6 +184,7 @@ def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
     publish(workspace)
     before = {name: rows(workspace, name) for name in ("captures", *PAGE_TABLES)}
     wider = workspace_of(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics"))
+    harvest(wider)
     better = workspace_of(bucket[0], tmp_path, extractor="quality")
     for other, table in ((wider, "records"), (better, "page_metadata")):
         with monkeypatch.context() as patch:

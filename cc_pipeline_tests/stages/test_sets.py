@@ -161,7 +161,7 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
     asked.clear()
     register(home, tmp_path, [second, third, *absent(299)])
     reports = run(home)
-    assert asked == [[]]
+    assert asked == []
     assert reports[1].requests == 0
     for table in TABLES:
         assert rows(home, table) == truth_of(bucket, [second, third]), table

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.extraction.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice
+from cc_pipeline.extraction.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.handing.export import export_prefix, export_slices
@@ -84,7 +84,7 @@ def test_a_page_that_went_is_missed(home: Workspace) -> None:
 
 def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
     rows = rows_of(home, "records")
-    home.lake.commit("records", without_the_first(rows), [MINE.where], {FETCH.digest_name(MINE): "abc"})
+    home.lake.commit("records", without_the_first(rows), [MINE.where], {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"})
     found = broken(pages.complete_verdict(home, Look()), "warn")
     assert "parse_domain" in found.message
 
