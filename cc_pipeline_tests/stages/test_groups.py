@@ -35,11 +35,15 @@ def in_groups(patched: pytest.MonkeyPatch, captures: int, in_memory: int = 0) ->
     patched.setattr("cc_pipeline.lake.ordered.IN_MEMORY", in_memory)
 
 
+#: What differs from run to run, also of what a fetch notes.
+_APART = (*_VARYING, "asked_at", "stored_files", "stored_bytes")
+
+
 def rows_of(workspace: Workspace) -> dict[str, list[dict[str, object]]]:
     found = {}
     for table in ("records", "fetches", *PAGE_TABLES):
         rows = workspace.lake.read(table)
-        rows = rows.drop_columns([name for name in (*_VARYING, "asked_at", "stored_files", "stored_bytes") if name in rows.column_names])
+        rows = rows.drop_columns([name for name in _APART if name in rows.column_names])
         found[table] = sorted(rows.to_pylist(), key=repr)
     return found
 

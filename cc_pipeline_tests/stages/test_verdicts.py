@@ -84,7 +84,8 @@ def test_a_page_that_went_is_missed(home: Workspace) -> None:
 
 def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
     rows = rows_of(home, "records")
-    home.lake.commit("records", without_the_first(rows), [MINE.where], {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"})
+    digests = {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"}
+    home.lake.commit("records", without_the_first(rows), [MINE.where], digests)
     found = broken(pages.complete_verdict(home, Look()), "warn")
     assert "parse_domain" in found.message
 

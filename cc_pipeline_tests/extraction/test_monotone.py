@@ -1,0 +1,175 @@
+"""Whatever commands come in whatever order, and wherever they are killed: no capture that was there is there no more.
+
+Rows go by a purge, by dropping a subset, when a member is taken out of a set, and where an index that was published
+anew lists them no more. Of these only the third is among the steps here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from cc_pipeline.commoncrawl.parts import whole_slug
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.automation import watch_list
+from cc_pipeline.stages.handing.export import export_slices
+from cc_pipeline.stages.keeping.upkeep import keep_up
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
+
+SUBSETS = ("warc", "robotstxt", "crawldiagnostics")
+#: A set of many members has parts: most of these have no captures.
+_ABSENT = ", ".join(f"absent-{one:02}.example" for one in range(66))
+SMALL, LARGE = "set:some = example.org", "set:some = example.org, example-foo.com"
+DIVIDED = f"set:many = example.co.uk, example-foo.com, {_ABSENT}"
+TARGETS = ("example.org", "host:www.example-foo.com", "example.co.uk", SMALL, LARGE, DIVIDED)
+#: Where a capture is, with the target that it was asked for.
+Capture: TypeAlias = tuple[str, str, str, int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command: ``dies`` at the commit of that number, 0 for none. One that only locates and fetches is what
+    commands do that hand records on."""
+
+    command: str
+    crawl: str = NEW
+    target: str = TARGETS[0]
+    subsets: tuple[str, ...] = ("warc",)
+    dies: int = 0
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["run", "run", "run", "copy", "export", "remove", "upkeep"]),
+    st.sampled_from([NEW, OLD, ARC]),
+    st.sampled_from(TARGETS),
+    st.sets(st.sampled_from(SUBSETS), min_size=1).map(lambda some: tuple(sorted(some))),
+    st.sampled_from([0, 0, 1, 2, 3, 4, 6, 9]),
+)
+
+
+@pytest.fixture(scope="module")
+def source(bucket: tuple[Path, MiniCrawlTruth]) -> Path:
+    return bucket[0]
+
+
+@pytest.fixture(scope="module")
+def harvested(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("monotone") / "home"
+    workspace = workspace_of(source, home, subsets=SUBSETS)
+    for crawl in (NEW, OLD, ARC):
+        harvest(workspace, crawl)
+    return home
+
+
+def do(workspace: Workspace, step: Step) -> None:
+    target = parse_target(step.target)
+    if step.command == "run":
+        extract(workspace, step.target, crawl=step.crawl)
+    elif step.command == "copy":
+        workspace.register_targets([target])
+        for stage in (locate_captures, fetch_captures):
+            stage(workspace, step.crawl, [target.slug])
+    elif step.command == "export":
+        workspace.register_targets([target])
+        with suppress(EnvironmentFault):  # what was never fetched cannot be exported
+            export_slices(workspace, step.crawl, [target.slug])
+    elif step.command == "remove":
+        watch_list.add(workspace.settings.watch_list_path, [target])
+        watch_list.remove(workspace.settings.watch_list_path, [target.slug])
+    else:
+        keep_up(workspace, retention_hours=0)
+
+
+def killed_at(number: int) -> pytest.MonkeyPatch:
+    """Has the process end before its commit of that number; undo it afterwards."""
+    patch, plain, left = pytest.MonkeyPatch(), Lake._write, [number]
+
+    def dying(*arguments: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+        plain(*arguments)
+
+    if number:
+        patch.setattr(Lake, "_write", dying)
+    return patch
+
+
+def here(workspace: Workspace, table: str) -> dict[Capture, str]:
+    """The captures of a table (of ``records`` those that were fetched), and their URLs."""
+    rows = workspace.lake.read(table).to_pylist()
+    return {
+        (row["crawl"], whole_slug(row["target"]), row["warc_filename"], row["warc_record_offset"]): row["url"]
+        for row in rows
+        if row.get("outcome") in (None, "fetched")
+    }
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(steps=st.lists(STEPS, min_size=3, max_size=6))
+@example([Step("run"), Step("run", subsets=("robotstxt",)), Step("run", subsets=("crawldiagnostics", "warc"))])
+@example([Step("run", OLD), Step("copy", OLD, subsets=("robotstxt",)), Step("upkeep"), Step("run", OLD, dies=2)])
+@example([Step("run", target=LARGE), Step("run", target=SMALL, subsets=("robotstxt",), dies=3), Step("upkeep")])
+@example([Step("run", target=DIVIDED), Step("run", target=DIVIDED, subsets=("robotstxt",), dies=4), Step("upkeep")])
+def test_what_is_there_stays_there(source: Path, harvested: Path, steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(shutil.copytree(harvested, Path(folder) / "home"))
+        before: dict[str, dict[Capture, str]] = {"captures": {}, "records": {}}
+        defined: dict[str, str] = {}
+        for step in steps:
+            workspace = workspace_of(source, home, subsets=step.subsets)
+            patch = killed_at(step.dies)
+            with suppress(Killed):
+                do(workspace, step)
+            patch.undo()
+            workspace.close()
+            left_to_go = set()
+            if step.target in (SMALL, LARGE) and step.command in ("run", "copy", "export"):
+                defined["set-some"] = step.target
+            if defined.get("set-some") == SMALL:
+                left_to_go = {parse_target("example-foo.com")}
+            after_all = workspace_of(source, home)
+            for table, known in before.items():
+                now = here(after_all, table)
+                lost = {
+                    one
+                    for one in known.keys() - now.keys()
+                    if not (one[1] == "set-some" and any(member.matches(known[one]) for member in left_to_go))
+                }
+                assert lost == set(), (step, table)
+                before[table] = now
+            after_all.close()
+        # all of it is shown, and a run of all that was asked brings what was killed
+        last = workspace_of(source, home, subsets=SUBSETS)
+        asked = dict.fromkeys((step.crawl, step.target) for step in steps if step.command in ("run", "copy"))
+        for crawl, target in asked:
+            extract(last, target, crawl=crawl)
+        publish(last)
+        now = here(last, "captures")
+        assert here(last, "records").keys() == now.keys() >= {one for one in before["captures"] if one[1] != "set-some"}
+        last.close()
