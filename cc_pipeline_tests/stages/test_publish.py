@@ -194,4 +194,7 @@ def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
         extract(workspace, SITE)
         assert interrupted_slices(workspace) == []
         publish(workspace)
-        assert {name: rows(workspace, name) for name in before} == before
+        now = {name: rows(workspace, name) for name in before}
+        # what the killed run located of another subset stays
+        assert now["captures"] >= before.pop("captures") if other is wider else "captures" not in before
+        assert {name: now[name] for name in before} == before
