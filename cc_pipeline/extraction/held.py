@@ -74,7 +74,7 @@ def slices_that_lost(
 ) -> dict[Slice, int]:
     """Those of ``slices`` that have rows whose bytes are gone (or are not trusted), and how many."""
     lost: Counter[Slice] = Counter()
-    for crawl, rows in _lost_rows(workspace, slices, distrusted):
+    for crawl, rows in lost_rows(workspace, slices, distrusted):
         for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
             lost[Slice(crawl, row["target"])] += row["count_all"]
     return lost
@@ -97,7 +97,7 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
     Pages that were parsed before that are left alone. Raises ``EnvironmentFault``.
     """
     by_crawl: dict[str, list[pa.Table]] = {}
-    for crawl, rows in _lost_rows(workspace, slices, distrusted):
+    for crawl, rows in lost_rows(workspace, slices, distrusted):
         by_crawl.setdefault(crawl, []).append(rows)
     for crawl, parts in by_crawl.items():
         lost = pa.concat_tables(parts)
@@ -128,10 +128,10 @@ def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     )
 
 
-def _lost_rows(
+def lost_rows(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Part by part, crawls and rows of ``slices`` whose bytes are gone or not trusted: target and place."""
+    """Part by part, crawls and rows of ``slices`` whose bytes are gone or not trusted: target, place, stored file."""
     for crawl, targets in targets_by_crawl(slices).items():
         sizes = StoredSizes(workspace.storage, crawl)
         columns = ["target", *PLACE_NAME, *STORED]
@@ -142,7 +142,7 @@ def _lost_rows(
                 bad = pc.or_(bad, _among(rows, distrusted))
             lost = rows.filter(bad)
             if lost.num_rows:
-                yield crawl, pa.Table.from_batches([lost]).select(["target", *PLACE_NAME])
+                yield crawl, pa.Table.from_batches([lost]).select(["target", *PLACE_NAME, "stored_file"])
 
 
 def _among(rows: pa.RecordBatch, places: Collection[Place]) -> pa.Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
 from cc_pipeline.extraction.expanding import expand, retire_others
@@ -60,7 +59,8 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
 
 def _made_from(stands: Standing, settings: Settings) -> str:
     assert stands.fetched is not None, "it was fetched"
-    return parsed_from(stands.fetched.says, PARSER_VERSION, settings.extractor, settings.markdown)
+    options = options_of(settings)
+    return parsed_from(stands.fetched.says, options.parser, options.extractor, options.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], engine: Engine) -> None:

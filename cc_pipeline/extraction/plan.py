@@ -97,8 +97,8 @@ class Options:
 
 
 def options_of(settings: Settings) -> Options:
-    """Those of these settings."""
-    return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown)
+    """Those of these settings, with the parser of now."""
+    return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +266,7 @@ def _why_parse(stands: Standing, options: Options) -> Reason | None:
     otherwise = {(*each,): parsed_from(records, options.parser, *each) for each in product(EXTRACTORS, (False, True))}
     if here in otherwise.values():
         return Reason(Why.OPTIONS)
-    before = [str(number) for number in range(1, int(PARSER_VERSION) + 1)]
-    older = product(before, EXTRACTORS, (False, True))
+    # a version that is no number has none before it
+    newest = int(options.parser) if options.parser.isdecimal() else 0
+    older = product(map(str, range(1, newest)), EXTRACTORS, (False, True))
     return Reason(Why.PARSER if here in (parsed_from(records, *each) for each in older) else Why.RECORDS)

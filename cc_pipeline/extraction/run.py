@@ -202,13 +202,14 @@ class Look:
         return found
 
 
-def look(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Look:
-    """What a run would do of ``slugs`` in ``crawl``. Reads logs and tables with one row a slice.
+def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_bytes: bool = True) -> Look:
+    """What a run would do of ``slugs`` in ``crawl``. Reads logs and tables with one row a slice, and asks the lake's
+    place for stored files and for what killed runs left there, but without ``look_for_bytes``.
 
     Raises ``UserInputError`` for keys that nobody can define, ``EnvironmentFault`` when the lake cannot be read.
     """
     asked = expand(workspace, crawl, slugs)
-    return _looked(workspace, asked, wishes(workspace, asked.slices))
+    return _looked(workspace, asked, wishes(workspace, asked.slices), look_for_bytes)
 
 
 def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Look:
@@ -223,13 +224,13 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Loo
     return _looked(workspace, asked, wanted)
 
 
-def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted]) -> Look:
-    standings = stand(workspace, asked.every)
+def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], look_for_bytes: bool = True) -> Look:
+    standings = stand(workspace, asked.every, look_for_bytes=look_for_bytes)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
     found = plan(wanted, standings, indexes, options_of(workspace.settings))
-    unfinished = bool(left_behind(workspace.storage, asked.crawl))
+    unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
     return Look(asked, standings, indexes, found, frozenset(retire), unfinished)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.slice import Figures, Slice, StageReport
 from cc_pipeline.keys import TIMESTAMP
@@ -295,21 +294,6 @@ def fetch_rows(
         }
         for slice_, one in found.items()
     }  # fmt: skip
-
-
-def waiting_and_due(fetches: pa.Table, now: datetime) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Of partitions (crawl, target) with unsettled captures: those that schedules leave for now, and those they ask.
-
-    One whose captures were all asked for in vain often enough is in neither: what it lacks stays missing by name.
-    """
-    waiting: set[tuple[str, str]] = set()
-    due: set[tuple[str, str]] = set()
-    for row in fetches.filter(pc.greater(fetches["unsettled"], 0)).to_pylist():
-        if row["unsettled"] > row["given_up"]:
-            asks = due_at(row["rounds"], row["silent_runs"], row["asked_at"]) <= now
-            (due if asks else waiting).add((row["crawl"], whole_slug(row["target"])))
-    # a set is asked for again when any of its parts is to be
-    return waiting - due, due
 
 
 def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:

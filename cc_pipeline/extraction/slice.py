@@ -20,6 +20,7 @@ from cc_pipeline.lake.adding import Added, commit_added, contents_of
 from cc_pipeline.lake.contents import NOTHING, content_versions
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.streaming import count_rows
 
 #: The tables of parsed pages, in the order of their commits: ``page_metadata`` is last.
 PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
@@ -182,6 +183,20 @@ class Stage:
         """The slices whose digest is not the one in ``wanted`` (slice to input digest), in the order of ``wanted``."""
         here = self.made_from(lake, wanted.keys())
         return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
+
+    def here(self, lake: Lake, among: Collection[Slice] | None = None) -> list[Slice]:
+        """Those of the slices ``among`` (default: all there are) that were made and not emptied since, in order; only
+        for stages whose names hold the crawl. The main table's log tells, and where it does not any more, the rows."""
+        if among is None:
+            names = lake.digest_names(self.main_table)
+            among = self._of_rows(lake) if names is None else [one for one in map(self.slice_of, names) if one]
+        made = {slice_: self.digest_name(slice_) for slice_ in among}
+        digests = lake.digests(self.main_table, [*made.values()])
+        return sorted(slice_ for slice_, name in made.items() if digests[name] not in (None, GONE))
+
+    def _of_rows(self, lake: Lake) -> list[Slice]:
+        columns = [name for name in ("crawl", "target") if f"{{{name}}}" in self.named]
+        return [Slice(*key) for key in count_rows(lake, self.main_table, {}, columns)]
 
     def is_made(self, lake: Lake, slice_: Slice) -> bool:
         """Whether the slice was ever made, from whatever: one look at the main table's log."""

@@ -11,7 +11,7 @@ is given, in one pass a table, and no rows but those of two tables with one row 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final
@@ -91,8 +91,9 @@ class Fetch:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How one slice stands. ``None`` where a stage was never made. ``torn`` says that a run was killed between the
-    commits of its page tables. ``lookup`` and ``fetch`` are notes that count: those of what is there now. ``lost`` is
-    how many of its records name bytes that are gone."""
+    commits of its page tables. ``lookup`` and ``fetch`` are notes that count: those of what is there now. ``asked`` is
+    the note of the last fetch, also of one whose source gave nothing, so that what is there stayed as it was. ``lost``
+    is how many of its records name bytes that are gone."""
 
     located: Made | None = None
     fetched: Made | None = None
@@ -100,6 +101,7 @@ class Standing:
     torn: bool = False
     lookup: Lookup | None = None
     fetch: Fetch | None = None
+    asked: Fetch | None = None
     lost: int = 0
 
     def of(self, stage: Stage) -> Made | None:
@@ -127,7 +129,9 @@ def stand(
     lake = workspace.lake
     made = {stage.label: _made(lake, stage, slices) for stage in stages}
     lookups = _lookups(workspace, made[LOCATE.label][0]) if LOCATE in stages else {}
-    fetches = _fetches(workspace, made[FETCH.label][0]) if FETCH in stages else {}
+    asked = _fetches(workspace, slices) if FETCH in stages else {}
+    here = {slice_: one.made_from for slice_, one in made[FETCH.label][0].items()} if FETCH in stages else {}
+    fetches = {slice_: note for slice_, (made_from, note) in asked.items() if here.get(slice_) == made_from}
     lost = _lost(workspace, made[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
     none: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
     located, fetched, parsed = (made.get(stage.label, none) for stage in STAGES)
@@ -139,6 +143,7 @@ def stand(
             slice_ in parsed[1],
             lookups.get(slice_),
             fetches.get(slice_),
+            asked[slice_][1] if slice_ in asked else None,
             lost.get(slice_, 0),
         )
         for slice_ in slices
@@ -163,17 +168,13 @@ def _made(lake: Lake, stage: Stage, slices: Collection[Slice]) -> tuple[dict[Sli
     return found, torn
 
 
-def _rows(workspace: Workspace, table: str, made: Mapping[Slice, Made]) -> dict[Slice, dict[str, Any]]:
-    """The rows of a table with one row a slice that say of themselves that they are of what is there now: a run that
-    was killed between two commits leaves others."""
-    found: dict[Slice, dict[str, Any]] = {}
+def _rows(workspace: Workspace, table: str, slices: Iterable[Slice]) -> Iterator[tuple[Slice, dict[str, Any]]]:
+    """The rows of a table with one row a slice. They count where they say of themselves that they are of what is there
+    now: a run that was killed between two commits leaves others."""
     columns = [name for name in workspace.lake.specs[table].schema.names if name not in _LARGE]
-    for crawl, targets in targets_by_crawl(made).items():
+    for crawl, targets in targets_by_crawl(slices).items():
         for row in workspace.lake.read(table, {"crawl": crawl, "target": targets}, columns).to_pylist():
-            slice_ = Slice(crawl, row["target"])
-            if row["made_from"] == made[slice_].made_from:
-                found[slice_] = row
-    return found
+            yield Slice(crawl, row["target"]), row
 
 
 #: Columns of such tables that grow with a set's members or with unread files.
@@ -192,19 +193,20 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
             row["unread_files"],
             None if row["fetch_requests"] is None else (row["record_bytes"], row["fetch_bytes"], row["fetch_requests"]),
         )
-        for slice_, row in _rows(workspace, "lookups", made).items()
+        for slice_, row in _rows(workspace, "lookups", made)
+        if row["made_from"] == made[slice_].made_from
     }
 
 
-def _fetches(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Fetch]:
+def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:
+    """The last note of each slice, with what the fetch would have made, or has, of what is there."""
     names = [one.name for one in fields(Fetch) if one.name != "stored"]
-    return {
-        slice_: Fetch(
-            **{name: row[name] for name in names},
-            stored=None if row["stored_files"] is None else {one["file"]: one["bytes"] for one in row["stored_files"]},
-        )
-        for slice_, row in _rows(workspace, "fetches", made).items()
-    }
+    found: dict[Slice, tuple[str, Fetch]] = {}
+    for slice_, row in _rows(workspace, "fetches", slices):
+        files = row["stored_files"]
+        stored = None if files is None else {one["file"]: one["bytes"] for one in files}
+        found[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
+    return found
 
 
 def _lost(workspace: Workspace, made: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:

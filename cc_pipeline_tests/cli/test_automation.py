@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
+from cc_pipeline.extraction.plan import parsed_from
+from cc_pipeline.extraction.slice import Slice, Stage
+from cc_pipeline.extraction.standing import Fetch, Made, Standing
 from cc_pipeline.settings import claim_home, load_settings
 from cc_pipeline.stages.automation import reparse
 
@@ -38,10 +42,16 @@ def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
 def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim_home(load_settings(home=str(tmp_path)))
     assert "all pages were made by the parser of now" in said(tmp_path, "reparse")
-    (tmp_path / "cache" / "reparse.json").unlink()
-    monkeypatch.setattr(reparse, "count_rows", lambda *_: {("CC-MAIN-2024-22", "example.com", "1"): 1_200_000})
+    slices = [Slice("CC-MAIN-2024-22", slug) for slug in ("example.com", "example.org")]
+    standing = Standing(
+        fetched=Made("abc"),
+        parsed=Made(parsed_from("abc", "1", "fast", False)),
+        fetch=Fetch(600_000, 600_000, 0, 0, 0, 0, None, None, 0, 0, datetime.now(UTC)),
+    )
+    monkeypatch.setattr(Stage, "here", lambda *_: slices)
+    monkeypatch.setattr(reparse, "stand", lambda *_, **__: dict.fromkeys(slices, standing))
     shown = said(tmp_path, "reparse")
-    assert "1,200,000 pages of 1 partitions" in shown
+    assert "1,200,000 pages of 2 partitions" in shown
     assert "They stay as they are" in shown
     assert "The schedule backfill_missing does it" in said(tmp_path, "reparse", "--yes")
     assert "The schedule backfill_missing does it" in said(tmp_path, "reparse")

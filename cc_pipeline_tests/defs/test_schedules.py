@@ -13,17 +13,20 @@ import pytest
 import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.automation.flight import recorded
 from cc_pipeline.defs.automation.schedules import backfill_missing
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_in, keys_tags, range_tags, run_partitions, tried_tags
 from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction import parse
+from cc_pipeline.extraction import plan, targets
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.lookups import Found, commit_lookups
+from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
-from cc_pipeline.extraction.shortfall import MOST_ROUNDS
+from cc_pipeline.extraction.shortfall import MOST_ROUNDS, Shortfall, fetch_rows
+from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
+from cc_pipeline.extraction.standing import stand
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
@@ -85,6 +88,31 @@ class Backfill:
         for key in keys:
             self.instance.report_runless_asset_event(dg.AssetMaterialization(asset, partition=key))
 
+    def made(self, *slugs: str, parser: str = PARSER_VERSION, pages: int = 0) -> None:
+        """Runs over these in the newest crawl have made so many pages of each, and recorded them."""
+        workspace = self.workspace
+        lake, options = workspace.lake, options_of(workspace.settings)
+
+        def says(stage: Stage) -> dict[Slice, str]:
+            standings = stand(workspace, slices_of(NEW, slugs), (stage,))
+            return {slice_: made.says for slice_, one in standings.items() if (made := one.of(stage)) is not None}
+
+        def commit(stage: Stage, made_from: dict[Slice, str]) -> None:
+            stage.commit(lake, made_from, {table: lake.specs[table].schema.empty_table() for table in stage.tables})
+
+        versions = {Slice(NEW, slug): version for slug, version in targets.versions(lake, slugs).items()}
+        located = {slice_: located_from(NEW, version, "parquet", "") for slice_, version in versions.items()}
+        captures = lake.specs["captures"].schema.empty_table()
+        noted = {slice_: Found(captures, "parquet", "", version, None, None) for slice_, version in versions.items()}
+        commit_lookups(workspace, located, noted)
+        commit(LOCATE, located)
+        fetched = {slice_: fetched_from(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
+        found = {slice_: Shortfall(slice_, pages, pages, 0, 0, 0, 0, None, None, 0) for slice_ in fetched}
+        note_slices(lake, "fetches", fetch_rows(found, fetched, {}), but="asked_at")
+        commit(FETCH, fetched)
+        commit(PARSE, {one: parsed_from(of, parser, "fast", False) for one, of in says(FETCH).items()})
+        self.materialized("page_metadata", *(f"{NEW}|{slug}" for slug in slugs))
+
     def tick(self) -> list[dg.RunRequest] | dg.SkipReason:
         self._ticks += 1
         at = datetime(2024, 6, 1, tzinfo=UTC) + timedelta(minutes=30 * self._ticks)
@@ -105,7 +133,7 @@ class Backfill:
     def failed(self, *keys: str, but: tuple[str, ...] = (), job: str = "extract_domain") -> None:
         """A run over ``keys`` has failed, after it recorded those of ``but``."""
         run = self.began(keys_tags(keys), job)
-        self.materialized("page_metadata", *but)
+        self.made(*(key.partition("|")[2] for key in but))
         self.instance.report_run_failed(run)
 
 
@@ -191,9 +219,17 @@ def test_a_target_missing_in_many_crawls_is_few_runs(backfill: Backfill, monkeyp
 
 
 def test_what_is_done_is_not_asked_for(backfill: Backfill) -> None:
-    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[2]}", f"{NEW}|{DOMAINS[5]}")
+    backfill.made(DOMAINS[2], DOMAINS[5])
     assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 1, 3, 4, 6, 7)])]
-    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
+    backfill.made(*DOMAINS)
+    assert reason(backfill.tick()) == "no partition is missing"
+
+
+def test_what_is_recorded_and_not_there_is_asked_for(backfill: Backfill) -> None:
+    backfill.made(*DOMAINS)
+    PARSE.empty(backfill.workspace.lake, [Slice(NEW, DOMAINS[1])])
+    assert shown(backfill.tick()) == [("watch", [DOMAINS[1]])]
+    backfill.made(DOMAINS[1])
     assert reason(backfill.tick()) == "no partition is missing"
 
 
@@ -240,7 +276,7 @@ def test_targets_that_left_the_watch_list_or_are_no_partition_yet_are_not_asked_
 def test_a_bad_line_is_named_and_the_others_are_asked_for(backfill: Backfill) -> None:
     (backfill.home / "domains.txt").write_text(f"{DOMAINS[3]}\n../x\n", "utf-8")
     assert shown(backfill.tick()) == [("watch", [DOMAINS[3]])]
-    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[3]}")
+    backfill.made(DOMAINS[3])
     assert "line 2: '..'" in reason(backfill.tick())
 
 
@@ -271,14 +307,14 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
     assert f"1 partitions failed {MOST_FAILURES} times in a row and are not tried again: {key}." in said
     assert "by hand" in said
     # a person who ran it by hand settles it
-    backfill.materialized("page_metadata", key)
+    backfill.made(bad)
     assert reason(backfill.tick()) == "no partition is missing"
 
 
 def test_what_failed_when_it_was_made_anew_is_tried_again_too(
     backfill: Backfill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
+    backfill.made(*DOMAINS)
     backfill.failed(f"{NEW}|{DOMAINS[4]}", job="parse_domain")
     hours_ahead(monkeypatch, 1)
     assert shown(backfill.tick()) == [("repair", [DOMAINS[4]])]
@@ -326,19 +362,26 @@ def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
 def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     backfill: Backfill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backfill.materialized("page_metadata", *(f"{NEW}|{domain}" for domain in DOMAINS))
-    counts = {(NEW, DOMAINS[0], "1"): 7, (NEW, DOMAINS[1], "1"): 5, (NEW, DOMAINS[2], PARSER_VERSION): 3}
-    monkeypatch.setattr(reparse, "count_rows", lambda *_: counts)
+    backfill.made(*DOMAINS[2:], pages=3)
+    backfill.made(DOMAINS[0], parser="1", pages=7)
+    backfill.made(DOMAINS[1], parser="1", pages=5)
     said = reason(backfill.tick())
     assert "12 pages of 2 partitions were made by an older parser" in said
     assert "cc-pipeline automation reparse --yes" in said
-    place = max(recorded(backfill.instance, "page_metadata").values())
-    reparse.agree(backfill.workspace, place)
+    settings = backfill.workspace.settings
+    reparse.agree(settings, yes=True)
     assert shown(backfill.tick()) == [("watch", [DOMAINS[1], DOMAINS[0]])]
     # whoever makes one settles it
-    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[1]}")
+    backfill.made(DOMAINS[1], pages=5)
     assert shown(backfill.tick()) == [("watch", [DOMAINS[0]])]
-    backfill.materialized("page_metadata", f"{NEW}|{DOMAINS[0]}")
+    reparse.agree(settings, yes=False)
+    assert "7 pages of 1 partitions" in reason(backfill.tick())
+    reparse.agree(settings, yes=True)
+    # a yes is for one version of the parser
+    monkeypatch.setattr(plan, "PARSER_VERSION", "3")
+    assert "of 8 partitions were made by an older parser" in reason(backfill.tick())
+    monkeypatch.setattr(plan, "PARSER_VERSION", PARSER_VERSION)
+    backfill.made(DOMAINS[0], pages=7)
     assert reason(backfill.tick()) == "no partition is missing"
 
 
@@ -394,9 +437,11 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert reason(backfill.tick()) == "no partition is missing"
     # another parser is no changed set: that has a price
     assert current(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
-    monkeypatch.setattr(parse, "PARSER_VERSION", "another")
+    monkeypatch.setattr(plan, "PARSER_VERSION", "another")
     assert current(backfill.workspace, NEW, ["set-press"]) == {}
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition is missing", "its number says nothing of what was before it"
+    monkeypatch.setattr(plan, "PARSER_VERSION", "3")
+    assert "Say yes with: cc-pipeline automation reparse --yes" in reason(backfill.tick())
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}
 
@@ -442,7 +487,7 @@ def test_what_the_source_did_not_give_is_asked_for_again_with_a_growing_distance
     backfill.materialized("row_groups", NEW)
     backfill.watch("example.com")
     key = f"{NEW}|example.com"
-    backfill.materialized("page_metadata", key)
+    backfill.made("example.com")
 
     def stands(*, unsettled: int, given_up: int = 0, rounds: int = 1, silent_runs: int = 0, ago: timedelta) -> None:
         row = {

@@ -6,16 +6,22 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.extraction.expanding import Asked
+from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
+from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.slice import Slice
+from cc_pipeline.extraction.standing import Fetch, Standing
 from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
     MOST_FAILURES_OF_DUE,
     Bounds,
     decide_backfill,
     decide_crawls,
-    missing_partitions,
+    due_of,
     select_crawls,
 )
 from cc_pipeline.stages.automation.pace import pace_of, spoken
@@ -65,18 +71,6 @@ def test_a_selection_keeps_the_listed_order_and_ignores_strangers() -> None:
     assert select_crawls(LISTED, ("C1", "C4", "nope")) == ("C4", "C1")
     assert select_crawls(LISTED, ("all",)) == tuple(LISTED)
     assert select_crawls([], ("newest",)) == ()
-
-
-@given(
-    done=st.sets(st.tuples(st.sampled_from("AB"), st.sampled_from("xyz"))),
-    busy=st.sets(st.tuples(st.sampled_from("AB"), st.sampled_from("xyz"))),
-    limit=st.integers(0, 10),
-)
-def test_missing_partitions_are_bounded_and_really_missing(done: set, busy: set, limit: int) -> None:
-    found = missing_partitions("AB", "xyz", done, busy, limit)
-    assert len(found) == min(limit, len({(c, d) for c in "AB" for d in "xyz"} - done - busy))
-    assert not set(found) & (done | busy)
-    assert list(found) == sorted(found)
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -212,3 +206,37 @@ def test_one_that_ends_its_runs_keeps_the_others_from_nothing() -> None:
             made |= set(reached[:stop])
             unreached |= {pair: (unreached.get(pair, (0, now))[0] + 1, now) for pair in reached[stop:]}
     assert set(pairs) - made == bad
+
+
+def looked(todo: Todo, note: Fetch | None = None, harvested: bool = True) -> Look:
+    here = Slice("C1", "set-x~16-0003")
+    asked = Asked("C1", {"set-x": (MINE, here)}, {"set-x": ()})
+    index = Index({"parquet": "abc"} if harvested else {})
+    standings = {MINE: Standing(asked=note), here: Standing()}
+    return Look(asked, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
+
+
+MINE = Slice("C1", "set-x~16-0001")
+
+
+@pytest.mark.parametrize("why", list(Why))
+def test_automation_makes_again_what_needs_no_agreement(why: Why) -> None:
+    by_itself = {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
+    for todo in (Todo(MINE, locate=Reason(why)), Todo(MINE, fetch=Reason(why)), Todo(MINE, parse=Reason(why))):
+        assert due_of(looked(todo), NOW).stale == ({"set-x"} if why in by_itself else set())
+    assert due_of(looked(Todo(MINE, locate=Reason(why)), harvested=False), NOW).stale == set()
+
+
+def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> None:
+    def stands(minutes: int, **more: int) -> tuple[set[str], set[str]]:
+        figures = {"planned": 9, "fetched": 0, "quarantined": 0, "missing": 9, "unsettled": 9, "given_up": 0}
+        counts = figures | {"rounds": 0, "silent_runs": 1} | more
+        note = Fetch(**counts, reason=None, example=None, asked_at=NOW - timedelta(minutes=minutes))
+        found = due_of(looked(Todo(MINE), note), NOW)
+        return set(found.due), set(found.waiting)
+
+    assert stands(20) == (set(), {"set-x"})
+    assert stands(40) == ({"set-x"}, set())
+    assert stands(40, silent_runs=2) == (set(), {"set-x"})
+    assert stands(40, given_up=9) == (set(), set())
+    assert stands(40, unsettled=0) == (set(), set())

@@ -75,30 +75,23 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
       cc-pipeline automation reparse --yes
     """
-    from cc_pipeline.defs.automation.flight import recorded
-    from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.stages.automation.pace import spoken
-    from cc_pipeline.stages.automation.reparse import agree, outdated, seconds_of
+    from cc_pipeline.extraction.plan import options_of
+    from cc_pipeline.stages.automation.reparse import agree, is_agreed, outdated_of_all, price_in_words
     from cc_pipeline.stages.workspace import open_workspace
 
     settings = load_settings(home=home)
     if not _is_home(settings):
         return
-    with open_instance(settings) as instance, open_workspace(settings) as workspace:
-        done = recorded(instance, "page_metadata")
-        place = max(done.values(), default=0)
-        found = outdated(workspace, place) if yes is None else agree(workspace, place, yes=yes)
-    left = found.left(done)
-    if not left:
-        console.print(f"all pages were made by the parser of now (version {found.parser})", highlight=False)
+    if yes is not None:
+        agree(settings, yes=yes)
+    with open_workspace(settings) as workspace:
+        older = outdated_of_all(workspace)
+    if not older:
+        parser = options_of(settings).parser
+        console.print(f"all pages were made by the parser of now (version {parser})", highlight=False)
         return
-    took = spoken(seconds_of(settings, list(left.values())))
-    console.print(
-        f"{sum(left.values()):,} pages of {len(left):,} partitions were made by an older parser; parsing them again "
-        f"takes {took} and fetches nothing",
-        highlight=False,
-    )
-    then = "The schedule backfill_missing does it, an hour of work at a time." if found.agreed else ""
+    console.print(price_in_words(settings, older), highlight=False)
+    then = "The schedule backfill_missing does it, an hour of work at a time." if is_agreed(settings) else ""
     console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
 
 

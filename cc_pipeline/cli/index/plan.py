@@ -159,7 +159,7 @@ def _steps(settings: Settings, look: Look) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = []
     for (target, step, words), prices in found.items():
         requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
-        seconds = round(seconds_of(settings, [pages]), 1) if pages else _seconds(settings, requests)
+        seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(settings, requests)
         named = target or f"{len(prices):,} targets"
         rows.append((look.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
     return rows

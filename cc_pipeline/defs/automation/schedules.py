@@ -1,25 +1,24 @@
 """Schedules: the bounded backfill of missing crawl × domain partitions. Ships stopped.
 
-Belongs here: asking for runs of what is missing. Not here: which partitions those are (stages/automation/due), which
-are in flight or failed (flight).
+Belongs here: asking for runs of what is missing. Not here: what is to be done (extraction/plan), what of it by itself
+(stages/automation/due), and which partitions are in flight or failed (flight).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import dagster as dg
 
-from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.automation.flight import Pair, ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.gate import limits_of
-from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
-from cc_pipeline.extraction.shortfall import waiting_and_due
-from cc_pipeline.extraction.slice import LOCATE
+from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.stages.automation import watch_list as watch_list_file
 from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
@@ -27,11 +26,11 @@ from cc_pipeline.stages.automation.due import (
     BackfillDecision,
     Bounds,
     decide_backfill,
-    missing_partitions,
+    due_of,
     select_crawls,
 )
 from cc_pipeline.stages.automation.pace import Pace, pace_of, spoken
-from cc_pipeline.stages.automation.reparse import outdated, seconds_of
+from cc_pipeline.stages.automation.reparse import is_agreed, outdated, price_in_words
 from cc_pipeline.stages.automation.standing import trouble_of_source
 from cc_pipeline.stages.workspace import Workspace
 
@@ -74,18 +73,16 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
     chosen = select_crawls(runnable, settings.crawls)
     said = [watched.note] if watched.note is not None else []
 
-    fetches = workspace.lake.read("fetches", columns=_OF_FETCHES)
-    waiting, due = waiting_and_due(fetches, now)
+    fetches = workspace.lake.read("fetches", columns=["target", "planned"])
     under_way = flight(instance)
-    done = recorded(instance, "page_metadata")
     failed = left_failed(instance, now=now)
-    wanted, again = _wanted(workspace, chosen, runnable, targets, done, due, failed)
-    price = _price_of_reparse(workspace, {target.slug for target in targets}, done)
-    if isinstance(price, str):
-        said.append(price)
-    else:
-        again += price
-    every = [pair for pair in dict.fromkeys([*wanted, *again]) if pair not in waiting]
+    found = _found(workspace, runnable, [target.slug for target in targets], now)
+    wanted = _wanted(found, chosen, recorded(instance, "page_metadata"), failed)
+    if is_agreed(settings):
+        wanted += sorted(((one.crawl, one.target) for one in found.older), reverse=True)
+    elif found.older:
+        said.append(price_in_words(settings, found.older) + ". Say yes with: cc-pipeline automation reparse --yes")
+    every = [pair for pair in dict.fromkeys(wanted) if pair not in found.waiting]
     free = [pair for pair in every if pair not in under_way.pairs]
     pace = pace_of(fetches, ended_runs(instance), limits_of(settings).rate)
     busy = pace.total(under_way.pairs)
@@ -93,7 +90,7 @@ def _tick(context: dg.ScheduleEvaluationContext, workspace: Workspace) -> list[d
     unreached = {pair: (one.unreached, one.unreached_last) for pair, one in failed.items() if one.unreached_last}
     decision = decide_backfill(
         free,
-        due,
+        found.due,
         failures,
         unreached,
         newest=runnable[0] if runnable else "",
@@ -125,47 +122,42 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-_OF_FETCHES = ["crawl", "target", "planned", "unsettled", "given_up", "rounds", "silent_runs", "asked_at"]
+@dataclass(slots=True)
+class _Found:
+    """What stands of watched targets in all crawls that were looked at; see ``Due``. ``older`` are pages of an older
+    parser by partition."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    stale: set[Pair] = field(default_factory=set)
+    due: set[Pair] = field(default_factory=set)
+    waiting: set[Pair] = field(default_factory=set)
+    older: Counter[Slice] = field(default_factory=Counter)
 
 
-def _wanted(
-    workspace: Workspace,
-    chosen: Sequence[str],
-    runnable: Sequence[str],
-    watched: Sequence[Target],
-    done: Mapping[Pair, int],
-    due: Collection[Pair],
-    failed: Collection[Pair],
-) -> tuple[list[Pair], list[Pair]]:
-    """What is missing in the ``chosen`` crawls, and what is to be made again in any, each newest crawl first.
-
-    A set whose members changed is made again, since its key stays the same: its new members alone are looked up and
-    fetched. So is what is ``due`` to be asked for, and what ``failed`` when it was made anew. What another parser made
-    is not: that has a price.
-    """
-    slugs = [target.slug for target in watched]
-    missing = missing_partitions(chosen, slugs, done, ())
-    sets = [target for target in watched if target.kind == "set"]
-    broken = {*due, *failed}
-    again = [(crawl, slug) for crawl in runnable for slug in slugs if (crawl, slug) in broken] if broken else []
-    for crawl in runnable if sets else ():
-        parsed = [target for target in sets if (crawl, target.slug) in done]
-        stale = look(workspace, crawl, [target.slug for target in parsed]).plan.of(LOCATE, but=(Why.NOT_WHOLE,))
-        again += [(crawl, slug) for slug in sorted({slice_.whole.target for slice_ in stale})]
-    return list(missing), again
+def _found(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> _Found:
+    """What the plan says of ``slugs`` in ``crawls``; one look a crawl."""
+    found = _Found()
+    with workspace.lake.still():
+        for crawl in crawls if slugs else ():
+            # lost bytes are for doctor and the checks: a look at each stored file would take a tick too long
+            seen = look(workspace, crawl, slugs, look_for_bytes=False)
+            of_crawl = due_of(seen, now)
+            found.pairs += [(crawl, slug) for slug in slugs]
+            found.stale |= {(crawl, slug) for slug in of_crawl.stale}
+            found.due |= {(crawl, slug) for slug in of_crawl.due}
+            found.waiting |= {(crawl, slug) for slug in of_crawl.waiting}
+            found.older.update(outdated(workspace.settings, seen.standings))
+    return found
 
 
-def _price_of_reparse(workspace: Workspace, slugs: Collection[str], done: Mapping[Pair, int]) -> list[Pair] | str:
-    """The partitions that an older parser made, if somebody said yes to parsing them again; else what that costs."""
-    found = outdated(workspace, max(done.values(), default=0))
-    left = {pair: pages for pair, pages in found.left(done).items() if pair[1] in slugs}
-    if found.agreed or not left:
-        return sorted(left, reverse=True)
-    hours = spoken(seconds_of(workspace.settings, list(left.values())))
-    return (
-        f"{sum(left.values()):,} pages of {len(left):,} partitions were made by an older parser; parsing them again "
-        f"takes {hours} and fetches nothing. Say yes with: cc-pipeline automation reparse --yes"
-    )
+def _wanted(found: _Found, chosen: Collection[str], done: Collection[Pair], failed: Collection[Pair]) -> list[Pair]:
+    """What is not recorded in the ``chosen`` crawls, and behind it what is to be made again in any: what is stale or
+    due, and what ``failed`` when it was made anew; each newest crawl first."""
+    missing = [pair for pair in found.pairs if pair[0] in chosen and pair not in done]
+    again = [
+        pair for pair in found.pairs if pair in found.due or pair in failed or (pair in done and pair in found.stale)
+    ]
+    return missing + again
 
 
 def _request(run_key: str, run: AskedRun, rest: str) -> dg.RunRequest:

@@ -1,4 +1,4 @@
-"""Which crawls to harvest and which partitions to extract: pure decisions over lists of what exists."""
+"""Which crawls to harvest and which partitions to extract: pure decisions over lists and plans."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Final
+
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import Look
+from cc_pipeline.extraction.shortfall import due_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,45 @@ def decide_crawls(
     for crawl in candidates[:new_keys_per_tick]:
         (run if is_runnable(crawl) else waiting).append(crawl)
     return CrawlDecision(register, tuple(run), tuple(waiting))
+
+
+#: Why automation makes something again by itself. What other settings or another parser would give has a price that a
+#: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
+#: parser's, from a home that shares the lake.
+_BY_ITSELF: Final = frozenset({Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN})
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
+    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``."""
+
+    stale: frozenset[str]
+    due: frozenset[str]
+    waiting: frozenset[str]
+
+
+def due_of(look: Look, now: datetime) -> Due:
+    """What is due of the targets that were looked at.
+
+    One whose captures were all asked for in vain often enough is neither due nor waiting: what it lacks stays missing
+    by name.
+    """
+    stale = {
+        todo.slice_.whole.target
+        for todo in look.plan.todos
+        if todo.first is not None and todo.first.why in _BY_ITSELF
+        # a subset that was not harvested cannot be located, and a run of it would fail
+        if todo.locate is None or look.indexes[todo.slice_.crawl, todo.slice_.subset].versions
+    }
+    by_time: dict[bool, set[str]] = {True: set(), False: set()}
+    for slice_ in look.asked.slices:
+        note = look.standings[slice_].asked
+        if note is not None and note.unsettled > note.given_up:
+            by_time[due_at(note.rounds, note.silent_runs, note.asked_at) <= now].add(slice_.whole.target)
+    # a set is asked for again when any of its parts is to be
+    due, waiting = by_time[True], by_time[False] - by_time[True]
+    return Due(frozenset(stale | look.retire), frozenset(due), frozenset(waiting))
 
 
 Pair = tuple[str, str]
@@ -206,21 +249,3 @@ class _Room:
         if taken:
             self._runs -= 1
         return tuple(taken)
-
-
-def missing_partitions(
-    crawls: Sequence[str],
-    domains: Sequence[str],
-    done: Collection[tuple[str, str]],
-    busy: Collection[tuple[str, str]],
-    limit: int | None = None,
-) -> tuple[tuple[str, str], ...]:
-    """At most ``limit`` (crawl, domain) pairs that are neither done nor being done, newest crawl first."""
-    found: list[tuple[str, str]] = []
-    for crawl in crawls:
-        for domain in domains:
-            if limit is not None and len(found) >= limit:
-                return tuple(found)
-            if (crawl, domain) not in done and (crawl, domain) not in busy:
-                found.append((crawl, domain))
-    return tuple(found)
