@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,13 +52,6 @@ class StoredSizes:
                 one = self._storage.transport.head(file)
                 self._known[file] = _GONE if one is None else (_UNKNOWN if one.size is None else one.size)
         return [self._known.get(file, _GONE) for file in files]
-
-
-def cut_files(storage: RecordStorage, crawl: str, ends: Mapping[str, int]) -> dict[str, int]:
-    """Those files of a crawl that end before the byte their rows need, and how long they are; below 0 where a file is
-    gone. Raises ``EnvironmentFault`` where the place does not say."""
-    sizes = StoredSizes(storage, crawl).of(ends.keys())
-    return {file: size for (file, end), size in zip(ends.items(), sizes, strict=True) if end > size}
 
 
 def are_gone(fault: DataFault) -> bool:

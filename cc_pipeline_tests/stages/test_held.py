@@ -149,7 +149,7 @@ def test_lost_bytes_are_noticed_and_only_they_are_fetched_again(workspace: Works
     else:
         path.unlink()
     lost = len(rows) - len(rows) // 2 if cut else len(rows)
-    [found] = lost_records(workspace.lake, workspace.storage)
+    [found] = lost_records(workspace)
     assert (found.records, found.targets) == (lost, {WHOLE: lost})
     _, again, parsed = extract(workspace, WHOLE)
     assert 0 < again.requests <= lost
@@ -171,7 +171,7 @@ def test_lost_rows_are_not_reused_by_another_target(workspace: Workspace) -> Non
     mine = workspace.lake.read("records", {"target": part})
     assert dangling(workspace, mine) == []
     # and what it fetched serves the first target too
-    [lost] = lost_records(workspace.lake, workspace.storage)
+    [lost] = lost_records(workspace)
     assert set(lost.targets) == {WHOLE}
     again = fetch_captures(workspace, NEW, [WHOLE])
     assert [note for note in again.notes if f"{mine.num_rows:,} captures were held already" in note]

@@ -164,7 +164,7 @@ def test_nothing_is_left_and_others_are_as_before(
         assert workspace.lake.read(table, {"target": GOES}).num_rows == 0
     assert GOES not in workspace.lake.read("targets").column("slug").to_pylist()
     assert dangling(workspace) == []
-    assert lost_records(workspace.lake, workspace.storage) == []
+    assert lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
     assert (done.records, done.whole) == (0, True)
     assert [path.name for path in (home / "lake" / "exports" / NEW).iterdir() if any(path.iterdir())] == [STAYS]

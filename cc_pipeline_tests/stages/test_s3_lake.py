@@ -343,7 +343,7 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     assert {key.split("/")[2] for key in left if key.startswith("exports/")} == {OTHER}
     now = [row for row in workspace.lake.read("records").to_pylist() if row["target"] == OTHER]
     assert [row["url"] for row in now] == [row["url"] for row in theirs]
-    assert lost_records(workspace.lake, workspace.storage) == []
+    assert lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
     assert (done.records, done.whole) == (0, True)
     assert purge_note.begun(workspace.place) == []

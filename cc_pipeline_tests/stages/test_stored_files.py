@@ -58,7 +58,7 @@ def spoil(workspace: Workspace, row: dict[str, object]) -> None:
 
 
 def test_a_sound_home_has_nothing_to_say(workspace: Workspace) -> None:
-    assert lost_records(workspace.lake, workspace.storage) == []
+    assert lost_records(workspace) == []
     assert [finding.level for finding in findings(workspace)] == ["ok"]
     assert stored_verdict(workspace, Look()).severity == "ok"
     done = verify(workspace.lake, workspace.storage, None)
@@ -83,7 +83,7 @@ def test_a_damaged_record_is_found_and_fetched_again(workspace: Workspace, crawl
     place = (bad["warc_filename"], bad["warc_record_offset"])
     done = verify(workspace.lake, workspace.storage, None)
     assert {crawl: set(places) for crawl, places in done.damaged.items()} == {crawl: {place}}
-    assert lost_records(workspace.lake, workspace.storage) == []
+    assert lost_records(workspace) == []
     finding = verified_finding(done)
     assert finding.level == "bad"
     assert str(bad["warc_filename"]) in finding.text
@@ -116,7 +116,7 @@ def test_another_payload_of_the_same_length_is_damage_too(workspace: Workspace) 
 def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: Workspace) -> None:
     for path in stored_files(workspace, ARC):
         path.unlink()
-    [lost] = lost_records(workspace.lake, workspace.storage)
+    [lost] = lost_records(workspace)
     assert (lost.crawl, lost.records) == (ARC, len(stored_rows(workspace, ARC)))
     assert set(lost.targets) == {row["target"] for row in stored_rows(workspace, ARC)}
     [finding] = findings(workspace)
@@ -135,5 +135,5 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
 
 def test_a_home_without_records_has_nothing_stored(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    assert lost_records(workspace.lake, workspace.storage) == []
+    assert lost_records(workspace) == []
     assert verify(workspace.lake, workspace.storage).read == 0

@@ -35,7 +35,7 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
             findings.append(verified_finding(found))
         if repair:
-            lost = stored_files.lost_records(lake, storage)
+            lost = stored_files.lost_records(workspace)
             again: dict[str, set[str]] = defaultdict(set)
             for one in lost:
                 again[one.crawl] |= one.targets.keys()

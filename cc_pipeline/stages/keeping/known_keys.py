@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from cc_pipeline.commoncrawl.parts import SEPARATOR, whole_slug
+from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction.slice import FETCH, GONE, HARVEST, LIST, LOCATE, PARSE, Slice
+from cc_pipeline.extraction.slice import FETCH, HARVEST, LIST, LOCATE, PARSE
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.automation import watch_list
 from cc_pipeline.stages.indexing.probing import found_by_name
 from cc_pipeline.stages.keeping import purge_note
@@ -37,16 +36,11 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
     """
     lake = workspace.lake
-    slices = _slices(lake)
+    slices = {slice_ for stage in (LOCATE, FETCH, PARSE) for slice_ in stage.here(lake)}
     listed = workspace.crawl_list
     known, note = {*(crawl.id for crawl in listed.crawls), *found_by_name(workspace.settings)}, listed.note or ""
-    made = {
-        name.rpartition(":")[2]
-        for stage in (LIST, HARVEST)
-        for name in lake.digest_names(stage.main_table) or ()
-        if name.startswith(stage.named.partition("{")[0])
-    }
-    domains = {*defined(lake), *(whole_slug(one.target) for one in slices)}
+    made = {one.crawl for stage in (LIST, HARVEST) for one in stage.here(lake)}
+    domains = {*defined(lake), *(one.whole.target for one in slices)}
     domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
     crawls = {*known, *made, *(one.crawl for one in slices)}
     return KnownKeys(frozenset(domains), frozenset(crawls), note)
@@ -83,16 +77,3 @@ def which_target(text: str, known: Collection[str]) -> str:
 def purges_begun(workspace: Workspace) -> Mapping[str, str]:
     """The definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
     return {note.slug: note.definition for note in purge_note.begun(workspace.place)}
-
-
-def _slices(lake: Lake) -> set[Slice]:
-    found: set[Slice] = set()
-    for stage in (LOCATE, FETCH, PARSE):
-        names = lake.digest_names(stage.main_table)
-        if names is None:
-            found |= {Slice(*key) for key in count_rows(lake, stage.main_table, {})}
-            continue
-        made = {name: one for name in names if (one := stage.slice_of(name)) is not None}
-        digests = lake.digests(stage.main_table, [*made])
-        found |= {one for name, one in made.items() if digests[name] != GONE}
-    return found

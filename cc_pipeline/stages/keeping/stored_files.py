@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +14,17 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault
-from cc_pipeline.extraction.held import Place
-from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.extraction.held import Place, lost_rows
+from cc_pipeline.extraction.slice import FETCH, Slice, slices_of, targets_by_crawl
+from cc_pipeline.extraction.standing import stand
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.records.lost import STORED, are_gone, cut_files
+from cc_pipeline.records.lost import STORED, are_gone
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import Named
+from cc_pipeline.stages.workspace import Workspace
 
 #: Stored records that ``verify`` reads unless all are asked for.
 SAMPLE = 1_000
@@ -68,14 +71,25 @@ def named_files(lake: Lake, crawl: str) -> Named:
     return Named(files, files_of_crawl(pinned, crawl))
 
 
-def lost_records(lake: Lake, storage: RecordStorage) -> list[Lost]:
-    """The crawls that have rows whose bytes are gone; reads three columns, and lists each crawl's files once.
+def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) -> list[Lost]:
+    """The crawls in which ``slices`` (default: all that were fetched) have rows whose bytes are gone. Asks for each
+    stored file, or lists those of a crawl once; reads rows of what is not as it was noted.
 
     Raises ``EnvironmentFault`` where the lake or its place cannot be read.
     """
-    pinned = lake.pin("records")
-    found = [_lost_in(lake, pinned, storage, crawl) for crawl in crawls_of(pinned)]
-    return [lost for lost in found if lost is not None]
+    found = []
+    for crawl, targets in targets_by_crawl(FETCH.here(workspace.lake, slices)).items():
+        stands = stand(workspace, slices_of(crawl, targets), (FETCH,))
+        lost = {slice_: one.lost for slice_, one in stands.items() if one.lost}
+        counts: Counter[str] = Counter()
+        for slice_, count in lost.items():
+            counts[slice_.whole.target] += count
+        files: set[str] = set()
+        for _, rows in lost_rows(workspace, lost):
+            files.update(rows.column("stored_file").to_pylist())
+        if lost:
+            found.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
+    return found
 
 
 def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None) -> Verified:
@@ -113,25 +127,6 @@ def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
             if (row["warc_filename"], row["warc_record_offset"]) in places
         }
     return sorted(found)
-
-
-def _lost_in(lake: Lake, pinned: PinnedTable, storage: RecordStorage, crawl: str) -> Lost | None:
-    ends: dict[str, int] = defaultdict(int)
-    for batch in stream_crawl(lake, pinned, crawl, STORED):
-        rows = pa.table({"file": batch.column(0), "end": pc.add(batch.column(1), batch.column(2))})
-        for row in rows.group_by("file").aggregate([("end", "max")]).to_pylist():
-            if row["file"] is not None:
-                ends[row["file"]] = max(ends[row["file"]], row["end_max"])
-    cut = cut_files(storage, crawl, ends)
-    if not cut:
-        return None
-    targets: Counter[str] = Counter()
-    names, sizes = pa.array(cut.keys(), pa.string()), pa.array(cut.values(), pa.int64())
-    for batch in stream_crawl(lake, pinned, crawl, ["target", *STORED]):
-        here = sizes.take(pc.index_in(batch.column("stored_file"), value_set=names))
-        beyond = pc.greater(pc.add(batch.column("stored_offset"), batch.column("stored_length")), here)
-        targets.update(map(whole_slug, batch.column("target").filter(pc.fill_null(beyond, False)).to_pylist()))
-    return Lost(crawl, dict(sorted(targets.items())), tuple(sorted(cut)))
 
 
 def _drawn(

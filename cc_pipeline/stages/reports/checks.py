@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import IndexIncomplete, UserInputError
-from cc_pipeline.extraction.held import slices_that_lost
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import incomplete_slices, index_complete
 from cc_pipeline.extraction.shortfall import share
@@ -87,21 +85,18 @@ def ledger_verdict(workspace: Workspace, look: Look) -> CheckResult:
     """Whether each partition that was fetched has one record per capture."""
     captures = _counts(workspace, "captures", look.slices)
     records = _counts(workspace, "records", look.slices)
-    wrong = [pair for pair, count in records.items() if captures.get(pair, 0) != count]
-    total = sum(records.values())
+    wrong = [key_of(partition) for partition, count in records.items() if captures[partition] != count]
+    total = records.total()
     figures: dict[str, int | float | str] = {"records": total, "partitions": len(records), "unbalanced": len(wrong)}
     if wrong:
-        shown = ", ".join("|".join(pair) for pair in wrong[:5])
-        message = f"captures and records differ in {len(wrong)} partitions ({shown}): fetch them again"
-        return CheckResult("ledger_balances", "error", message, figures, tuple("|".join(pair) for pair in wrong))
+        message = f"captures and records differ in {len(wrong)} partitions ({', '.join(wrong[:5])}): fetch them again"
+        return CheckResult("ledger_balances", "error", message, figures, tuple(wrong))
     return CheckResult("ledger_balances", "ok", f"all {total:,} planned captures have one outcome", figures)
 
 
 def stored_verdict(workspace: Workspace, look: Look) -> CheckResult:
-    """Whether the bytes of stored records are there; a look at everything lists the files of each crawl once."""
-    if look.slices is not None:
-        return _stored_of(slices_that_lost(workspace, look.slices))
-    lost = lost_records(workspace.lake, workspace.storage)
+    """Whether the bytes of stored records are there; see ``lost_records``."""
+    lost = lost_records(workspace, look.slices)
     figures: dict[str, int | float | str] = {
         "lost records": sum(one.records for one in lost),
         "files gone or too short": sum(len(one.files) for one in lost),
@@ -112,17 +107,6 @@ def stored_verdict(workspace: Workspace, look: Look) -> CheckResult:
         keys = {key_of(Slice(one.crawl, target)) for one in lost for target in one.targets}
         return CheckResult("stored_files", "error", message, figures, tuple(keys))
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
-
-
-def _stored_of(slices: Mapping[Slice, int]) -> CheckResult:
-    lost: Counter[Slice] = Counter()
-    for one, count in slices.items():
-        lost[Slice(one.crawl, whole_slug(one.target))] += count
-    if not lost:
-        return CheckResult("stored_files", "ok", "the bytes of the stored records are there", {"lost records": 0})
-    shown = ", ".join(f"{count:,} of {slice_.crawl}|{slice_.target}" for slice_, count in sorted(lost.items())[:5])
-    message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
-    return CheckResult("stored_files", "error", message, {"lost records": lost.total()}, tuple(map(key_of, lost)))
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
@@ -151,7 +135,7 @@ def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
     for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
         # of a set's parts the one that lacks most comes first
-        partition = f"{row['crawl']}|{whole_slug(row['target'])}"
+        partition = key_of(Slice(row["crawl"], row["target"]))
         lacking, planned, reason = found.get(partition, (0, 0, row["reason"]))
         found[partition] = (lacking + row["unsettled"], planned + row["planned"], reason)
     return sorted((one for one in found.items() if one[1][0]), key=lambda one: -one[1][0])
@@ -168,7 +152,7 @@ def locators_verdict(workspace: Workspace, look: Look) -> CheckResult:
         if other is not None:
             held = workspace.lake.read("captures", {"crawl": crawl, "target": target})
             mine = LookupResult({target: held}, 0, 0, 0.0)
-            compared.append((f"{crawl}|{whole_slug(target)}", agree(mine, other)))
+            compared.append((key_of(Slice(crawl, target)), agree(mine, other)))
     wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
     if wrong:
         keys = tuple(name for name, a in compared if not a.agrees)
@@ -196,10 +180,10 @@ def _looked_up_last(workspace: Workspace, look: Look) -> Iterator[tuple[str, str
 
 def index_complete_verdict(workspace: Workspace) -> CheckResult:
     """Whether any located partition lacks captures because files of its index could not be read."""
-    partial = {Slice(one.crawl, whole_slug(one.target)): row for one, row in incomplete_slices(workspace).items()}
+    partial = {one.whole: row for one, row in incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no partition was located over unread index files")
-    named = [f"{slice_.crawl}|{slice_.target}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
+    named = [f"{key_of(slice_)}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
     more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
     message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
@@ -218,12 +202,11 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
         return None
 
 
-def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
+def _counts(workspace: Workspace, table: str, slices: Collection[Slice] | None) -> Counter[Slice]:
+    counts: Counter[Slice] = Counter()
     for where in _wheres(slices):
         for (crawl, target), count in count_rows(workspace.lake, table, where or {}).items():
-            place = (crawl, whole_slug(target))
-            counts[place] = counts.get(place, 0) + count
+            counts[Slice(crawl, target).whole] += count
     return counts
 
 

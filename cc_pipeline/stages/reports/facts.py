@@ -6,7 +6,7 @@ from typing import Final
 
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.slice import FACTS, GONE, Slice
+from cc_pipeline.extraction.slice import FACTS, Slice
 from cc_pipeline.extraction.targets import definitions
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.stages.facts.harvest import shards_read
@@ -22,9 +22,7 @@ def host_facts_verdict(workspace: Workspace, look: Look) -> CheckResult:
     lake = workspace.lake
     slices = look.slices
     if slices is None:
-        names = {name: one for name in lake.digest_names("host_facts") or () if (one := FACTS.slice_of(name))}
-        digests = lake.digests("host_facts", [*names])
-        slices = [one for name, one in names.items() if digests[name] != GONE]
+        slices = FACTS.here(lake)
     verdicts, sound = [], 0
     texts = definitions(lake, sorted({one.target for one in slices}))
     for one in slices:

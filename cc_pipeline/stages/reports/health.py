@@ -252,7 +252,10 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
     if not is_home_of(settings):
         return
     try:
-        lost = lost_records(open_lake(settings), workspace.storage)
+        # what a home of an older layout has noted is not what this version goes by; a question migrates nothing
+        if pending(settings.home, MIGRATIONS):
+            return
+        lost = lost_records(workspace)
     except CcPipelineError as error:
         yield Finding("bad", "stored", f"stored records cannot be looked at: {error}")
         return

@@ -119,8 +119,7 @@ def faults_verdict(workspace: Workspace, look: Look) -> CheckResult:
 
 def _listed_crawls(workspace: Workspace, look: Look) -> list[str]:
     """The crawls whose path list was read, of those to look at."""
-    names = workspace.lake.digest_names(LIST.main_table) or ()
-    made = {slice_.crawl for slice_ in map(LIST.slice_of, names) if slice_ is not None}
+    made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
     return sorted(made if look.crawls is None else made & look.crawls)
 
 

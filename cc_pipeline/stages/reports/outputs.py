@@ -12,7 +12,6 @@ import duckdb
 import pyarrow.fs as pafs
 
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.slice import LIST, Figures, Slice
 from cc_pipeline.index.btree.files import open_url_index, read_about
@@ -35,8 +34,7 @@ def built_index_verdict(workspace: Workspace, look: Look) -> CheckResult:
     as it was read last; sends nothing to the source."""
     name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
-    names = lake.digest_names(LIST.main_table) or ()
-    listed = {one.crawl for one in map(LIST.slice_of, names) if one is not None and index_is_built(one.crawl)}
+    listed = {one.crawl for one in LIST.here(lake) if index_is_built(one.crawl)}
     for crawl in sorted(listed if look.crawls is None else listed & look.crawls):
         wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
         there = {one.key for one in workspace.place.listing(folder_of(crawl))}
@@ -186,7 +184,7 @@ def _exported(workspace: Workspace, kind: ExportKind, look: Look) -> Iterator[tu
     """The partitions that have an export, and the sizes of the files there."""
     place = workspace.place
     if look.slices is not None:
-        whole = sorted({Slice(one.crawl, whole_slug(one.target)) for one in look.slices})
+        whole = sorted({one.whole for one in look.slices})
         folders = [(one, export_prefix(one.crawl, one.target)) for one in whole]
         listed = {one: place.listing(folder) for one, folder in folders}
     else:

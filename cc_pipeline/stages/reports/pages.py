@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.extraction.plan import Wanted, options_of, plan
-from cc_pipeline.extraction.slice import FETCH, GONE, PARSE, Slice, targets_by_crawl
+from cc_pipeline.extraction.slice import FETCH, PARSE, Slice, targets_by_crawl
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.streaming import count_rows, stream_rows
@@ -31,7 +31,7 @@ _WITHOUT_TEXT: Final = 0.5
 
 def complete_verdict(workspace: Workspace, look: Look) -> CheckResult:
     """Whether every partition that was parsed has a page for each record."""
-    parsed = _parsed(workspace, look.slices)
+    parsed = PARSE.here(workspace.lake, look.slices)
     records, pages = (_counts(workspace, table, look, parsed) for table in ("records", PARSE.main_table))
     wrong = [slice_ for slice_ in parsed if records[slice_] != pages[slice_]]
     stands = stand(workspace, wrong, (FETCH, PARSE), look_for_bytes=False)
@@ -51,9 +51,10 @@ def complete_verdict(workspace: Workspace, look: Look) -> CheckResult:
 
 def one_run_verdict(workspace: Workspace, look: Look) -> CheckResult:
     """Whether the four tables of each partition come from one run; reads the logs alone."""
-    mixed = (
-        interrupted_slices(workspace) if look.slices is None else PARSE.interrupted(workspace.lake, [*look.slices], {})
-    )
+    if look.slices is None:
+        mixed = interrupted_slices(workspace)
+    else:
+        mixed = [slice_ for slice_, one in stand(workspace, look.slices, (PARSE,)).items() if one.torn]
     if not mixed:
         return CheckResult("tables_of_one_run", "ok", "the four tables of every partition come from one run")
     keys = {*map(key_of, mixed)}
@@ -67,7 +68,7 @@ def one_run_verdict(workspace: Workspace, look: Look) -> CheckResult:
 def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
     """Whether every row of ``table`` is about a page that is in ``page_metadata``."""
     name = "rows_of_pages"
-    parsed = _parsed(workspace, look.slices)
+    parsed = PARSE.here(workspace.lake, look.slices)
     chosen, by_chance = parsed, ""
     if look.slices is None and len(parsed) > _COMPARED:
         # the same for all tables, whose pages are then read once
@@ -91,7 +92,7 @@ def places_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
 def texts_verdict(workspace: Workspace, look: Look) -> CheckResult:
     """Whether HTML pages have texts: one each, and a main text in at least half of those of a partition."""
     name, pages, lacking, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
-    parsed = _parsed(workspace, look.slices)
+    parsed = PARSE.here(workspace.lake, look.slices)
     for crawl, targets in _groups(workspace, parsed):
         where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
         html = _html(workspace, PARSE.main_table, where, "parsed_as")
@@ -116,15 +117,6 @@ def texts_verdict(workspace: Workspace, look: Look) -> CheckResult:
         return CheckResult(name, "warn", message, figures, tuple(odd))
     message = f"{pages.total():,} HTML pages have their text, {empty.total():,} of them without a main one"
     return CheckResult(name, "ok", message, figures)
-
-
-def _parsed(workspace: Workspace, slices: Collection[Slice] | None) -> list[Slice]:
-    """Those of ``slices`` (default: all) that were ever parsed, in order; the log tells."""
-    lake, table = workspace.lake, PARSE.main_table
-    if slices is None:
-        slices = [s for s in map(PARSE.slice_of, lake.digest_names(table) or ()) if s is not None]
-    digests = lake.digests(table, [PARSE.digest_name(slice_) for slice_ in slices])
-    return sorted(slice_ for slice_ in slices if digests[PARSE.digest_name(slice_)] not in (None, GONE))
 
 
 def _counts(workspace: Workspace, table: str, look: Look, slices: Sequence[Slice]) -> Counter[Slice]:

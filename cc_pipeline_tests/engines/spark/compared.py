@@ -17,7 +17,7 @@ Bucket = tuple[Path, MiniCrawlTruth]
 #: The tables that an engine makes.
 MADE = ("records", "page_metadata", "page_text", "page_links", "feed_items")
 #: What a row of ``fetches`` says of a moment, and what is one of many examples.
-_OF_A_MOMENT = {"asked_at", "example"}
+_OF_A_MOMENT = {"asked_at", "example", "stored_files"}
 
 
 def slugs_of(targets: Iterable[str]) -> list[str]:

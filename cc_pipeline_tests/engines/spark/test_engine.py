@@ -18,12 +18,11 @@ from cc_pipeline.engines.spark.engine import SparkEngine
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.run import run_job
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
-from cc_pipeline.extraction import fetch
+from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run import TABLES
-from cc_pipeline.extraction.slice import Stage
+from cc_pipeline.extraction.run import TABLES, current
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import Places
@@ -124,6 +123,20 @@ def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
         assert all(report.written == 0 for one in again_made.values() for report in one.reports.values())
         assert all(one.reports["records"].requests == 0 for one in again_made.values())
         same(theirs, mine, slugs)
+
+
+def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_path: Path) -> None:
+    two = ("warc", "robotstxt")
+    slug = next(one for one in bucket[1].domains() if all(bucket[1].of(NEW, subset=s, domain=one) for s in two))
+    homes = [located(bucket[0], tmp_path / name, [slug], subsets=two) for name in ("local", "spark")]
+    for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
+        [one] = made(workspace, [slug], by, PAGES).values()
+        assert one.error is None
+    assert {row["target"] for row in homes[1].lake.read("page_metadata").to_pylist()} == {slug, f"{slug}~robotstxt"}
+    same(*homes, [slug, f"{slug}~robotstxt"])
+    assert not left_over(homes[1])
+    assert not not_named(homes[1])
+    assert all(current(workspace, NEW, [slug]).keys() == {slug} for workspace in homes)
 
 
 def test_a_job_needs_no_home_and_tells_of_each_partition(
@@ -293,7 +306,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
             if step == "_fetched":
                 fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
             else:
-                patched.setattr(Stage, "stale", lambda _, lake, slices: list(slices))
+                patched.setattr(plan, "PARSER_VERSION", "3")
                 parse_records(mine, NEW, [goes], engine=spark())
     assert len(list(plans.rglob("*.arrow"))) >= 2
     assert len(not_named(mine)) >= 2
