@@ -143,7 +143,9 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World) -> No
     rows = [json.loads(line) for line in said.out.splitlines()]
     by_step = {(row["crawl"], row["step"]): row for row in rows}
     # the fetch is known where a run has located the captures
-    assert set(by_step) == {(NEW, "look-up"), (NEW, "fetch"), (OLD, "look-up")}
+    todo = (OLD, "locate, then fetch, then parse")
+    assert set(by_step) == {(NEW, "look-up"), (NEW, "fetch"), (OLD, "look-up"), todo}
+    assert (by_step[todo]["target"], by_step[todo]["because"]) == ("example.com", "new")
     assert by_step[NEW, "look-up"]["because"].startswith("parquet")
     assert by_step[NEW, "look-up"]["bytes likely"] <= by_step[NEW, "look-up"]["bytes at most"]
     truth = world.truth.of(NEW, subset="warc", domain="example.com")

@@ -131,7 +131,8 @@ def _of_captures(
     question: Question, named: Sequence[str], acting: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The captures that runs have located with what datasets say of each, by crawl and target."""
-    from cc_pipeline.extraction.slice import LOCATE, slices_of
+    from cc_pipeline.extraction.expanding import part_slices
+    from cc_pipeline.extraction.slice import LOCATE, Slice
     from cc_pipeline.stages.facts.asking import refuse_gaps
     from cc_pipeline.stages.facts.captures import facts_of_captures
     from cc_pipeline.stages.facts.choosing import known_for
@@ -145,13 +146,13 @@ def _of_captures(
             raise UserInputError(no_such("dataset", unknown[0], known))
         datasets = [known[name].dataset for name in named]
         for target in question.targets:
-            slugs = question.workspace.rows_of([target.slug])[target.slug]
-            if None in LOCATE.made_from(lake, slices_of(crawl, slugs)).values():
+            slices = part_slices(question.workspace, [Slice(crawl, target.slug)])
+            if None in LOCATE.made_from(lake, slices).values():
                 raise EnvironmentFault(
                     f"the captures of {target.definition} in {crawl} are not located in this home",
                     f"Locate them: cc-pipeline run -c {crawl} -d {target.definition}",
                 )
-            where = {"crawl": crawl, "target": slugs}
+            where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
             located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])
             found = facts_of_captures(question.workspace, crawl, located, datasets)
             say_cost(crawl, target.definition, found)

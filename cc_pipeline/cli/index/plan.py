@@ -75,7 +75,6 @@ def plan(
             if not here.targets:
                 continue
             look = look_for(question.workspace, one, here.targets)
-            rows += _steps(settings, look)
             sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
             found = price_lookup(one, settings.subsets, here.targets, sources, via=settings.via)
             likely = found.bytes if found.likely_bytes is None else found.likely_bytes
@@ -85,15 +84,16 @@ def plan(
             )  # fmt: skip
             notes += [f"{one}: {note}" for note in (*found.notes, *_repairable(here, one, found))]
             notes += said(short_ways(question.workspace, [look], here.targets))
-            fetch = _located(here, one) if locate else _known(look)
+            fetch = _located(here, one) if locate else _known(here, look)
             if fetch is None:
                 notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
             else:
                 why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
                 rows.append(
-                    (one, "fetch", None, fetch.files or None, None, fetch.requests, fetch.bytes, fetch.bytes,
+                    (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
                      _seconds(settings, fetch.requests), why)
                 )  # fmt: skip
+            rows += _steps(settings, look)
     columns = [
         "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
         "because",
@@ -127,18 +127,18 @@ def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[
     return [f"{unbounded_note(unbounded)}: cc-pipeline repair --crawl {crawl}"] if unbounded else []
 
 
-def _known(look: Look) -> FetchPrice | None:
-    """The price of all captures that earlier runs have located; ``None`` unless every target is."""
-    from cc_pipeline.records.plan import FetchPrice
+def _known(question: Question, look: Look) -> FetchPrice | None:
+    """The price of captures that earlier runs have located; ``None`` unless every target is."""
+    from cc_pipeline.deliveries.copying import distinct_captures
+    from cc_pipeline.keys import CAPTURE, PLACE
+    from cc_pipeline.records.plan import price_of
 
-    total = FetchPrice(0, 0, 0, 0, 0)
-    for slice_ in look.asked.slices:
-        found = look.standings[slice_].lookup
-        if found is None or found.price is None:
-            return None
-        record_bytes, size, requests = found.price
-        total += FetchPrice(found.captures, 0, requests, size, record_bytes)
-    return total
+    slices = look.asked.slices
+    if any(look.standings[slice_].located is None for slice_ in slices):
+        return None
+    where = {"crawl": look.asked.crawl, "target": [slice_.target for slice_ in slices]}
+    columns = list(dict.fromkeys((*CAPTURE, *PLACE)))
+    return price_of(distinct_captures(question.workspace.lake.read("captures", where, columns)))
 
 
 def _steps(settings: Settings, look: Look) -> list[Sequence[object]]:
