@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import Cli
 
@@ -115,12 +116,14 @@ def test_a_mistake_writes_nothing(cli: Cli, tmp_path: Path, flags: tuple[str, ..
     assert not (tmp_path / "team").exists()
 
 
-def test_an_instance_that_cannot_be_opened_is_named(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_that_cannot_be_opened_is_named(
+    cli: Cli, bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD"):
         monkeypatch.delenv(name, raising=False)
     cli("init", "--team", tmp_path, *PLACES)
     # the crawl is looked for before Dagster is asked for anything
-    run = ("run", "--home", tmp_path, "--source", tmp_path, "-c", "CC-MAIN-2012", "-d", "example.com")
+    run = ("run", "--home", tmp_path, "--source", bucket[0], "-c", "newest", "-d", "example.com")
     said = cli(*run)
     assert said.status == 1
     assert ".env" in said.err
