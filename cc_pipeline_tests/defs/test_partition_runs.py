@@ -206,7 +206,7 @@ def test_a_tag_that_names_nothing_says_what_to_write(
     result = execute(instance, settings_of(bucket[0], tmp_path), "extract_domain", tags=tags)
     assert not result.success
     assert re.search(said_so, failure_of(result).replace("\n", " "))
-    assert not (tmp_path / "lake").exists(), "before anything was done"
+    assert not (tmp_path / "lake" / "tables").exists(), "before anything was done"
 
 
 def test_a_command_takes_scattered_targets_of_several_crawls_in_one_run(bucket: Bucket, home: Path) -> None:
