@@ -100,14 +100,16 @@ def _group(
     states = {slug: _State() for slug in slugs}
 
     def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
-        for outcome in apart(partial(stage, workspace, crawl), some):
-            source.stop = source.stop or outcome.stop
-            for slug in outcome.slugs:
-                error = outcome.errors.get(slug)
-                if error is not None:
-                    states[slug].error = states[slug].error or error
-                elif outcome.report is not None:
-                    states[slug].reports |= dict.fromkeys(made, outcome.report)
+        # a stage asks the same tables many questions, and what it commits it sees
+        with workspace.lake.still():
+            for outcome in apart(partial(stage, workspace, crawl), some):
+                source.stop = source.stop or outcome.stop
+                for slug in outcome.slugs:
+                    error = outcome.errors.get(slug)
+                    if error is not None:
+                        states[slug].error = states[slug].error or error
+                    elif outcome.report is not None:
+                        states[slug].reports |= dict.fromkeys(made, outcome.report)
 
     def ended(some: Iterable[str]) -> Iterator[Made]:
         for slug in some:

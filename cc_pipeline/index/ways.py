@@ -8,13 +8,12 @@ from math import ceil
 from typing import Final
 
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.index.locator import REQUEST_BYTES, LookupPrice
+from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE
 
 ZIPNUM: Final = "zipnum"
 HARVEST: Final = "harvest"
-PARQUET: Final = "parquet"
 
 #: Index files of one subset, where the path list was not read yet, and bytes read of each for its footer.
 _FILES: Final = 300
@@ -38,8 +37,8 @@ _LATENCY, _ABREAST, _SPEED = 0.03, 64, 100e6
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a question can be answered: ``kind`` is ``zipnum``, ``harvest`` (of the wanted subsets' footers, then as
-    ``parquet``) or ``parquet``. ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates.
+    """How a question can be answered: ``kind`` is ``zipnum`` or ``harvest`` (of the wanted subsets' footers, then the
+    columnar index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates.
     ``why`` says it as a part of a sentence."""
 
     kind: str
@@ -63,12 +62,6 @@ def zipnum_way(targets: Sequence[Target], *, unplaced: int | None = None) -> Way
         "{} through the URL index",
         1 + probes,
     )
-
-
-def parquet_way(targets: Sequence[Target], *, price: LookupPrice | None = None, files: int | None = None) -> Way:
-    """Through the columnar index that is harvested, at the ``price`` its locator gives, where it was asked."""
-    requests, size = _pages(targets, files) if price is None else (price.requests, price.likely_bytes or price.bytes)
-    return _way(PARQUET, requests, size, "{} in the columnar index", 4)
 
 
 def harvest_way(targets: Sequence[Target], *, files: int | None = None) -> Way:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.index.locator import LookupPrice
-from cc_pipeline.index.ways import HARVEST, PARQUET, ZIPNUM, cheapest, choice, harvest_way, parquet_way, zipnum_way
+from cc_pipeline.index.ways import HARVEST, ZIPNUM, cheapest, choice, harvest_way, zipnum_way
 
 ONE = [parse_target("example.org")]
 HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in range(300)))]
@@ -39,12 +38,6 @@ def test_what_is_known_of_a_cluster_makes_it_cheaper() -> None:
     assert warm.requests == 2 < cold.requests <= 10
     assert warm.bytes < cold.bytes and warm.seconds < cold.seconds
     assert zipnum_way(HUNDREDS).requests < 300 * zipnum_way(ONE).requests
-
-
-def test_a_price_that_is_known_is_taken() -> None:
-    way = parquet_way(ONE, price=LookupPrice(1, 1, 7, 5_000_000, likely_bytes=300_000))
-    assert (way.kind, way.requests, way.bytes) == (PARQUET, 7, 300_000)
-    assert parquet_way(ONE).requests < harvest_way(ONE).requests
 
 
 def test_it_is_said_in_a_line() -> None:

@@ -79,13 +79,6 @@ def wanted_facts(
     }
 
 
-def facts_filled_otherwise(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]
-) -> list[str]:
-    """Those of ``slugs`` (of parts for divided sets) that :func:`fill_facts` would write."""
-    return [one.target for one in _stale(workspace, wanted_facts(workspace, crawl, slugs, datasets))]
-
-
 def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
     """Slices to fill: what was filled over gaps counts as long as the settings allow any."""
     here = FACTS.made_from(workspace.lake, wanted.keys())

@@ -12,7 +12,7 @@ from cc_pipeline.extraction.slice import FACTS, Slice
 from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts.answers import host_facts
 from cc_pipeline.stages.facts.datasets import parse_dataset, ready_made
-from cc_pipeline.stages.facts.fill import facts_filled_otherwise, fill_facts
+from cc_pipeline.stages.facts.fill import fill_facts
 from cc_pipeline.stages.facts.schema import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import plan_purge
@@ -60,14 +60,12 @@ def test_a_slice_is_the_answer_and_stays(keyed: tuple[Path, KeyedTruth], tmp_pat
     again = fill_facts(workspace, CRAWL, slugs, HOSTS)
     assert (again.fresh_slices, again.requests, again.written) == (0, 0, 0)
     assert workspace.lake.version("host_facts") == version
-    assert facts_filled_otherwise(workspace, CRAWL, slugs, HOSTS[:1]) == slugs
 
 
 def test_only_what_changed_is_written_again(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
     workspace = workspace_of(keyed[0], tmp_path)
     slugs = filled(workspace)
     workspace.register_targets([parse_target("set:two = example.org")])
-    assert facts_filled_otherwise(workspace, CRAWL, slugs, HOSTS) == slugs[2:]
     report = fill_facts(workspace, CRAWL, slugs, HOSTS)
     assert (report.fresh_slices, report.reused_slices) == (1, 2)
     hosts = workspace.lake.read("host_facts", Slice(CRAWL, slugs[2]).where, ["domain"])["domain"].to_pylist()
