@@ -247,7 +247,7 @@ def materialize(
     slugs = [target.slug for target in targets]
     with ExitStack() as stack:
         stack.enter_context(room_in(settings.home))
-        workspace = stack.enter_context(open_workspace(settings))
+        workspace = stack.enter_context(open_workspace(settings, one_command=True))
         to_build = agreed_builds(workspace, crawls, yes)
         stack.enter_context(progress_bars())
         # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
@@ -271,8 +271,10 @@ def materialize(
                 console.print(line, highlight=False, soft_wrap=True)
         harvested: list[object] = []
         others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
-        despite_gaps(lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), console))
-        if harvested:
+        whole = despite_gaps(
+            lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), console)
+        )
+        if harvested or not whole:
             now = looks()
         try:
             step("pages", lambda: all_runs(launcher.extract(chosen, targets, now)), console)

@@ -49,12 +49,15 @@ def others_are_done(error: EnvironmentFault) -> bool:
     return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
 
 
-def despite_gaps(harvest: Callable[[], object]) -> None:
-    """Harvests, and goes on where index files could not be read: the look-up finds another index, or says which."""
+def despite_gaps(harvest: Callable[[], object]) -> bool:
+    """Harvests, and goes on where index files could not be read: the look-up finds another index, or says which. Gives
+    whether all could be read."""
     try:
         harvest()
     except IndexIncomplete:
         warn("the index is not whole: some of its files could not be read")
+        return False
+    return True
 
 
 def all_runs(runs: Iterable[object]) -> None:

@@ -89,8 +89,8 @@ def fetch_captures(
     now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if fetched else before
     found = _shortfalls(workspace, crawl, now, fetched)
     if fetched is not None:
-        sets = {slice_.whole for slice_ in todo}
-        judged = of_targets(one for one in found.values() if one.slice_.whole in sets)
+        wholes, mine = {slice_.whole for slice_ in todo}, set(slices)
+        judged = of_targets(one for at, one in found.items() if at.whole in wholes and at in mine)
         refusal = refused(judged, workspace.settings.max_unsettled, workspace.settings.source)
     report = FETCH.report(
         {one: _figures(short, now[one]) for one, short in found.items()},
@@ -204,13 +204,17 @@ def _commit(
     }
     silent = {} if result.answered else {slice_: before.get(slice_, 0) + 1 for slice_ in wanted}
     made_from = _made_from(wanted, found)
-    # first, so that a run killed in between is not taken for one that never was
-    note_slices(lake, "fetches", fetch_rows(found, made_from, silent), but="asked_at")
+    rows = fetch_rows(found, made_from, silent)
+    here = FETCH.made_from(lake, wanted.keys())
+    # first, so that a run killed in between is not taken for one that never was; but not where the digest stays, since
+    # the note would count then for rows that are not there yet
+    note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
     if result.answered or result.reused or result.adopted:
         note_superseded(workspace, [*wanted], result.stored, time.time())
         forget_failed_pages(workspace, healed, distrusted)
         fetched.commit(lake, made_from)
         settle(workspace.storage, result)
+    note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] == made_from[s]}, but="asked_at")
 
 
 def _witnesses(workspace: Workspace, crawl: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The gate before a fetch: a price above what the settings allow is told, with what allows it, and nothing is fetched.
 
 What was located stays, so whoever then allows the price goes on from there. A command that fetches many partitions is
-counted as a whole.
+counted as a whole: those of which it learns when the limit is reached are refused, the others are done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cc_pipeline.transport.budget import SourceLimits, chosen_limits, default_li
 
 def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:
     """Raises ``UserInputError`` where fetching all captures of these slices would cost more than the settings allow:
-    those of one target, or of all that were priced with this workspace, since a command is one question.
+    those of one target, or, where a command is one question, what all its targets have that is not here yet.
 
     What was noted when the slices were located is counted; rows are read only where that is too much, because
     neighbours in several slices of a target are read together.
@@ -40,13 +40,22 @@ def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> No
         if price is None or _is_over(price, settings):
             price = _priced(workspace, slices)
             _refuse(workspace, price, f"{whole.target} in {whole.crawl}")
-        prices[whole] = price
+        prices[whole] = _of_what_lacks(price, [standings[slice_] for slice_ in slices])
     every = workspace.priced | prices
-    if len(every) > 1:
+    if workspace.one_command and len(every) > 1:
         named = " and ".join(f"{one.target} in {one.crawl}" for one in [*prices][:2])
         total = sum(every.values(), FetchPrice(0, 0, 0, 0, 0))
         _refuse(workspace, total, f"{named}, with the others of this command ({len(every):,} partitions),")
     workspace.priced.update(prices)
+
+
+def _of_what_lacks(price: FetchPrice, standings: Sequence[Standing]) -> FetchPrice:
+    """The share of a price that is for captures which were not fetched before: the others are held."""
+    held = sum(one.fetch.fetched for one in standings if one.fetch is not None)
+    share = max(0.0, 1 - held / price.captures) if price.captures else 0.0
+    return FetchPrice(
+        price.captures, price.files, int(price.requests * share), int(price.bytes * share), price.record_bytes
+    )
 
 
 def _together(noted: Iterable[Lookup]) -> FetchPrice:

@@ -5,8 +5,9 @@ once, and a second reading of all records told whether they had to be parsed. Sl
 are up to date by today's (``plan.py``), so that nothing is located, fetched or parsed again; the others keep what they
 have under a digest that is none of today's. What several subsets had in one slice becomes a slice for each.
 
-A table is changed when all that its digests are told by is still there: pages first, captures last. So a migration
-that was killed goes on where it was.
+A table is changed when all that its digests are told by is still there: pages first, captures last. Each commit says
+beside its digests that the table is done for a crawl. So a migration that was killed, or that another home on the lake
+has made, goes on where it was: what is said in the words of today is never read as if it were of before.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
 from cc_pipeline.commoncrawl.parts import PLAIN, SEPARATOR, subsets_in, with_subset
 from cc_pipeline.extraction.plan import fetched_from, located_from, parsed_from, with_open
-from cc_pipeline.extraction.shortfall import fetch_rows, shortfalls
+from cc_pipeline.extraction.shortfall import Shortfall, fetch_rows, shortfalls
 from cc_pipeline.extraction.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.keys import CAPTURE_ORDER
@@ -40,6 +41,8 @@ from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS
 from cc_pipeline.stages.indexing.versions import version_name, versions_of_rows
 
 _STAGES: Final = (LOCATE, FETCH, PARSE)
+#: Committed with a table's digests of a crawl.
+_DONE: Final = input_digest({"layout": 4})
 #: What ``via`` could be, and how pages could be parsed: the digests do not tell.
 _VIAS: Final = ("auto", "parquet", "btree", "zipnum")
 _PARSED_AS: Final = tuple(product(("2", "1"), EXTRACTORS, (False, True)))
@@ -83,6 +86,15 @@ def to_layout_4(lake: Lake) -> None:
         _Crawl(lake, home, crawl, slices).migrate()
 
 
+def _mark(crawl: str) -> dict[str, str]:
+    """What says that a table's slices of a crawl are in the words of today."""
+    return {f"layout4:{crawl}": _DONE}
+
+
+def _is_done(lake: Lake, table: str, crawl: str) -> bool:
+    return lake.holds(table, _mark(crawl))
+
+
 def bytes_to_split(lake: Lake) -> int:
     """About how many bytes are written anew: those of slices that several subsets share; none where that is a matter of
     seconds, so that nobody is asked."""
@@ -97,15 +109,21 @@ def _slices_before(lake: Lake, home: Path) -> dict[str, list[_Before]]:
     """The slices that were located, by crawl."""
     versions = {row["slug"]: row["version"] for row in lake.read("targets", columns=["slug", "version"]).to_pylist()}
     noted: dict[Slice, set[str]] = {}
-    for row in lake.read("lookups", columns=["crawl", "target", "subsets"]).to_pylist():
+    today: dict[Slice, str] = {}
+    columns = ["crawl", "target", "subsets", "made_from", "definition"]
+    for row in lake.read("lookups", columns=columns).to_pylist():
+        if row["definition"] is not None:
+            today[Slice(row["crawl"], row["target"])] = row["made_from"]
         noted.setdefault(Slice(row["crawl"], Slice("", row["target"]).defined), set()).update(row["subsets"])
     names = [one for name in lake.digest_names("captures") or () if (one := LOCATE.slice_of(name)) is not None]
-    made = {stage.label: stage.made_from(lake, names) for stage in (LOCATE, FETCH, PARSE)}
+    names = [one for one in names if not _is_done(lake, "captures", one.crawl)]
+    made = {stage.label: _made_before(lake, stage, names) for stage in _STAGES}
     found: dict[str, list[_Before]] = {}
     for slice_ in names:
         digests = {label: own[slice_] for label, own in made.items()}
         here = digests[LOCATE.label]
-        if here is None or here == GONE or slice_.subset != PLAIN:
+        # a slice whose note names its definition was located by today's rule
+        if here is None or here == GONE or slice_.subset != PLAIN or here == today.get(slice_):
             continue
         version, index = versions.get(slice_.target, ""), _index_before(lake, home, slice_)
         sets = [tuple(sorted(noted[slice_]))] if slice_ in noted else _EVERY
@@ -115,6 +133,17 @@ def _slices_before(lake: Lake, home: Path) -> dict[str, list[_Before]]:
         found.setdefault(slice_.crawl, []).append(
             _Before(slice_, in_order, digests, version if subsets else "", complete)
         )
+    return found
+
+
+def _made_before(lake: Lake, stage: Stage, slices: list[Slice]) -> dict[Slice, str | None]:
+    """What slices were made from, by the tables of the stage that are still as they were before."""
+    found: dict[Slice, str | None] = {}
+    for crawl in {one.crawl for one in slices}:
+        mine = {one: stage.digest_name(one) for one in slices if one.crawl == crawl}
+        tables = [table for table in stage.tables if not _is_done(lake, table, crawl)]
+        agreed = lake.agreed(tables, list(mine.values())) if tables else {}
+        found |= {one: agreed.get(name) for one, name in mine.items()}
     return found
 
 
@@ -174,13 +203,17 @@ class _Crawl:
                     if (digest := _parsed_from(before, says, outcomes.get(before.slice_.target, ""))) is not None:
                         parsed[one] = digest
         self._commit(PARSE, parsed)
+        if not _is_done(self._lake, "records", self._crawl):
+            self._note_fetches(found, fetched)
+        self._commit(FETCH, fetched)
+        self._note("lookups", {one: self._lookup(b, one, located[one]) for b in self._slices for one in b.today})
+        self._commit(LOCATE, located)
+
+    def _note_fetches(self, found: Mapping[Slice, Shortfall], fetched: Mapping[Slice, str]) -> None:
         silent = {one: row["silent_runs"] for one, row in self._fetches.items()}
         rows = fetch_rows({one: found[one] for one in fetched}, fetched, silent)
         asked = {one: row["asked_at"] for one, row in self._fetches.items() if row["asked_at"] is not None}
         self._note("fetches", {one: {**row, "asked_at": asked.get(one, row["asked_at"])} for one, row in rows.items()})
-        self._commit(FETCH, fetched)
-        self._note("lookups", {one: self._lookup(b, one, located[one]) for b in self._slices for one in b.today})
-        self._commit(LOCATE, located)
 
     def _noted(self, table: str) -> dict[Slice, dict[str, Any]]:
         rows = self._lake.read(table, self._where).to_pylist()
@@ -270,21 +303,26 @@ class _Crawl:
 
     def _commit(self, stage: Stage, digests: Mapping[Slice, str]) -> None:
         """Commits the digests of today; slices that are split with the rows that they have now."""
+        mark = _mark(self._crawl)
         for table in stage.tables:
+            if self._lake.holds(table, mark):
+                continue
             split = [one for before in self._slices if before.is_split for one in (before.slice_, *before.today)]
             plain = {stage.digest_name(one): digest for one, digest in digests.items() if one not in split}
-            if plain and not self._lake.holds(table, plain):
-                self._lake.commit_digests(table, plain)
             here = self._lake.digests(table, [stage.digest_name(before.slice_) for before in self._slices])
             made = [b for b in self._slices if b.is_split and here[stage.digest_name(b.slice_)] is not None]
             named = {one: digests.get(one, _of_before(b.digests[stage.label])) for b in made for one in b.today}
             gone = {b.slice_: GONE for b in made if PLAIN not in b.subsets}
             new = {stage.digest_name(one): digest for one, digest in (named | gone).items()}
-            if made and not self._lake.holds(table, new):
+            if made:
                 contents = {content_name(one): NOTHING for one in gone}
                 contents |= {content_name(one): number for one, number in self._count(table).items() if one in named}
                 rows = pa.Table.from_batches(self._rows(table), self._lake.specs[table].schema)
-                self._lake.commit(table, rows, [one.where for one in dict.fromkeys(split)], new | contents)
+                self._lake.commit(
+                    table, rows, [one.where for one in dict.fromkeys(split)], new | contents | plain | mark
+                )
+            else:
+                self._lake.commit_digests(table, plain | mark)
 
 
 def _fetched_from(before: _Before, captures: str) -> str | None:

@@ -11,7 +11,9 @@ from collections.abc import Collection
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, with_subset
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.workspace import Workspace
@@ -27,10 +29,13 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
     Targets that nobody defined are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     known = _ranges(workspace)
-    asked = set(slugs)
-    mine = RangeSet(KeyRange(start, end) for start, end, slug in known if slug in asked)
-    found = {slug for start, end, slug in known if mine.touches(start, end)}
-    return sorted({*slugs, *found})
+    found = set(slugs)
+    for subset in {subset_of(slug) for slug in slugs}:
+        # captures of two subsets are never the same
+        asked = {defined_slug(slug) for slug in slugs if subset_of(slug) == subset}
+        mine = RangeSet(KeyRange(start, end) for start, end, slug in known if slug in asked)
+        found |= {with_subset(slug, subset) for start, end, slug in known if mine.touches(start, end)}
+    return sorted(found)
 
 
 def sharing(workspace: Workspace) -> set[str]:
@@ -43,7 +48,7 @@ def sharing(workspace: Workspace) -> set[str]:
         # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
         if last is None or (last[0] is not None and (end is None or end > last[0])):
             last = (end, slug)
-    return found
+    return {with_subset(slug, subset) for slug in found for subset in SUBSETS}
 
 
 def _ranges(workspace: Workspace) -> list[_Range]:

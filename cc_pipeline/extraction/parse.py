@@ -36,11 +36,9 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     settings = workspace.settings
     asked = expand(workspace, crawl, slugs)
     before = stand(workspace, asked.every, (FETCH, PARSE))
-    for slice_ in asked.slices:
-        if before[slice_].fetched is None:
-            raise EnvironmentFault(
-                f"{slice_.whole.target} in {crawl} has not been fetched", "Materialize records first."
-            )
+    for slug, own in asked.for_.items():
+        if all(before[slice_].fetched is None for slice_ in (*own, *asked.beside[slug])):
+            raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
     there = dict.fromkeys((slice_ for slice_ in asked.every if before[slice_].fetched is not None), Wanted(""))
     due = plan(there, before, {}, options_of(settings), (PARSE,)).of(PARSE)
     # a replay changes records of all subsets; what else is due of those that were not asked for stays due

@@ -291,9 +291,12 @@ class Stage:
         count as done.
         """
         made_from = self.made_from(lake, slices)
-        again = {s: input_digest({"replayed": digest}) for s, digest in made_from.items() if digest is not None}
-        if again:
-            lake.commit_digests(self.main_table, {self.digest_name(s): digest for s, digest in again.items()})
+        again = {self.digest_name(s): digest for s, digest in made_from.items() if digest is not None}
+        for table in self.tables if again else ():
+            # another one for each table: they differ until all are written anew, and none is passed over then
+            lake.commit_digests(
+                table, {name: input_digest({"replayed": digest, "table": table}) for name, digest in again.items()}
+            )
 
     def interrupted(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
         """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""

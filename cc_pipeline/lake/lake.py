@@ -205,6 +205,8 @@ class Lake:
                         post_commithook_properties=AFTER_COMMIT,
                         writer_properties=WRITER,
                     )
+                # it may have been another handle than the one that is kept
+                self.look_again(table)
                 return
             except CommitFailedError as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry

@@ -56,10 +56,11 @@ class Workspace:
 
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
     to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
-    both).
+    both). ``one_command`` says that all that is fetched with it is one question, whose price is counted together.
     """
 
     settings: Settings
+    one_command: bool = False
 
     @cached_property
     def lake(self) -> Lake:
@@ -226,9 +227,9 @@ class Workspace:
 
 
 @contextmanager
-def open_workspace(settings: Settings) -> Iterator[Workspace]:
+def open_workspace(settings: Settings, *, one_command: bool = False) -> Iterator[Workspace]:
     """A workspace that is closed at the end of the block."""
-    workspace = Workspace(settings)
+    workspace = Workspace(settings, one_command)
     try:
         yield workspace
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,22 +54,33 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
 
 def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
     from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.expanding import part_slices
     from cc_pipeline.extraction.fetch import fetch_captures
+    from cc_pipeline.extraction.slice import slices_of
+    from cc_pipeline.stages.workspace import open_workspace
 
     trouble: Incomplete | None = None
-    with Launcher(workspace) as launcher:
-        for crawl, slugs in sorted(again.items()):
-            targets = workspace.targets(sorted(slugs))
+    for crawl, slugs in sorted(again.items()):
+        subsets: dict[str, set[str]] = defaultdict(set)
+        for slice_ in part_slices(workspace, slices_of(crawl, sorted(slugs))):
+            subsets[slice_.whole.target].add(slice_.subset)
+        targets = workspace.targets(sorted(slugs))
+        if places := found.damaged.get(crawl):
             try:
-                if places := found.damaged.get(crawl):
-                    # no run knows which bytes are wrong; the run below parses what this brings
-                    holding = [slug for slug in targets if slug in slugs]
-                    fetch_captures(workspace, crawl, holding, distrusted=[*places])
-                extracted = partial(all_runs, launcher.extract([crawl], [*targets.values()]))
-                step(f"lost records of {crawl}", extracted, console)
+                # no run knows which bytes are wrong; the runs below parse what this brings
+                fetch_captures(workspace, crawl, [*targets], distrusted=[*places])
             except Incomplete as error:
-                # what one crawl lacks keeps no other from its own
                 trouble = trouble or error
+        # in the subsets that they have, whatever the settings ask for
+        for some in sorted({tuple(sorted(one)) for one in subsets.values()}):
+            mine = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == some]
+            with open_workspace(replace(workspace.settings, subsets=some)) as own, Launcher(own) as launcher:
+                try:
+                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), console)
+                except Incomplete as error:
+                    # what one crawl lacks keeps no other from its own
+                    trouble = trouble or error
+    with Launcher(workspace) as launcher:
         step("cc.duckdb", launcher.publish, console)
     if trouble is not None:
         raise trouble

@@ -146,7 +146,7 @@ def _found(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], no
             found.stale |= {(crawl, slug) for slug in of_crawl.stale}
             found.due |= {(crawl, slug) for slug in of_crawl.due}
             found.waiting |= {(crawl, slug) for slug in of_crawl.waiting}
-            found.older.update(outdated(workspace.settings, seen.standings))
+            found.older.update(outdated(workspace.settings, {s: seen.standings[s] for s in seen.asked.slices}))
     return found
 
 

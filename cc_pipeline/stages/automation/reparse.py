@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from cc_pipeline.commoncrawl.parts import subsets_in
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, plan, price_of
 from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
@@ -38,9 +39,11 @@ def outdated(settings: Settings, standings: Mapping[Slice, Standing]) -> Counter
 
 
 def outdated_of_all(workspace: Workspace) -> Counter[Slice]:
-    """As :func:`outdated`, of all that was ever parsed. Raises ``EnvironmentFault``."""
+    """As :func:`outdated`, of all that was ever parsed in the settings' subsets: what runs make. Raises
+    ``EnvironmentFault``."""
+    subsets = workspace.settings.subsets
     with workspace.lake.still():
-        slices = PARSE.here(workspace.lake)
+        slices = [one for one in PARSE.here(workspace.lake) if one.subset in subsets_in(one.crawl, subsets)]
         return outdated(workspace.settings, stand(workspace, slices, (FETCH, PARSE), look_for_bytes=False))
 
 

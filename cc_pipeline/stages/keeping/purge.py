@@ -115,7 +115,8 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
         # before any row goes, as in a purge
         note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
-    _remove_rows(workspace, slices)
+    # what is known of hosts belongs to no subset
+    _remove_rows(workspace, slices, {stage: beside for stage, beside in _STAGES.items() if stage is not FACTS})
     publish_warehouse(workspace)
     return captures
 
@@ -177,12 +178,12 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     return note
 
 
-def _remove_rows(workspace: Workspace, slices: Sequence[Slice]) -> None:
+def _remove_rows(workspace: Workspace, slices: Sequence[Slice], stages: Mapping[Stage, str] = _STAGES) -> None:
     """Empties the slices, in one commit a table; what is parsed first, since that is what is shown."""
     lake = workspace.lake
     for first in range(0, len(slices), _SLICES_AT_ONCE):
         some = slices[first : first + _SLICES_AT_ONCE]
-        for stage, beside in _STAGES.items():
+        for stage, beside in stages.items():
             if beside and (noted := _noted(lake, beside, some)):
                 empty_slices(lake, beside, noted)
             if made := _made(workspace, stage, some):
