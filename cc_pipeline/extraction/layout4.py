@@ -116,7 +116,8 @@ def _slices_before(lake: Lake, home: Path) -> dict[str, list[_Before]]:
             today[Slice(row["crawl"], row["target"])] = row["made_from"]
         noted.setdefault(Slice(row["crawl"], Slice("", row["target"]).defined), set()).update(row["subsets"])
     names = [one for name in lake.digest_names("captures") or () if (one := LOCATE.slice_of(name)) is not None]
-    names = [one for one in names if not _is_done(lake, "captures", one.crawl)]
+    done = {crawl for crawl in {one.crawl for one in names} if _is_done(lake, "captures", crawl)}
+    names = [one for one in names if one.crawl not in done]
     made = {stage.label: _made_before(lake, stage, names) for stage in _STAGES}
     found: dict[str, list[_Before]] = {}
     for slice_ in names:

@@ -1,0 +1,103 @@
+"""What other subsets have beside ``warc``: found by what looks for repeats, losses and pages to be made again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.run import look
+from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
+from cc_pipeline.keys import CAPTURE
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.keeping.purge import drop_subset
+from cc_pipeline_tests.stages.stored import stored_files
+from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
+
+Bucket = tuple[Path, MiniCrawlTruth]
+SITE = "example.com"
+BOTH = ("warc", "robotstxt")
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+def test_targets_that_overlap_share_records_of_every_subset(bucket: Bucket, tmp_path: Path) -> None:
+    import duckdb  # noqa: PLC0415
+
+    workspace = workspace_of(bucket[0], tmp_path, subsets=BOTH)
+    harvest(workspace)
+    extract(workspace, SITE)
+    _, fetched, _ = extract(workspace, f"host:www.{SITE}")
+    assert fetched.requests == 0
+    publish(workspace)
+    with duckdb.connect(str(tmp_path / "cc.duckdb"), read_only=True) as connection:
+        for view in ("captures", "records", "page_metadata"):
+            rows = connection.execute(f"SELECT {', '.join(CAPTURE)} FROM {view} WHERE crawl = '{NEW}'").fetchall()
+            assert rows
+            assert max(Counter(rows).values()) == 1, view
+
+
+def test_dropping_a_subset_leaves_the_others(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, subsets=BOTH)
+    harvest(workspace)
+    extract(workspace, SITE)
+    planned = {subset: len(bucket[1].of(NEW, subset=subset, domain=SITE)) for subset in BOTH}
+    assert drop_subset(workspace, SITE, "robotstxt") == planned["robotstxt"] > 0
+    rows = workspace.lake.read("records", {"crawl": NEW}, ["target", "subset"]).to_pylist()
+    assert Counter((row["target"], row["subset"]) for row in rows) == {(SITE, "warc"): planned["warc"]}
+    assert {todo.slice_.subset for todo in look(workspace, NEW, [SITE]).plan.todos} == {"robotstxt"}
+    assert look(workspace_of(bucket[0], tmp_path), NEW, [SITE]).plan.todos == ()
+
+
+def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, SITE)
+    for path in stored_files(workspace):
+        path.unlink()
+    real = Lake.commit_stream
+
+    def commit_stream(self: Lake, table: str, *args: object, **options: object) -> int:
+        if table == "records":
+            raise Killed
+        return real(self, table, *args, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "commit_stream", commit_stream)
+        with pytest.raises(Killed):
+            fetch_captures(workspace, NEW, [SITE])
+    again = workspace_of(bucket[0], tmp_path)
+    (why,) = look(again, NEW, [SITE]).plan.of(FETCH).values()
+    assert (why.why, why.n) == (Why.LOST, again.lake.read("records").num_rows)
+    fetch_captures(again, NEW, [SITE])
+    assert look(again, NEW, [SITE]).plan.of(FETCH) == {}
+
+
+def test_pages_that_are_to_be_made_again_are_made_in_all_tables(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path)
+    harvest(workspace)
+    extract(workspace, SITE)
+    before = {table: workspace.lake.version(table) for table in PARSE.tables}
+    PARSE.forget(workspace.lake, [Slice(NEW, SITE)])
+    assert parse_records(workspace, NEW, [SITE]).fresh_slices == 1
+    # a commit that forgets, and one of rows
+    assert {table: workspace.lake.version(table) - then for table, then in before.items()} == dict.fromkeys(before, 2)
+
+
+def test_pages_of_a_target_that_has_other_subsets_alone_are_no_error(bucket: Bucket, tmp_path: Path) -> None:
+    robots = workspace_of(bucket[0], tmp_path, subsets=("robotstxt",))
+    harvest(robots)
+    extract(robots, SITE)
+    assert parse_target(SITE).slug == SITE
+    report = parse_records(workspace_of(bucket[0], tmp_path), NEW, [SITE])
+    assert report.fresh_slices == 0
