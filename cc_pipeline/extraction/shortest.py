@@ -15,17 +15,20 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.run import Look
 from cc_pipeline.extraction.slice import LOCATE
 from cc_pipeline.index.ways import ZIPNUM, cheapest, choice, harvest_way, zipnum_way
-from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.stages.indexing.harvest import listed_files
 from cc_pipeline.stages.workspace import Workspace
 
 _WEB: Final = ("http", "https")
+#: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.
+_FEW: Final = 32
 
 
 def short_ways(workspace: Workspace, looks: Iterable[Look], targets: Sequence[Target]) -> dict[str, str]:
     """The crawls that need no harvest for what is planned of ``targets``, and why, in words for a person (empty where
-    the columnar index is not needed at all). It costs a request a crawl at most, and none where that was asked today.
+    the columnar index is not needed at all). It costs two requests a crawl at most: for its path list, and to learn
+    whether it has a URL index.
 
-    Raises ``EnvironmentFault`` when the source does not say whether it has a URL index.
+    Raises ``EnvironmentFault`` when the source does not say.
     """
     found: dict[str, str] = {}
     for look in looks:
@@ -48,8 +51,9 @@ def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> s
         return None if via == "parquet" else ""
     slugs = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
     wanted = [target for target in targets if target.slug in slugs]
-    listed = count_rows(workspace.lake, "index_manifest", {"crawl": crawl}, ["subset"])
-    files = sum(count for (subset,), count in listed.items() if subset in lacking) or None
+    files = sum(file.subset in lacking for file in listed_files(workspace, crawl)[0])
+    if files <= _FEW:
+        return None
     ways = [zipnum_way(wanted), harvest_way(wanted, files=files)]
     chosen = cheapest(ways, over_http=scheme_of(workspace.settings.source) in _WEB)
     if chosen.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:

@@ -67,7 +67,7 @@ def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
     ``None`` where it does not, and for the ARC years. Raises ``EnvironmentFault`` when it cannot be read."""
     if find_crawl(workspace, crawl).era == "arc":
         return None
-    digest = input_digest({"paths": [file.path for file in _listed(workspace, crawl)[0]]})
+    digest = input_digest({"paths": [file.path for file in listed_files(workspace, crawl)[0]]})
     return digest if LIST.stale(workspace.lake, {Slice(crawl): digest}) else None
 
 
@@ -83,7 +83,7 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         notes: tuple[str, ...] = (ARC_REASON,)
         requests = size = 0
     else:
-        files, requests, size = _listed(workspace, crawl)
+        files, requests, size = listed_files(workspace, crawl)
         notes = ()
     rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
     slice_ = Slice(crawl)
@@ -122,7 +122,7 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
     if HARVEST.made_from(lake, [slice_])[slice_] is None or settings.page_indexes:
         return False
-    files = [] if crawl in ARC_CRAWLS else _listed(workspace, crawl)[0]
+    files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
     if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
         return False
     wanted = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
@@ -140,7 +140,7 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     return made_from == {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
 
 
-def _listed(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
+def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int]:
     """The files of a crawl's columnar index, and the requests and bytes that the list took.
 
     They are in the order of ``index_manifest``: another order at the source is the same list.
