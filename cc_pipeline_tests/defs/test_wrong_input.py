@@ -7,7 +7,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dagster as dg
@@ -213,6 +213,7 @@ def full(name: str, word: str, times: int = 1_000_000) -> Iterator[list[str]]:
     """Dagster's SQLite files whose names match ``name`` take no new page, as on a full disk, from the first row with
     ``word`` in it on, and for so many rows. Gives the files whose rows were refused one."""
     met: list[str] = []
+    limited: list[sqlite3.Connection] = []
 
     def limit(connection: Connection, cursor: sqlite3.Cursor, statement: str, values: object, *_: object) -> None:
         file = connection.engine.url.database or ""
@@ -221,6 +222,7 @@ def full(name: str, word: str, times: int = 1_000_000) -> Iterator[list[str]]:
             if len(met) < times:
                 # it cannot be less than what is there: there is just no room for more
                 cursor.connection.execute("PRAGMA max_page_count=1")
+                limited.append(cursor.connection)
             met.append(file)
 
     event.listen(Engine, "before_cursor_execute", limit)
@@ -228,6 +230,10 @@ def full(name: str, word: str, times: int = 1_000_000) -> Iterator[list[str]]:
         yield met
     finally:
         event.remove(Engine, "before_cursor_execute", limit)
+        for connection in limited:
+            # connections are kept, and there is room again
+            with suppress(sqlite3.ProgrammingError):
+                connection.execute("PRAGMA max_page_count=1073741823")
 
 
 #: A run's own log of events; what all runs share; the list of runs.
