@@ -11,7 +11,6 @@ from collections.abc import Collection
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.parts import defined_slug, subset_of, with_subset
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -48,7 +47,7 @@ def sharing(workspace: Workspace) -> set[str]:
         # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
         if last is None or (last[0] is not None and (end is None or end > last[0])):
             last = (end, slug)
-    return {with_subset(slug, subset) for slug in found for subset in SUBSETS}
+    return found
 
 
 def _ranges(workspace: Workspace) -> list[_Range]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cc_pipeline import __version__
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.parts import with_subset
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.overlap import sharing
 from cc_pipeline.extraction.slice import PARSE, READ_FILES, Slice
@@ -56,7 +58,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             pinned,
             publication_views(
                 [(slice_.crawl, slice_.target) for slice_ in held_back],
-                Sharing(tuple(sorted(sharing(workspace))), tuple(sorted(_read_whole(workspace)))),
+                Sharing(_sharing(workspace), tuple(sorted(_read_whole(workspace)))),
             ),
             macros=MACROS,
             notes=note_of,
@@ -96,6 +98,11 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     parsed = sorted({slice_ for table in PARSE.tables for slice_ in _parsed(workspace, table, at.get(table))})
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
     return PARSE.interrupted(workspace.lake, parsed, at) + READ_FILES.interrupted(workspace.lake, files, at)
+
+
+def _sharing(workspace: Workspace) -> tuple[str, ...]:
+    """The slices of targets that can share captures with others, in whatever subset."""
+    return tuple(sorted(with_subset(slug, subset) for slug in sharing(workspace) for subset in SUBSETS))
 
 
 def _read_whole(workspace: Workspace) -> set[str]:
