@@ -1,6 +1,6 @@
 """Partitions that a run would neither change nor record otherwise than they are recorded: a command leaves them out.
 
-Belongs here: the lake's answer (stages/current) beside what Dagster has recorded. Not here: who leaves them out.
+Belongs here: the plan (extraction/run.look) beside what Dagster has recorded. Not here: who leaves them out.
 """
 
 from __future__ import annotations
