@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction import fetch as fetch_stage
+from cc_pipeline.extraction.brought import unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.replay import replay_records
-from cc_pipeline.extraction.shortfall import unsettled_rows
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec

@@ -64,6 +64,12 @@ AllowGaps = Annotated[
         "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
     ),
 ]
+AcceptLosses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-losses", help="Captures that the source has lost, by the number that a run says of them. Repeatable."
+    ),
+]
 Where = Annotated[
     str | None,
     typer.Option(

@@ -52,6 +52,7 @@ def run(
     where: options.Where = None,
     allow_gaps: options.AllowGaps = False,
     yes: options.Yes = False,
+    accept_losses: options.AcceptLosses = None,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
@@ -89,6 +90,7 @@ def run(
         max_index_gaps=options.most_gaps(allow_gaps),
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
+        accept_losses=tuple(accept_losses) if accept_losses else None,
     )
     if settings.engine == "spark":
         refuse_unready(settings)

@@ -165,7 +165,7 @@ def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> lis
 
 
 def _say_shortfall(done: Mapping[Slice, Done]) -> None:
-    from cc_pipeline.extraction.shortfall import share
+    from cc_pipeline.extraction.brought import share
 
     planned = sum(one.after.planned for one in done.values())
     unsettled = sum(one.after.unsettled for one in done.values())
@@ -180,5 +180,11 @@ def _say_shortfall(done: Mapping[Slice, Done]) -> None:
             "each of them and why: "
             "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
         )
-    if planned and not unsettled and not lost:
+    odd = sum(one.after.mismatched for one in done.values())
+    if odd:
+        note(
+            f"{odd:,} of {planned:,} captures ({share(odd, planned)}) came with another payload than the index names: "
+            "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
+        )
+    if planned and not unsettled and not lost and not odd:
         console.print(f"all {planned:,} captures are here", highlight=False, markup=False, style="green")

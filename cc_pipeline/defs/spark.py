@@ -219,7 +219,7 @@ def _job(
     launcher = launcher_for(settings, mail, folder / "driver.log", lock)
     reader = Messages(mail)
     extras = {
-        "settings": as_texts(settings),
+        "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
         "wanted": [list(key) for key in asked],
         "tables": list(tables),
         "workers": settings.spark_workers,

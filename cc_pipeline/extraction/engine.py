@@ -16,9 +16,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.extraction.brought import Shortfall, shortfalls
 from cc_pipeline.extraction.held import Held
 from cc_pipeline.extraction.pages_before import PagesBefore
-from cc_pipeline.extraction.shortfall import Shortfall, shortfalls
 from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.lake import Lake

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.paths import path_list_key, published_key, segments_key
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.commoncrawl.paths import path_list_key, published_key
+from cc_pipeline.errors import EnvironmentFault, disk_trouble
+from cc_pipeline.extraction.brought import Brought, Shortfall, of_targets, shortfalls
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
 from cc_pipeline.extraction.expanding import expand, part_slices, retire_others
 from cc_pipeline.extraction.gate import refuse_dear
@@ -23,26 +26,29 @@ from cc_pipeline.extraction.held import (
     note_superseded,
     slices_that_lost,
 )
-from cc_pipeline.extraction.plan import Wanted, Why, fetched_from, options_of, plan, with_open
-from cc_pipeline.extraction.shortfall import NotGiven, Shortfall, fetch_rows, of_targets, refused, shortfalls
+from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
+from cc_pipeline.extraction.second_look import come_back
+from cc_pipeline.extraction.shortfall import Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.fetch import settle
+from cc_pipeline.records import witness
+from cc_pipeline.records.fetch import RecordsResult, settle
 from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.stages.indexing.own_lists import first_own_key
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
 
 #: Columns of records that say how slices stand.
-_STANDING = ["target", "url", "outcome", "reason", "detail", "settled", "rounds", *STORED]
+_STANDING = [
+    *("target", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
+    *(*PLACE_NAME, *STORED),
+]
 
 
 def fetch_captures(
@@ -72,35 +78,40 @@ def fetch_captures(
                 f"captures of {slice_.whole.target} in {crawl} have not been located", "Materialize captures first."
             )
     wanted = dict.fromkeys(slices, Wanted("", told=frozenset([FETCH.label] if replay else ())))
-    reasons = plan(wanted, before, {}, options_of(workspace.settings), (FETCH,)).of(FETCH)
+    options = options_of(workspace.settings, None if replay else datetime.now(UTC))
+    reasons = plan(wanted, before, {}, options, (FETCH,)).of(FETCH)
     lost = slices_that_lost(workspace, [one for one in slices if one not in reasons], distrusted) if distrusted else {}
     healed = {slice_: why.n for slice_, why in reasons.items() if why.why is Why.LOST} | lost
-    todo = [*reasons, *lost]
+    todo, looks = _worth_asking(workspace, crawl, reasons, replay=replay)
+    todo += lost
     if not replay:
-        refuse_dear(workspace, {one: before[one] for one, why in reasons.items() if why.why not in _NOT_PRICED})
+        priced = [one for one in todo if one in reasons and reasons[one].why not in _NOT_PRICED]
+        refuse_dear(workspace, {one: before[one] for one in priced})
+    state = _State(workspace, crawl, before, _shortfalls(workspace, crawl, before), distrusted, engine)
     unfinished = left_behind(workspace.storage, crawl)
-    fetched: Fetched | None = None
-    refusal: NotGiven | None = None
-    # where a fetch was killed between its commit and its end, its journals are settled even if nothing is to be done
-    if todo or unfinished:
-        to_make = {one: fetched_from(_said(before[one]), workspace.settings.digest_policy) for one in todo}
-        fetched = _fetch(workspace, crawl, to_make, [*healed], replay, distrusted, engine)
-        forget(workspace.storage, unfinished)
-    now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if fetched else before
-    found = _shortfalls(workspace, crawl, now, fetched)
-    if fetched is not None:
-        wholes, mine = {slice_.whole for slice_ in todo}, set(slices)
-        judged = of_targets(one for at, one in found.items() if at.whole in wholes and at in mine)
-        refusal = refused(judged, workspace.settings.max_unsettled, workspace.settings.source)
+    ways: dict[tuple[bool, bool], list[Slice]] = {}
+    for slice_ in todo:
+        ways.setdefault(_how(reasons.get(slice_), replay=replay), []).append(slice_)
+    if unfinished and not ways:
+        # it was killed between its commit and its end: its journals are settled even if nothing is to be done
+        ways[False, False] = []
+    for (settled, mismatched), some in ways.items():
+        _fetch(state, some, [one for one in some if one in healed], settled=settled, mismatched=mismatched)
+    forget(workspace.storage, unfinished)
+    _judge_anew(state, [slice_ for slice_ in reasons if slice_ not in todo])
+    now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if state.judgement else before
+    wholes, mine = {slice_.whole for slice_ in state.judgement}, set(slices)
+    judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
+    refusal = refused(judged_now, state.judgement, workspace.settings.max_unsettled, workspace.settings.source)
     report = FETCH.report(
-        {one: _figures(short, now[one]) for one, short in found.items()},
+        {one: _figures(short, now[one]) for one, short in state.found.items()},
         todo,
         started,
-        bytes=fetched.result.bytes if fetched else 0,
-        requests=fetched.result.requests if fetched else 0,
-        notes=(*_notes(fetched), *lost_note(healed)),
+        bytes=sum(result.bytes for result in state.results),
+        requests=looks + sum(result.requests for result in state.results),
+        notes=(*_notes(state), *lost_note(healed)),
     )
-    whole = {one.slice_.target: one.figures() for one in of_targets(found.values())}
+    whole = {one.slice_.target: one.figures() for one in of_targets(state.found.values())}
     report = asked.folded(report, whole)
     if refusal is None:
         retire_others(workspace, FETCH, asked, "fetches")
@@ -112,7 +123,58 @@ def fetch_captures(
 
 
 #: Reasons for a fetch of little, of what was agreed to before.
-_NOT_PRICED = (Why.OPEN, Why.LOST)
+_NOT_PRICED = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS)
+
+
+@dataclass(slots=True)
+class _State:
+    """One call of the stage: how slices stood ``before``, what is known of each by now, how those that were asked for
+    are judged, and what each fetch came to."""
+
+    workspace: Workspace
+    crawl: str
+    before: Mapping[Slice, Standing]
+    found: dict[Slice, Shortfall]
+    distrusted: Collection[Place]
+    engine: Engine
+    judgement: dict[Slice, Judged] = field(default_factory=dict)
+    results: list[RecordsResult] = field(default_factory=list)
+
+    def judge(self, found: Mapping[Slice, Shortfall], asked_twice: Collection[Slice] = ()) -> dict[Slice, Judged]:
+        """How what is known of some slices is judged among all of the command."""
+        notes = {slice_: note for slice_, one in self.before.items() if (note := one.asked) is not None}
+        workspace = self.workspace
+        return judged(
+            found,
+            notes,
+            workspace.fetched,
+            allowed=workspace.settings.max_lost,
+            accepted=workspace.accepted_losses,
+            asked_twice=asked_twice,
+        )
+
+
+def _worth_asking(
+    workspace: Workspace, crawl: str, reasons: Mapping[Slice, Reason], *, replay: bool
+) -> tuple[list[Slice], int]:
+    """The slices to ask for: of those that lost something, the ones of which some is there by now. And how many
+    requests it took to know."""
+    looked = [one for one, why in reasons.items() if not replay and why.why in (Why.DOUBTED, Why.PERHAPS)]
+    if not looked:
+        return [*reasons], 0
+    stats = workspace.archives(crawl).stats
+    requests = stats.requests
+    back = come_back(workspace, crawl, looked)
+    # a source that was doubted and gives some of it now is asked for all of it
+    doubted = any(reasons[one].why is Why.DOUBTED for one in back)
+    gone = {one for one in looked if one not in back and not (doubted and reasons[one].why is Why.DOUBTED)}
+    return [one for one in reasons if one not in gone], workspace.archives(crawl).stats.requests - requests
+
+
+def _how(reason: Reason | None, *, replay: bool) -> tuple[bool, bool]:
+    """Whether what is lost, and what has another payload than the index names, is asked for too."""
+    why = None if reason is None else reason.why
+    return replay or why in (Why.DOUBTED, Why.PERHAPS), why is Why.PAYLOADS
 
 
 def _said(stands: Standing) -> str:
@@ -120,46 +182,40 @@ def _said(stands: Standing) -> str:
     return stands.located.says
 
 
-def _shortfalls(
-    workspace: Workspace, crawl: str, standings: Mapping[Slice, Standing], fetched: Fetched | None
-) -> dict[Slice, Shortfall]:
+def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Standing]) -> dict[Slice, Shortfall]:
     """How each slice that was ever fetched stands, by its note; the rows of slices of before that have none are
     read."""
-    found = dict(fetched.found) if fetched is not None else {}
+    found = {}
     for slice_, one in standings.items():
-        note = one.fetch
-        if slice_ not in found and note is not None and note.stored_bytes is not None:
-            found[slice_] = Shortfall(
-                slice_, note.planned, note.fetched, note.quarantined, note.missing, note.unsettled, note.given_up,
-                note.reason, note.example, note.rounds, 0, note.stored_bytes, note.stored or {},
-            )  # fmt: skip
+        if one.fetch is not None and one.fetch.stored_bytes is not None:
+            noted = {name: getattr(one.fetch, name) for name in Brought.__slots__}
+            found[slice_] = Shortfall(slice_=slice_, **noted)
     silent = [slice_ for slice_, one in standings.items() if slice_ not in found and one.fetched is not None]
     where = {"crawl": crawl, "target": [slice_.target for slice_ in silent]}
     rows = stream_rows(workspace.lake, "records", where, _STANDING) if silent else ()
     return found | shortfalls(rows, silent)
 
 
-def _fetch(
-    workspace: Workspace,
-    crawl: str,
-    wanted: Mapping[Slice, str],
-    healed: Sequence[Slice],
-    replay: bool,
-    distrusted: Collection[Place],
-    engine: Engine,
-) -> Fetched:
+def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], *, settled: bool, mismatched: bool) -> None:
+    """Fetches ``slices`` and commits what came. ``settled``: what is lost is asked for too, ``mismatched``: so is what
+    has another payload than the index names."""
+    workspace, crawl = state.workspace, state.crawl
+    policy = workspace.settings.digest_policy
+    wanted = {one: fetched_from(_said(state.before[one]), policy) for one in slices}
     commit = uuid.uuid4().hex
     # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
     pa.default_memory_pool().release_unused()
     targets = [slice_.target for slice_ in wanted]
+    sources = workspace.archives(crawl).sources
+    witnessed, records = witness.known(_witnesses(workspace), sources)
     # nothing that is counted on from here to the commit may be swept meanwhile
     with (
         lease(workspace.storage, crawl, commit, targets) as held_here,
         workspace.scratch_folder("fetch") as scratch,
     ):
         captures, places = _captures(workspace, crawl, targets, scratch)
-        held = held_rows(workspace, crawl, targets, places, scratch, distrusted)
-        fetched = engine.fetch(
+        held = held_rows(workspace, crawl, targets, places, scratch, state.distrusted)
+        fetched = state.engine.fetch(
             workspace,
             ToFetch(
                 crawl,
@@ -168,9 +224,11 @@ def _fetch(
                 places,
                 held,
                 RecordOptions(
-                    fail_on_digest=workspace.settings.digest_policy == "fail",
-                    retry_settled=replay,
-                    witnesses=_witnesses(workspace, crawl),
+                    fail_on_digest=policy == "fail",
+                    retry_settled=settled,
+                    retry_mismatched=mismatched,
+                    witnessed=witnessed,
+                    search=witness.Search(records, _listed(crawl)),
                 ),
                 commit,
                 input_digest({"plans": list(wanted.values())}),
@@ -179,53 +237,72 @@ def _fetch(
                 in_table=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
             ),
         )
+        with disk_trouble(_witnesses(workspace)):
+            witness.note(_witnesses(workspace), fetched.result.witnesses)
         _balanced(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
         held_here.confirm()
+        twice = slices if mismatched and fetched.result.answered else ()
+        judgement = state.judge(fetched.found, twice)
         if wanted:
-            _commit(workspace, crawl, wanted, healed, distrusted, fetched)
+            _commit(state, wanted, healed, fetched, judgement)
         else:
             settle(workspace.storage, fetched.result)
-    return fetched
+    state.found |= fetched.found
+    state.judgement |= judgement
+    state.results.append(fetched.result)
 
 
 def _commit(
-    workspace: Workspace,
-    crawl: str,
+    state: _State,
     wanted: Mapping[Slice, str],
     healed: Sequence[Slice],
-    distrusted: Collection[Place],
     fetched: Fetched,
+    judgement: Mapping[Slice, Judged],
 ) -> None:
     """Keeps what came, and how each slice stands. Where the source gave nothing at all, ``records`` stays as it was."""
-    lake, result, found = workspace.lake, fetched.result, fetched.found
-    before = {
-        Slice(row["crawl"], row["target"]): row["silent_runs"]
-        for row in lake.read("fetches", {"crawl": crawl, "target": [s.target for s in wanted]}).to_pylist()
-    }
-    silent = {} if result.answered else {slice_: before.get(slice_, 0) + 1 for slice_ in wanted}
+    workspace, lake = state.workspace, state.workspace.lake
+    result, found = fetched.result, fetched.found
+    notes = {slice_: state.before[slice_].asked for slice_ in wanted}
+    silent = (
+        {} if result.answered else {one: 1 if note is None else note.silent_runs + 1 for one, note in notes.items()}
+    )
     made_from = _made_from(wanted, found)
-    rows = fetch_rows(found, made_from, silent)
+    rows = fetch_rows(found, made_from, silent, judgement)
     here = FETCH.made_from(lake, wanted.keys())
     # first, so that a run killed in between is not taken for one that never was; but not where the digest stays, since
     # the note would count then for rows that are not there yet
     note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
     if result.answered or result.reused or result.adopted:
         note_superseded(workspace, [*wanted], result.stored, time.time())
-        forget_failed_pages(workspace, healed, distrusted)
+        forget_failed_pages(workspace, healed, state.distrusted)
         fetched.commit(lake, made_from)
         settle(workspace.storage, result)
     note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] == made_from[s]}, but="asked_at")
 
 
-def _witnesses(workspace: Workspace, crawl: str) -> tuple[str, ...]:
-    """Keys that a source with this crawl has."""
-    if crawl in ARC_CRAWLS:
-        return (URL_INDEX_2012, segments_key(CRAWL_2012))
-    named = first_own_key(workspace.settings, crawl)
-    if named is not None:
-        return (named,)
-    listed = published_key(crawl)
-    return () if listed is None else tuple(dict.fromkeys((listed, path_list_key(crawl, "warc"))))
+def _judge_anew(state: _State, slices: Collection[Slice]) -> None:
+    """Notes of slices that were looked at again in vain that this is so, and how they are judged now."""
+    if not slices:
+        return
+    found = {slice_: state.found[slice_] for slice_ in slices}
+    judgement = {}
+    for slice_, one in state.judge(found).items():
+        note = state.before[slice_].fetch
+        judgement[slice_] = replace(one, second_looks=1 + (0 if note is None else note.second_looks or 0))
+    made_from = {one: made for one, made in FETCH.made_from(state.workspace.lake, slices).items() if made is not None}
+    rows = fetch_rows(found, made_from, {}, judgement)
+    note_slices(state.workspace.lake, "fetches", rows, but="asked_at")
+    state.judgement |= judgement
+
+
+def _witnesses(workspace: Workspace) -> Path:
+    """Where the home has the good records that speak for their places."""
+    return workspace.settings.home / "cache" / "witnesses.json"
+
+
+def _listed(crawl: str) -> str | None:
+    """Key of the list of a crawl's archive files, where there may be one."""
+    return None if crawl in ARC_CRAWLS or published_key(crawl) is None else path_list_key(crawl, "warc")
 
 
 def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
@@ -252,21 +329,22 @@ def _balanced(captures: int, records: int, outcomes: Mapping[str, int], crawl: s
         raise AssertionError(f"{crawl}: unknown outcomes {sorted(outcomes)}")
 
 
-def _notes(fetched: Fetched | None) -> tuple[str, ...]:
-    if fetched is None:
-        return ()
-    result, found = fetched.result, fetched.found
+def _notes(state: _State) -> tuple[str, ...]:
     notes = []
-    if result.reused:
-        notes.append(f"{result.reused:,} captures were held already and not fetched again")
-    if result.adopted:
-        notes.append(f"{result.adopted:,} records were taken over from a run that had been stopped")
-    again, settled = sum(one.unsettled for one in found.values()), sum(one.settled for one in found.values())
+    reused, adopted = sum(one.reused for one in state.results), sum(one.adopted for one in state.results)
+    if reused:
+        notes.append(f"{reused:,} captures were held already and not fetched again")
+    if adopted:
+        notes.append(f"{adopted:,} records were taken over from a run that had been stopped")
+    found = [state.found[slice_] for slice_ in state.judgement]
+    again, lost = sum(one.unsettled for one in found), sum(one.settled for one in found)
     if again:
         notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
-    if settled:
-        notes.append(f"{settled:,} captures are missing or damaged in the source itself; see the view ledger")
-    return (*notes, *result.notes)
+    if lost:
+        notes.append(f"{lost:,} captures are missing or damaged in the source itself; see the view ledger")
+    if odd := sum(one.mismatched or 0 for one in found):
+        notes.append(f"{odd:,} records have another payload than the index names; see digest_check in the view ledger")
+    return (*notes, *dict.fromkeys(note for result in state.results for note in result.notes))
 
 
 def _figures(found: Shortfall, stands: Standing) -> Figures:
@@ -275,7 +353,7 @@ def _figures(found: Shortfall, stands: Standing) -> Figures:
         "fetched": found.fetched,
         "quarantined": found.quarantined,
         "missing": found.missing,
-        "stored bytes": found.stored_bytes,
+        "stored bytes": found.stored_bytes or 0,
         **stands.versions(FETCH),
         **found.figures(),
     }

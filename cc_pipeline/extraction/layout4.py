@@ -26,8 +26,9 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
 from cc_pipeline.commoncrawl.parts import PLAIN, SEPARATOR, subsets_in, with_subset
+from cc_pipeline.extraction.brought import Shortfall, shortfalls
 from cc_pipeline.extraction.plan import fetched_from, located_from, parsed_from, with_open
-from cc_pipeline.extraction.shortfall import Shortfall, fetch_rows, shortfalls
+from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.extraction.slice import FETCH, GONE, HARVEST, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.index.btree.files import ABOUT, index_folder
 from cc_pipeline.keys import CAPTURE_ORDER
@@ -37,6 +38,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
 from cc_pipeline.records.lost import STORED
+from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS
 from cc_pipeline.stages.indexing.versions import version_name, versions_of_rows
 
@@ -50,7 +52,10 @@ _PARSED_AS: Final = tuple(product(("2", "1"), EXTRACTORS, (False, True)))
 _SMALL: Final = 64 << 20
 _EVERY: Final = tuple(chain.from_iterable(combinations(SUBSETS, count) for count in range(1, len(SUBSETS) + 1)))
 _OUTCOMES: Final = (*CAPTURE_ORDER, "outcome")
-_STANDING: Final = ("target", "subset", "url", "outcome", "reason", "detail", "settled", "rounds", *STORED)
+_STANDING: Final = (
+    *("target", "subset", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
+    *(*PLACE_NAME, *STORED),
+)
 
 
 @dataclass(frozen=True, slots=True)

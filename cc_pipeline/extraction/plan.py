@@ -20,6 +20,8 @@ from itertools import product
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.extraction.brought import Fetch
+from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.extraction.standing import STAGES, Standing
 from cc_pipeline.lake.digests import input_digest
@@ -43,6 +45,9 @@ class Why(Enum):
     OTHER_INDEX = "another index is to be asked"
     CAPTURES = "its captures changed"
     OPEN = "{n} captures are open since {since}"
+    DOUBTED = "{n} captures are lost, which nobody accepted"
+    PAYLOADS = "{n} payloads are not those of the index and are asked for once more"
+    PERHAPS = "{n} captures that were lost may be there by now"
     LOST = "the bytes of {n} records are gone"
     POLICY = "digests are judged otherwise"
     RECORDS = "its records changed"
@@ -87,18 +92,21 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings."""
+    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. What was
+    lost ``before`` a time may be looked for again; ``None``: it is not."""
 
     via: str = "auto"
     digest_policy: str = "record"
     extractor: str = "fast"
     markdown: bool = False
     parser: str = PARSER_VERSION
+    before: datetime | None = None
 
 
-def options_of(settings: Settings) -> Options:
+def options_of(settings: Settings, now: datetime | None = None) -> Options:
     """Those of these settings, with the parser of now."""
-    return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION)
+    before = None if now is None else now - SECOND_LOOK
+    return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,9 @@ def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
     if stands.lookup is None or stands.lookup.price is None:
         return Price(None, None)
     _, size, requests = stands.lookup.price
-    if reason.why in (Why.OPEN, Why.LOST):
+    if reason.why in (Why.DOUBTED, Why.PERHAPS):
+        return Price(min(reason.n, LOOKS), None)
+    if reason.why in (Why.OPEN, Why.LOST, Why.PAYLOADS):
         share = min(1.0, reason.n / max(1, stands.lookup.captures))
         return Price(min(reason.n, requests), int(size * share))
     return Price(requests, size)
@@ -179,7 +189,17 @@ def plan(
             same.append(slice_)
         else:
             todos.append(todo)
-    return Plan(tuple(todos), tuple(same))
+    waiting = _beyond(todos)
+    return Plan(
+        tuple(todo for todo in todos if todo.slice_ not in waiting),
+        (*same, *(todo.slice_ for todo in todos if todo.slice_ in waiting)),
+    )
+
+
+def _beyond(todos: Sequence[Todo]) -> frozenset[Slice]:
+    """Slices that are looked at again another time: those looked at longest ago come first, a few a command."""
+    perhaps = [(todo.fetch.since, todo.slice_) for todo in todos if todo.fetch and todo.fetch.why is Why.PERHAPS]
+    return frozenset(slice_ for _, slice_ in sorted(perhaps)[LOOKS:])
 
 
 _NO_INDEX: Final = Index({})
@@ -251,7 +271,19 @@ def _why_fetch(stands: Standing, options: Options) -> Reason | None:
     if here != fetched_from(captures, options.digest_policy):
         others = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
         return Reason(Why.POLICY if here in [*others, *map(with_open, others)] else Why.CAPTURES)
-    return Reason(Why.LOST, stands.lost) if stands.lost else None
+    return Reason(Why.LOST, stands.lost) if stands.lost else _why_doubt(stands.fetch, options)
+
+
+def _why_doubt(note: Fetch | None, options: Options) -> Reason | None:
+    if note is None:
+        return None
+    if note.losses_doubted:
+        return Reason(Why.DOUBTED, note.settled)
+    if note.mismatches_doubted:
+        return Reason(Why.PAYLOADS, note.mismatched or 0)
+    if options.before is not None and note.asked_at < options.before and may_be_back(note):
+        return Reason(Why.PERHAPS, note.settled, note.asked_at)
+    return None
 
 
 def _why_parse(stands: Standing, options: Options) -> Reason | None:

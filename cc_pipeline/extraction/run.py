@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, islice
 from typing import Final, Literal, TypeAlias
@@ -231,7 +232,7 @@ def _looked(workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], 
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
-    found = plan(wanted, standings, indexes, options_of(workspace.settings))
+    found = plan(wanted, standings, indexes, options_of(workspace.settings, datetime.now(UTC)))
     unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
     return Look(asked, standings, indexes, found, frozenset(retire), unfinished)
 
@@ -243,13 +244,15 @@ Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 @dataclass(frozen=True, slots=True)
 class Total:
     """How a partition (a crawl and a whole target) stands in the subsets asked for: what its slices were made from, and
-    captures that were found, planned for the fetch, fetched, and still to be asked for."""
+    captures that were found, planned for the fetch, fetched, still to be asked for, and fetched with another payload
+    than the index names."""
 
     made_from: tuple[str | None, ...] = ()
     captures: int = 0
     planned: int = 0
     fetched: int = 0
     unsettled: int = 0
+    mismatched: int = 0
 
     @property
     def lost(self) -> int:
@@ -293,6 +296,7 @@ def _totals(found: Look) -> dict[Slice, Total]:
             sum(one.planned for one in fetches),
             sum(one.fetched for one in fetches),
             sum(one.unsettled for one in fetches),
+            sum(one.mismatched or 0 for one in fetches),
         )
     return totals
 

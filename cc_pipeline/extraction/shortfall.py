@@ -1,247 +1,40 @@
-"""What a fetch did not bring: how much of it is settled, when that is an error, and when to ask again.
+"""How what a fetch brought is judged: when that is an error, what of it is believed, and when to ask again.
 
-A capture that is missing or in quarantine is *settled* when asking again cannot change it: the source says that its
-file is gone, or has the same damaged bytes twice. All else is *unsettled*: trouble of the source, not of the data.
+What is unsettled is an error above a share of a target's captures. What is lost, or has another payload than the index
+names, is doubted above a share of all that a command asked for: a source may lie the same way twice. It is believed
+when a person accepts it, or, of payloads, when the same came once more.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from types import MappingProxyType
+from typing import Final
 
 from cc_pipeline.errors import Incomplete
-from cc_pipeline.extraction.slice import Figures, Slice, StageReport
-from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.extraction.brought import Brought, Fetch, Shortfall, of_targets, share
+from cc_pipeline.extraction.slice import Slice, StageReport
+from cc_pipeline.records.check import KNOWN_BAD_DIGESTS
 
-#: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
-MOST_ROUNDS: Final = 5
-#: Before schedules ask again: this long after the first time, then twice as long each time, up to the longest.
+#: Before schedules ask again for what is open or doubted: so long after the first time, then twice as long each time,
+#: up to the longest.
 _FIRST_DISTANCE: Final = timedelta(minutes=30)
 _LONGEST_DISTANCE: Final = timedelta(days=2)
-#: The share of unsettled captures is taken of at least so many, so that one of a few is no failure.
+#: Before anybody looks again whether a file that was lost is there by now; schedules wait twice as long each time.
+SECOND_LOOK: Final = timedelta(days=1)
+#: Files that one look asks for one record each, of all slices together.
+LOOKS: Final = 20
+_LONGEST_SECOND_LOOK: Final = timedelta(days=64)
+#: Shares are taken of at least so many captures, so that one of a few is no failure.
 LEAST_CAPTURES: Final = 100
-
-FETCHES_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("planned", pa.int64(), nullable=False),
-        pa.field("fetched", pa.int64(), nullable=False),
-        pa.field("quarantined", pa.int64(), nullable=False),
-        pa.field("missing", pa.int64(), nullable=False),
-        pa.field("unsettled", pa.int64(), nullable=False),
-        pa.field("given_up", pa.int64(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("example", pa.string()),
-        pa.field("rounds", pa.int32(), nullable=False),
-        pa.field("silent_runs", pa.int32(), nullable=False),
-        pa.field("asked_at", TIMESTAMP, nullable=False),
-        pa.field("made_from", pa.string(), nullable=False),
-        pa.field("stored_bytes", pa.int64()),
-        pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """One slice after a fetch: captures by outcome, and of those not fetched how many are ``unsettled``.
-
-    ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
-    that asked for one, ``asked`` their sum over all. ``reason`` is the commonest one, ``example`` a capture with its
-    reason in words. ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file.
-    """
-
-    slice_: Slice
-    planned: int
-    fetched: int
-    quarantined: int
-    missing: int
-    unsettled: int
-    given_up: int
-    reason: str | None
-    example: str | None
-    rounds: int
-    asked: int = 0
-    stored_bytes: int = 0
-    stored: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def open(self) -> int:
-        """Captures that schedules will ask for again."""
-        return self.unsettled - self.given_up
-
-    @property
-    def settled(self) -> int:
-        """Captures that are not here, and that asking again will not bring."""
-        return self.planned - self.fetched - self.unsettled
-
-    def too_much(self, allowed: float) -> bool:
-        """Whether more is unsettled than the share ``allowed``, or all that could be had is."""
-        if not self.unsettled:
-            return False
-        return not self.fetched or self.open > allowed * max(self.planned, LEAST_CAPTURES)
-
-    def figures(self) -> Figures:
-        """For the metadata of the partition."""
-        lost = self.planned - self.fetched
-        shown: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
-        if self.unsettled:
-            shown["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
-        return shown
-
-
-def share(part: int, whole: int) -> str:
-    """``part`` of ``whole`` for a person, e.g. ``0.3 %``; never rounded to nothing."""
-    if not part:
-        return "0 %"
-    percent = 100 * part / whole
-    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
-
-
-@dataclass(slots=True)
-class _Lacking:
-    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least and the
-    sum of the runs that asked for them, and the first one."""
-
-    count: int = 0
-    given_up: int = 0
-    least: int | None = None
-    asked: int = 0
-    example: str = ""
-
-    def add(self, more: _Lacking) -> None:
-        if not self.count:
-            self.example = more.example
-        self.count += more.count
-        self.given_up += more.given_up
-        self.least = more.least if self.least is None else min(self.least, more.least or 0)
-        self.asked += more.asked
-
-
-class Tally:
-    """What rows of the records table of one crawl say of how slices stand: some numbers for each target and reason.
-
-    Rows are taken batch by batch, also in several processes whose tallies are then added up.
-    """
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._lacking: dict[str, dict[str | None, _Lacking]] = {}
-        self._bytes: Counter[str] = Counter()
-        self._files: dict[str, dict[str, int]] = {}
-
-    def add(self, records: pa.RecordBatch) -> None:
-        """Takes more rows."""
-        rows = pa.Table.from_batches([records])
-        for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
-            self._counts[row["target"], row["outcome"]] += row["count_all"]
-        for row in _by_reason(unsettled_rows(rows)):
-            url, detail = row["url_first"], row["detail_first"]
-            least, asked = row["asked_min"], row["asked_sum"]
-            more = _Lacking(row["count_all"], row["given_up_sum"], least, asked, f"{url}: {detail}")
-            self._of(row["target"], row["reason"]).add(more)
-        ends = pc.add(rows["stored_offset"], rows["stored_length"])
-        stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
-        for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
-            if row["stored_file"] is not None:
-                self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
-
-    def include(self, other: Tally) -> None:
-        """Adds the rows that another tally has seen."""
-        self._counts.update(other._counts)
-        for target, reasons in other._lacking.items():
-            for reason, more in reasons.items():
-                self._of(target, reason).add(more)
-        for target, files in other._files.items():
-            for file, end in files.items():
-                self._store(target, file, end, 0)
-        self._bytes.update(other._bytes)
-
-    def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-        """The shortfall of each of ``slices``."""
-        found = {}
-        for slice_ in slices:
-            mine = self._lacking.get(slice_.target, {})
-            # the commonest first; of those as common as each other the first by name
-            ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
-            by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
-            found[slice_] = Shortfall(
-                slice_,
-                planned=sum(by_outcome.values()),
-                **by_outcome,
-                unsettled=sum(one.count for one in mine.values()),
-                given_up=sum(one.given_up for one in mine.values()),
-                reason=ordered[0][0] if ordered else None,
-                example=ordered[0][1].example if ordered else None,
-                rounds=min((one.least or 0 for one in mine.values()), default=0),
-                asked=sum(one.asked for one in mine.values()),
-                stored_bytes=self._bytes[slice_.target],
-                stored=self._files.get(slice_.target, {}),
-            )
-        return found
-
-    def _store(self, target: str, file: str, end: int, size: int) -> None:
-        files = self._files.setdefault(target, {})
-        files[file] = max(files.get(file, 0), end)
-        self._bytes[target] += size
-
-    def _of(self, target: str, reason: str | None) -> _Lacking:
-        return self._lacking.setdefault(target, {}).setdefault(reason, _Lacking())
-
-
-def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-    """The shortfall of each of ``slices`` of one crawl, from their rows of the records table."""
-    tally = Tally()
-    for batch in records:
-        tally.add(batch)
-    return tally.shortfalls(slices)
-
-
-def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
-    """The shortfall of each target, by which a source is judged: that of all its slices."""
-    several: dict[Slice, list[Shortfall]] = {}
-    for one in found:
-        several.setdefault(one.slice_.whole, []).append(one)
-    return [_together(slice_, parts) for slice_, parts in several.items()]
-
-
-def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
-    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked")
-    return replace(
-        # its reason and example
-        max(parts, key=lambda one: one.unsettled),
-        slice_=slice_,
-        rounds=min((one.rounds for one in parts if one.unsettled), default=0),
-        **{name: sum(getattr(one, name) for one in parts) for name in summed},
-    )
-
-
-def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
-    rounds = pc.fill_null(lost["rounds"], 0)
-    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
-    marked = lost.append_column("asked", rounds).append_column("given_up", over)
-    wanted = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
-    firsts = [("url", "first"), ("detail", "first")]
-    return marked.group_by(["target", "reason"], use_threads=False).aggregate([*wanted, *firsts]).to_pylist()
-
-
-def unsettled_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that are to be asked for again.
-
-    Rows of before do not say: of them, missing captures are asked for again, and quarantined ones are not, since their
-    bytes were read twice.
-    """
-    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    plan = pc.fill_null(pc.equal(lost["reason"], "bad_plan"), False)  # the value for nulls
-    before = pc.and_not(pc.equal(lost["outcome"], "missing"), plan)
-    return lost.filter(pc.coalesce(pc.invert(lost["settled"]), before))
+#: So many captures, and none of them here, are doubted whatever the share.
+MANY: Final = 10
+#: Files that must lack something before a share is doubted: one file that is gone is one accident.
+_FILES: Final = 2
+#: The share of payloads with another digest above which they are doubted.
+MISMATCHED: Final = 0.05
 
 
 class NotGiven(Incomplete):
@@ -253,50 +46,206 @@ class NotGiven(Incomplete):
     report: StageReport
 
 
-def refused(found: Sequence[Shortfall], allowed: float, source: str) -> NotGiven | None:
-    """The error to raise where targets lack more than the share ``allowed``, with the figure and what to do. Its
-    ``report`` is not set yet."""
-    over = [one for one in found if one.too_much(allowed)]
-    if not over:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is believed of what a slice lacks; see the columns of ``fetches``."""
+
+    losses_accepted: str | None = None
+    losses_doubted: bool = False
+    mismatches_confirmed: str | None = None
+    mismatches_doubted: bool = False
+    second_looks: int = 0
+
+    @property
+    def doubted(self) -> bool:
+        """Whether anything of it is."""
+        return self.losses_doubted or self.mismatches_doubted
+
+
+def judged(
+    found: Mapping[Slice, Shortfall],
+    before: Mapping[Slice, Fetch],
+    command: dict[Slice, tuple[Shortfall, Judged]],
+    *,
+    allowed: float,
+    accepted: Collection[str],
+    asked_twice: Collection[Slice],
+) -> dict[Slice, Judged]:
+    """How the slices of ``found`` are judged, among all that the ``command`` fetched, which is told of them.
+
+    ``allowed`` is the share of captures that may be lost, ``accepted`` are numbers of losses (of whole targets) that a
+    person accepts. The payloads of the slices ``asked_twice`` were asked for once more.
+    """
+    told = {one.slice_.target: one.losses for one in of_targets(found.values())}
+    believed = {
+        slice_: _believed(short, before.get(slice_), told[slice_.whole.target] in accepted, slice_ in asked_twice)
+        for slice_, short in found.items()
+    }
+    command.update({slice_: (short, believed[slice_]) for slice_, short in found.items()})
+    every = list(command.values())
+    too_lost, too_odd = _too_lost(every, allowed), _too_odd(every)
+    return {
+        slice_: Judged(
+            one.losses_accepted,
+            too_lost and _lost(found[slice_], one) > 0,
+            one.mismatches_confirmed,
+            too_odd and _odd(found[slice_], one) > 0,
+            one.second_looks,
+        )
+        for slice_, one in believed.items()
+    }
+
+
+def _believed(short: Shortfall, before: Fetch | None, accepts: bool, twice: bool) -> Judged:
+    accepted = short.losses if accepts else None if before is None else before.losses_accepted
+    same = before is not None and before.mismatches == short.mismatches
+    confirmed = short.mismatches if twice and same else None if before is None else before.mismatches_confirmed
+    return Judged(accepted if accepted == short.losses else None, False, confirmed)
+
+
+def _lost(short: Brought, one: Judged) -> int:
+    return 0 if one.losses_accepted == short.losses else short.settled
+
+
+def _odd(short: Shortfall, one: Judged) -> int:
+    known = short.slice_.crawl in KNOWN_BAD_DIGESTS or one.mismatches_confirmed == short.mismatches
+    return 0 if known else short.mismatched or 0
+
+
+def _too_lost(every: Iterable[tuple[Shortfall, Judged]], allowed: float) -> bool:
+    mine = [(short, _lost(short, one)) for short, one in every]
+    lost, planned = sum(count for _, count in mine), sum(short.planned for short, _ in mine)
+    if lost >= MANY and not any(short.fetched for short, _ in mine):
+        return True
+    files = sum(short.lost_files or 0 for short, count in mine if count)
+    return files >= _FILES and lost > allowed * max(planned, LEAST_CAPTURES)
+
+
+def _too_odd(every: Iterable[tuple[Shortfall, Judged]]) -> bool:
+    mine = [(short.fetched, _odd(short, one)) for short, one in every]
+    return sum(odd for _, odd in mine) > MISMATCHED * max(sum(fetched for fetched, _ in mine), LEAST_CAPTURES)
+
+
+def too_much(short: Brought, allowed: float) -> bool:
+    """Whether more is unsettled than the share ``allowed``, or all that could be had is."""
+    if not short.unsettled:
+        return False
+    return not short.fetched or short.open > allowed * max(short.planned, LEAST_CAPTURES)
+
+
+def refused(
+    found: Mapping[Slice, Shortfall], judgement: Mapping[Slice, Judged], allowed: float, source: str
+) -> NotGiven | None:
+    """The error to raise where targets lack more than the share ``allowed``, or what they lack is doubted, with the
+    figure and what to do. Its ``report`` is not set yet."""
+    targets = of_targets(found.values())
+    over = [one for one in targets if too_much(one, allowed)]
+    lost = {slice_.whole for slice_, one in judgement.items() if one.losses_doubted}
+    odd = {slice_.whole for slice_, one in judgement.items() if one.mismatches_doubted}
+    doubted_lost = [one for one in targets if one.slice_ in lost]
+    doubted_odd = [one for one in targets if one.slice_ in odd]
+
+    def said(of: Collection[Slice] | None = None) -> Incomplete:
+        some = [[one for one in each if of is None or one.slice_ in of] for each in (over, doubted_lost, doubted_odd)]
+        if some[0]:
+            return Incomplete(*_said(some[0], allowed, source))
+        return Incomplete(*(_said_lost(some[1], source) if some[1] else _said_odd(some[2], source)))
+
+    every = {one.slice_ for one in (*over, *doubted_lost, *doubted_odd)}
+    if not every:
         return None
-    refusal = NotGiven(*_said(over, allowed, source))
-    refusal.each = {one.slice_.target: Incomplete(*_said([one], allowed, source)) for one in over}
-    refusal.reasons = {one.reason for one in over}
+    whole = said()
+    refusal = NotGiven(whole.what, whole.advice)
+    refusal.each = {slice_.target: said({slice_}) for slice_ in every}
+    refusal.reasons = {one.reason for one in over} | ({None} if lost or odd else set())
     return refusal
+
+
+def _names(some: Sequence[Shortfall]) -> str:
+    names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in some[:3])
+    return names + (f" and {len(some) - 3:,} more" if len(some) > 3 else "")
 
 
 def _said(over: Sequence[Shortfall], allowed: float, source: str) -> tuple[str, str]:
     """What is wrong with these, and what to do."""
     worst = max(over, key=lambda one: one.unsettled / max(1, one.planned))
     total, planned = sum(one.unsettled for one in over), sum(one.planned for one in over)
-    names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in over[:3])
-    more = f" and {len(over) - 3:,} more" if len(over) > 3 else ""
     return (
-        f"{source} did not give {total:,} of {planned:,} captures ({share(total, planned)}) of {names}{more}; mostly "
+        f"{source} did not give {total:,} of {planned:,} captures ({share(total, planned)}) of {_names(over)}; mostly "
         f"{worst.reason}, e.g. {worst.example}",
         "What came is kept. Check the source and the network (cc-pipeline doctor), then run it again: only what is "
         f"missing is asked for. To go on without it, allow a larger share: CC_PIPELINE_MAX_UNSETTLED (now {allowed:g})",
     )
 
 
+def _said_lost(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
+    lost, planned = sum(one.settled for one in doubted), sum(one.planned for one in doubted)
+    worst = max(doubted, key=lambda one: one.settled)
+    numbers = " ".join(f"--accept-losses {one.losses}" for one in doubted[:3])
+    return (
+        f"{source} has lost {lost:,} of {planned:,} captures ({share(lost, planned)}) of {_names(doubted)}, it says, "
+        f"mostly {worst.lost_reason}, which is too many to be believed at once",
+        "What came is kept. Check the source (cc-pipeline doctor), and run it again: it looks whether they are there "
+        f"by now. To accept that they are gone, add {numbers} to the run",
+    )
+
+
+def _said_odd(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
+    odd, fetched = sum(one.mismatched or 0 for one in doubted), sum(one.fetched for one in doubted)
+    return (
+        f"{odd:,} of {fetched:,} records ({share(odd, fetched)}) of {_names(doubted)} that {source} gave have another "
+        "payload than the index names",
+        "They are kept. Check the source, and run it again: they are asked for once more, and where the same comes it "
+        "is believed",
+    )
+
+
 def fetch_rows(
-    found: Mapping[Slice, Shortfall], made_from: Mapping[Slice, str], silent_runs: Mapping[Slice, int]
+    found: Mapping[Slice, Shortfall],
+    made_from: Mapping[Slice, str],
+    silent_runs: Mapping[Slice, int],
+    judgement: Mapping[Slice, Judged] = MappingProxyType({}),
 ) -> dict[Slice, dict[str, object]]:
     """The row of each slice in the table ``fetches``, and ``asked``: how often all that is unsettled was asked for."""
     now = datetime.now(UTC)
     return {
         slice_: {
-            "planned": one.planned, "fetched": one.fetched, "quarantined": one.quarantined, "missing": one.missing,
-            "unsettled": one.unsettled, "given_up": one.given_up, "reason": one.reason, "example": one.example,
-            "rounds": one.rounds, "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "asked": one.asked,
-            "made_from": made_from[slice_], "stored_bytes": one.stored_bytes,
-            "stored_files": [{"file": file, "bytes": end} for file, end in sorted(one.stored.items())],
+            **{name: getattr(one, name) for name in _NOTED},
+            **{name: getattr(judgement.get(slice_, Judged()), name) for name in Judged.__slots__},
+            "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "asked": one.asked,
+            "made_from": made_from[slice_], "stored_files": stored_files(one),
         }
         for slice_, one in found.items()
     }  # fmt: skip
 
 
+#: Columns of ``fetches`` that are fields of ``Brought``.
+_NOTED: Final = tuple(name for name in Brought.__slots__ if name != "stored")
+
+
+def stored_files(one: Brought) -> list[dict[str, object]]:
+    """The stored files of a slice, as the table has them."""
+    return [{"file": file, "bytes": end} for file, end in sorted((one.stored or {}).items())]
+
+
 def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:
-    """When schedules ask again for what is unsettled: the distance doubles with each run that asked in vain."""
+    """When schedules ask again for what is open: the distance doubles with each run that asked in vain."""
     tries = min(rounds + silent_runs, 16)
     return asked_at + min(_LONGEST_DISTANCE, _FIRST_DISTANCE * 2 ** max(0, tries - 1))
+
+
+def looked_for_at(note: Fetch) -> datetime | None:
+    """When schedules look again whether what a slice lost, or has of doubtful payloads, is there by now; ``None``:
+    never."""
+    looks = min(note.second_looks or 0, 16)
+    if note.losses_doubted or note.mismatches_doubted:
+        return due_at(looks + 1, 0, note.asked_at)
+    if not may_be_back(note):
+        return None
+    return note.asked_at + min(_LONGEST_SECOND_LOOK, SECOND_LOOK * 2**looks)
+
+
+def may_be_back(note: Fetch) -> bool:
+    """Whether a slice lost something that nobody accepted, or, noted by an earlier version, may have."""
+    accepted = note.losses is not None and note.losses_accepted == note.losses
+    return note.settled > 0 and note.lost_files != 0 and not accepted

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
 from typing import Any, Final
 
+from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.held import slices_that_lost
 from cc_pipeline.extraction.slice import (
     FETCH,
@@ -65,27 +65,6 @@ class Lookup:
     index_files: int | None = None
     unread_files: int = 0
     price: tuple[int, int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """What a fetch brought of a slice, in captures, and when and how often the rest was asked for; see the columns of
-    ``fetches``. ``stored`` has the stored files with the bytes that are needed of each; ``None`` where that was not
-    noted."""
-
-    planned: int
-    fetched: int
-    quarantined: int
-    missing: int
-    unsettled: int
-    given_up: int
-    reason: str | None
-    example: str | None
-    rounds: int
-    silent_runs: int
-    asked_at: datetime
-    stored_bytes: int | None = None
-    stored: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +179,7 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
 
 def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:
     """The last note of each slice, with what the fetch would have made, or has, of what is there."""
-    names = [one.name for one in fields(Fetch) if one.name != "stored"]
+    names = [one.name for one in fields(Fetch) if one.name not in ("stored", "lost_reason")]
     found: dict[Slice, tuple[str, Fetch]] = {}
     for slice_, row in _rows(workspace, "fetches", slices):
         files = row["stored_files"]

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.asking.run import FetchRun, Halt, Progress
+from cc_pipeline.records.check import Promise
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
@@ -57,7 +58,7 @@ class RecordsResult:
     rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before). ``fetched``
     captures are good ones read in this run; ``answered`` says whether the source gave anything that settles a capture,
     or was not asked, ``asked`` which of the two. ``outcomes`` counts rows, ``notes`` are sentences about several
-    places. Call ``settle`` once the rows are committed.
+    places, ``witnesses`` a good record of each place that gave one. Call ``settle`` once the rows are committed.
     """
 
     reused: int
@@ -73,6 +74,7 @@ class RecordsResult:
     asked: bool
     outcomes: Mapping[str, int]
     notes: tuple[str, ...]
+    witnesses: Mapping[str, Promise]
 
 
 def fetch_records(
@@ -177,6 +179,7 @@ def fetch_planned(
             # a source that gives nothing does not have to be remembered capture by capture
             if is_last or run.carried > options.group:
                 run.finish(writer)
+            run.conclude()
             for batch in run.outcomes.batches():
                 outcomes.update(batch.column("outcome").to_pylist())
                 stored.update(pc.unique(batch.column("stored_file")).to_pylist())
@@ -200,6 +203,7 @@ def fetch_planned(
         asked=run.asked,
         outcomes=outcomes,
         notes=_of_places(transport, before.served),
+        witnesses=run.witnesses,
     )
 
 

@@ -27,6 +27,8 @@ HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUM
 NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Reasons whose verdict is ours, and may be another now: nothing that was settled for these is kept.
 _JUDGED_ANEW = ("bad_plan", "digest_mismatch")
+#: What the index alone says, whatever the source does.
+_NO_PLACE = "bad_plan"
 #: Rows that are Python objects at a time; bounds memory.
 _BATCH = 5_000
 
@@ -41,7 +43,8 @@ class Outcomes:
         self._rows = captures.num_rows
         self._carried = 0
         self._rounds: dict[Name, int] = {}
-        self._settled: dict[Name, Row] = {}
+        self._before: dict[Name, Row] = {}
+        self._lost_now: set[Name] = set()
         for row in range(captures.num_rows):
             self.wanted.setdefault(self.name(row), row)
 
@@ -62,13 +65,13 @@ class Outcomes:
         following = Outcomes(captures)
         following._carried = len(self.rows_without())
         following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.wanted}
-        following._settled = {name: row for name, row in self._settled.items() if name in following.wanted}
+        following._before = {name: row for name, row in self._before.items() if name in following.wanted}
         return following
 
     def take(self, rows: Iterable[Row], usable: Callable[[Row], bool]) -> int:
         """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
 
-        Of the others it remembers how often they were asked for.
+        Of the others it remembers how often they were asked for, and what stays where nothing better comes.
         """
         taken = 0
         for row in rows:
@@ -78,8 +81,8 @@ class Outcomes:
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
-                if row.get("settled") and row["reason"] not in _JUDGED_ANEW:
-                    self._settled[name] = self._kept(row)
+                if row["outcome"] == "fetched" or (row.get("settled") and row["reason"] not in _JUDGED_ANEW):
+                    self._before[name] = self._kept(row)
                 continue
             self.of[name] = self._kept(row)
             taken += 1
@@ -89,15 +92,32 @@ class Outcomes:
     def _kept(row: Row) -> Row:
         return {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
 
-    def stays_settled(self, row: int) -> bool:
-        """Gives the capture in ``row`` the settled outcome it had before it was asked for again, if it had one.
+    def set_aside(self, row: int, outcome: Row, *, settled: bool) -> bool:
+        """Gives the capture in ``row`` an outcome that is not ``fetched``, unless it stays what it was before it was
+        asked for again: a source that gives nothing says nothing about what it said before, and what was good once
+        stays, whatever comes later. Whether it took it."""
+        name = self.name(row)
+        before = self._before.get(name)
+        if self.is_good(row):
+            return False
+        if before is not None and (not settled or before["outcome"] == "fetched"):
+            self.of[name] = before
+            return False
+        self.of[name] = outcome | {"settled": settled}
+        if settled and outcome["reason"] != _NO_PLACE:
+            self._lost_now.add(name)
+        return True
 
-        A source that gives nothing says nothing about what it said before.
-        """
-        before = self._settled.get(self.name(row))
-        if before is not None:
-            self.of[self.name(row)] = before
-        return before is not None
+    @property
+    def lost_now(self) -> int:
+        """Captures that this run found to be lost, and that :meth:`reopen` would have asked for again."""
+        return sum(name in self.of for name in self._lost_now)
+
+    def reopen(self) -> None:
+        """Nothing that this run found to be lost counts as lost."""
+        for name in self._lost_now & self.of.keys():
+            self.of[name] = self._before.get(name) or self.of[name] | {"settled": False}
+        self._lost_now.clear()
 
     def is_good(self, row: int) -> bool:
         """Whether the capture in ``row`` is fetched."""
@@ -105,9 +125,8 @@ class Outcomes:
         return known is not None and known["outcome"] == "fetched"
 
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
-        """The capture in ``row`` is missing, unless it is fetched: what was good once stays, whatever failed later."""
-        if not self.is_good(row) and (settled or not self.stays_settled(row)):
-            self.of[self.name(row)] = _outcome("missing", reason, detail, attempts) | {"settled": settled}
+        """The capture in ``row`` is missing, unless something of it stays."""
+        self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """One row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``), before this run is among

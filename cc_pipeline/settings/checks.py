@@ -42,10 +42,13 @@ def checked(settings: Settings) -> Settings:
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
         if number is not None and not 0 < number < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
-    if not 0 <= settings.max_unsettled <= 1:
-        raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
-    if not 0 <= settings.max_index_gaps <= 1:
-        raise UserInputError(f"{PREFIX}MAX_INDEX_GAPS must be a share between 0 and 1, not {settings.max_index_gaps}")
+    for name, share in (
+        ("MAX_UNSETTLED", settings.max_unsettled),
+        ("MAX_LOST", settings.max_lost),
+        ("MAX_INDEX_GAPS", settings.max_index_gaps),
+    ):
+        if not 0 <= share <= 1:
+            raise UserInputError(f"{PREFIX}{name} must be a share from 0 to 1, not {share:g}")
     for name, count in (
         ("BACKFILL_PER_TICK", settings.backfill_per_tick),
         ("PARTITIONS_PER_RUN", settings.partitions_per_run),

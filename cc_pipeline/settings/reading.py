@@ -67,6 +67,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "max_bytes": number_in(env, "MAX_BYTES", int),
         "max_requests": number_in(env, "MAX_REQUESTS", int),
         "max_unsettled": number_in(env, "MAX_UNSETTLED", float),
+        "max_lost": number_in(env, "MAX_LOST", float),
+        "accept_losses": words_in(env, "ACCEPT_LOSSES"),
         "max_index_gaps": number_in(env, "MAX_INDEX_GAPS", float),
         "workers": number_in(env, "WORKERS", int),
         "s3_endpoint": text_in(env, "S3_ENDPOINT"),

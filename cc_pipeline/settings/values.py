@@ -26,7 +26,9 @@ class Settings:
     ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and machine; ``None`` means
     the source's own default.
     ``max_bytes`` and ``max_requests`` are the most that the fetches of one command may cost. ``max_unsettled`` is the
-    share of a partition's captures that may fail to come without failing its run, ``max_index_gaps`` the share of a
+    share of a partition's captures that may fail to come without failing its run, ``max_lost`` the share of a
+    command's captures that the source may have lost before that is doubted, ``accept_losses`` the numbers of losses
+    that a person accepts, ``max_index_gaps`` the share of a
     subset's index files (0 to 1) that may be unread without an error. ``crawls`` is what the sensor harvests:
     ``newest``, ``all``, or crawl ids. ``page_indexes`` says whether a harvest keeps the page indexes of the wanted
     subsets' files too. ``backfill_per_tick`` is how many partitions one tick of the schedule asks for at most,
@@ -69,6 +71,8 @@ class Settings:
     max_bytes: int = 20_000_000_000
     max_requests: int = 200_000
     max_unsettled: float = 0.01
+    max_lost: float = 0.05
+    accept_losses: tuple[str, ...] = ()
     max_index_gaps: float = 0.0
     workers: int = 0
     s3_endpoint: str | None = None

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
-from cc_pipeline.extraction.shortfall import FETCHES_SCHEMA
+from cc_pipeline.extraction.brought import FETCHES_SCHEMA
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,

@@ -206,6 +206,8 @@ _FETCHES = {
     "example": "arg_max(example, unsettled)",
     "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
     "silent_runs": "max(silent_runs)",
+    **{name: f"sum({name})::BIGINT" for name in ("lost_files", "mismatched")},
+    **{name: f"bool_or({name})" for name in ("losses_doubted", "mismatches_doubted")},
     "asked_at": "max(asked_at)",
     "made_from": "min(made_from)",
 }

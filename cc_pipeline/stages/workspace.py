@@ -36,6 +36,8 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import paused_for
 
 if TYPE_CHECKING:
+    from cc_pipeline.extraction.brought import Shortfall
+    from cc_pipeline.extraction.shortfall import Judged
     from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.records.plan import FetchPrice
 
@@ -130,6 +132,17 @@ class Workspace:
     def priced(self) -> dict[Slice, FetchPrice]:
         """What the fetches of partitions cost that were priced with this workspace (``extraction/gate.py``)."""
         return {}
+
+    @cached_property
+    def fetched(self) -> dict[Slice, tuple[Shortfall, Judged]]:
+        """What the fetches with this workspace brought of each slice, and how that was judged: losses are doubted by
+        their share of all that a command asked for."""
+        return {}
+
+    @cached_property
+    def accepted_losses(self) -> set[str]:
+        """Numbers of losses that a person accepts: of all that a target lost in a crawl (``Shortfall.losses``)."""
+        return set(self.settings.accept_losses)
 
     @cached_property
     def clusters(self) -> Clusters:

@@ -80,6 +80,11 @@ class NamedPlaces:
         except RangeFault as fault:
             raise _named(fault, ByteRange(name, offset, length)) from fault
 
+    def read_all(self, name: str) -> RangeBytes:
+        """As ``Transport.read_all``."""
+        place, key = self._at(name)
+        return place.read_all(key)
+
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         """As ``Transport.read_many``; neighbours of one place are under way together."""
         for _, some in groupby(requests, lambda asked: place_of(asked.key)[0]):

@@ -9,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
+from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.plan import parsed_from
 from cc_pipeline.extraction.slice import Slice, Stage
-from cc_pipeline.extraction.standing import Fetch, Made, Standing
+from cc_pipeline.extraction.standing import Made, Standing
 from cc_pipeline.settings import claim_home, load_settings
 from cc_pipeline.stages.automation import reparse
 
@@ -46,7 +47,14 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     standing = Standing(
         fetched=Made("abc"),
         parsed=Made(parsed_from("abc", "1", "fast", False)),
-        fetch=Fetch(600_000, 600_000, 0, 0, 0, 0, None, None, 0, 0, datetime.now(UTC)),
+        fetch=Fetch(
+            planned=600_000,
+            fetched=600_000,
+            **dict.fromkeys(("quarantined", "missing", "unsettled", "given_up", "rounds", "silent_runs"), 0),
+            reason=None,
+            example=None,
+            asked_at=datetime.now(UTC),
+        ),
     )
     monkeypatch.setattr(Stage, "here", lambda *_: slices)
     monkeypatch.setattr(reparse, "stand", lambda *_, **__: dict.fromkeys(slices, standing))

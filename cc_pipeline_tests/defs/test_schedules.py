@@ -20,11 +20,12 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan, targets
+from cc_pipeline.extraction.brought import MOST_ROUNDS, Shortfall
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.lookups import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.run import current
-from cc_pipeline.extraction.shortfall import MOST_ROUNDS, Shortfall, fetch_rows
+from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
@@ -107,7 +108,9 @@ class Backfill:
         commit_lookups(workspace, located, noted)
         commit(LOCATE, located)
         fetched = {slice_: fetched_from(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
-        found = {slice_: Shortfall(slice_, pages, pages, 0, 0, 0, 0, None, None, 0) for slice_ in fetched}
+        none = dict.fromkeys(("quarantined", "missing", "unsettled", "given_up", "rounds"), 0)
+        counts = {"planned": pages, "fetched": pages, **none, "reason": None, "example": None}
+        found = {slice_: Shortfall(slice_=slice_, **counts) for slice_ in fetched}
         note_slices(lake, "fetches", fetch_rows(found, fetched, {}), but="asked_at")
         commit(FETCH, fetched)
         commit(PARSE, {one: parsed_from(of, parser, "fast", False) for one, of in says(FETCH).items()})

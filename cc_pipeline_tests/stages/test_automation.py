@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.expanding import Asked
 from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
 from cc_pipeline.extraction.run import Look
 from cc_pipeline.extraction.slice import Slice
-from cc_pipeline.extraction.standing import Fetch, Standing
+from cc_pipeline.extraction.standing import Standing
 from cc_pipeline.stages.automation.due import (
     MOST_FAILURES,
     MOST_FAILURES_OF_DUE,

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction.brought import Shortfall
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.replay import replay_records
-from cc_pipeline.extraction.shortfall import Shortfall
+from cc_pipeline.extraction.shortfall import too_much
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Slice
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.settings import claim_home, load_settings
@@ -280,13 +281,22 @@ def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket,
 def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
     def lacking(fetched: int, unsettled: int, given_up: int) -> Shortfall:
         return Shortfall(
-            Slice(NEW, "a"), fetched + unsettled, fetched, 0, unsettled, unsettled, given_up, "timeout", "u: late", 5
+            slice_=Slice(NEW, "a"),
+            planned=fetched + unsettled,
+            fetched=fetched,
+            quarantined=0,
+            missing=unsettled,
+            unsettled=unsettled,
+            given_up=given_up,
+            reason="timeout",
+            example="u: late",
+            rounds=5,
         )
 
-    assert lacking(0, 30, 30).too_much(0.01)
-    assert not lacking(29, 1, 1).too_much(0.01)
-    assert not lacking(29, 1, 0).too_much(0.01)
-    assert lacking(28, 2, 0).too_much(0.01)
-    assert not lacking(28, 2, 2).too_much(0.01)
-    assert lacking(990, 11, 0).too_much(0.01)
-    assert not lacking(0, 0, 0).too_much(0)
+    assert too_much(lacking(0, 30, 30), 0.01)
+    assert not too_much(lacking(29, 1, 1), 0.01)
+    assert not too_much(lacking(29, 1, 0), 0.01)
+    assert too_much(lacking(28, 2, 0), 0.01)
+    assert not too_much(lacking(28, 2, 2), 0.01)
+    assert too_much(lacking(990, 11, 0), 0.01)
+    assert not too_much(lacking(0, 0, 0), 0)

@@ -16,11 +16,11 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.extraction import carried, locate, paging
+from cc_pipeline.extraction.brought import share
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import current
-from cc_pipeline.extraction.shortfall import share
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.streaming import stream_rows

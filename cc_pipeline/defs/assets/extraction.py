@@ -5,6 +5,7 @@ Belongs here: the assets over crawl × domain. Not here: locators, fetching, par
 
 import dagster as dg
 import pyarrow as pa
+from pydantic import Field
 
 from cc_pipeline.defs.lineage import upstream
 from cc_pipeline.defs.metadata import OWNERS, table_metadata
@@ -53,6 +54,15 @@ def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     return _spec(name, schema, description, group="content", dep="records", version=PARSER_VERSION, kinds=set())
 
 
+class ExtractConfig(dg.Config):
+    """What a person agrees to."""
+
+    accept_losses: list[str] = Field(
+        default_factory=list,
+        description="Numbers of losses, as a run that doubted them said: these captures are gone for good.",
+    )
+
+
 @dg.multi_asset(
     name="extract",
     specs=[
@@ -83,10 +93,13 @@ def _page_spec(name: str, schema: pa.Schema, description: str) -> dg.AssetSpec:
     backfill_policy=BACKFILL,
     can_subset=True,
 )
-def extract(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> Yielded:
+def extract(
+    context: dg.AssetExecutionContext, config: ExtractConfig, workspace: dg.ResourceParam[Workspace]
+) -> Yielded:
     """Looks targets up in the cheapest index their crawl has, fetches and verifies their records, and parses each once.
 
     Every partition is recorded when it is done, and fails by itself. The four page tables come from one pass: where
     some of them are selected, all are written, and these are recorded.
     """
+    workspace.accepted_losses.update(config.accept_losses)
     yield from extract_partitions(context, workspace, _SHOWN)

@@ -20,8 +20,8 @@ from cc_pipeline.engines.spark.politeness import refuse_crowded, refuse_impolite
 from cc_pipeline.engines.spark.work import FetchDone, FetchJob, Job, Written, fetch_task, parse_task
 from cc_pipeline.engines.spark.worker_facts import here
 from cc_pipeline.errors import CcPipelineError, UserInputError
+from cc_pipeline.extraction.brought import Tally
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
-from cc_pipeline.extraction.shortfall import Tally
 from cc_pipeline.extraction.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
@@ -172,6 +172,7 @@ def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[
         asked=was_asked,
         outcomes=outcomes,
         notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
+        witnesses={place: promise for one in results for place, promise in one.witnesses.items()},
     )
     return Fetched(
         result,

@@ -22,8 +22,8 @@ from cc_pipeline.engines.spark.halting import Halting
 from cc_pipeline.engines.spark.plans import Plans
 from cc_pipeline.engines.spark.worker_facts import here, refuse_others
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.brought import Tally
 from cc_pipeline.extraction.paging import options_of, spill_pages
-from cc_pipeline.extraction.shortfall import Tally
 from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows

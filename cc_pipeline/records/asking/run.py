@@ -19,6 +19,7 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, outcome_of
 from cc_pipeline.records.plan import PlannedRange, plan_ranges, usable
 from cc_pipeline.records.segments import Row, SegmentWriter
+from cc_pipeline.records.witness import find
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
@@ -36,7 +37,8 @@ class FetchRun:
 
     ``begin`` turns to a group, ``fetch`` asks for it once. What did not come is carried on and asked for again at the
     end, by ``finish``, so that a file that fails keeps none from being asked for. ``outcomes`` has what is known of the
-    group and of what was carried. ``fetched`` counts the good ones that were read so far.
+    group and of what was carried. ``fetched`` counts the good ones that were read so far; ``witnesses`` has one of each
+    place, of those whose digest is not another than the index has.
 
     Fetching happens in the transport's thread, storing in the caller's, and where there are cores for it,
     inflating and digests in a few threads here (both give up the interpreter's lock).
@@ -66,7 +68,8 @@ class FetchRun:
         self._done = 0
         self._bytes = 0
         self.asked = self._gave = False
-        self._has_a_witness: bool | None = None
+        self._found_witness: bool | None = True if options.witnessed else None
+        self.witnesses: dict[str, Promise] = {}
         self._pending = Pending()
         self._last_try = False
         self._captures: pa.Table = pa.table({name: [] for name in RECORD_KEY_NAMES})
@@ -99,7 +102,8 @@ class FetchRun:
 
     def _usable(self, row: Row) -> bool:
         """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
-        return row["reason"] != "bad_plan" and self._usable_left(row)
+        doubted = self.options.retry_mismatched and row["digest_check"] == "mismatch"
+        return row["reason"] != "bad_plan" and not doubted and self._usable_left(row)
 
     def _usable_left(self, row: Row) -> bool:
         """The same for a row of a run that was killed, which knew nothing of what this one was asked for."""
@@ -155,8 +159,7 @@ class FetchRun:
     def _give_up(self, writer: SegmentWriter) -> None:
         """Gives an outcome to everything that has none."""
         gone = {key for key, state in self.patience.files.items() if state.gone}
-        settled = gone if gone and self._source_answers() else set()
-        self._gave = self._gave or bool(settled)
+        settled = gone if gone and self.is_witnessed() else set()
         for planned, fault in self._pending.unread:
             for row in planned.rows:
                 self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
@@ -182,18 +185,25 @@ class FetchRun:
         if not patience.at_its_end:
             return False
         # a source that has other things, and says of file after file that it is not there, is believed
-        if patience.only_says_no and self._source_answers():
+        if patience.only_says_no and self.is_witnessed():
             patience.any_good = True
         return patience.at_its_end
 
-    def _source_answers(self) -> bool:
-        """Whether the source has anything: a file of this plan, or a key that is there for certain (asked for once)."""
-        if not self.patience.any_good and self._has_a_witness is None:
-            try:
-                self._has_a_witness = any(self._transport.exists(key) for key in self.options.witnesses)
-            except RangeFault:
-                self._has_a_witness = False
-        return self.patience.any_good or bool(self._has_a_witness)
+    def is_witnessed(self) -> bool:
+        """Whether the source has given a good record, in this run or a day before; else it is asked for one, once."""
+        if not self.witnesses and self._found_witness is None:
+            self._found_witness = not self.patience.is_refused_now and find(
+                self._transport, self.options.search, [*self.patience.files]
+            )
+        return bool(self.witnesses) or bool(self._found_witness)
+
+    def conclude(self) -> None:
+        """What was found to be lost counts as lost where the source is witnessed, and is open where it is not."""
+        if self.outcomes.lost_now:
+            if self.is_witnessed():
+                self._gave = True
+            else:
+                self.outcomes.reopen()
 
     def _pass(self, asks: Iterator[Ask], writer: SegmentWriter, pool: Executor, ahead: int) -> None:
         arrivals: deque[Arrival] = deque()
@@ -307,6 +317,8 @@ class FetchRun:
         self.fetched += 1
         self._gave = True
         self._pending.forget(row)
+        if source not in self.witnesses and verdict.digest_check != "mismatch":
+            self.witnesses[source] = self._promise(row)
         if self._columns["archive_format"][row] == "arc":
             writer.add("arc", verdict.member, outcome)
         else:
@@ -352,9 +364,8 @@ class FetchRun:
             outcome = outcome_of(verdict, bad.outcome["attempts"], place) | self._named(row)
             self._keep(row, verdict, outcome, place, writer)
             return
-        bad.outcome["settled"] = settled
-        self._gave = self._gave or settled
-        if not settled and self.outcomes.stays_settled(row):
-            return
-        writer.add("raw", bad.data, bad.outcome)
-        self.outcomes.of[self._name(row)] = bad.outcome
+        if self.outcomes.set_aside(row, bad.outcome, settled=settled):
+            # whoever adopts it, should this run be killed, does not know whether the source had a witness
+            stored = bad.outcome | {"settled": False}
+            writer.add("raw", bad.data, stored)
+            self.outcomes.of[self._name(row)] = stored | {"settled": settled}

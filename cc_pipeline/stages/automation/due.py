@@ -11,7 +11,7 @@ from typing import Final
 
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import Look
-from cc_pipeline.extraction.shortfall import due_at
+from cc_pipeline.extraction.shortfall import due_at, looked_for_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ def due_of(look: Look, now: datetime) -> Due:
         note = look.standings[slice_].asked
         if note is not None and note.unsettled > note.given_up:
             by_time[due_at(note.rounds, note.silent_runs, note.asked_at) <= now].add(slice_.whole.target)
+        elif note is not None and (look_again := looked_for_at(note)) is not None and look_again <= now:
+            by_time[True].add(slice_.whole.target)
     # a set is asked for again when any of its parts is to be
     due, waiting = by_time[True], by_time[False] - by_time[True]
     return Due(frozenset(stale | look.retire), frozenset(due), frozenset(waiting))

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.extraction.brought import share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookups import incomplete_slices, index_complete
-from cc_pipeline.extraction.shortfall import share
 from cc_pipeline.extraction.slice import Slice, targets_by_crawl
 from cc_pipeline.index.catalog.checks import (
     CheckResult,
@@ -111,22 +111,34 @@ def stored_verdict(workspace: Workspace, look: Look) -> CheckResult:
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
     """How much of what was planned is not here: a warning from one unsettled capture, an error from one in a hundred;
-    of settled ones, which asking again will not bring, a warning from one in a hundred."""
+    of settled ones, which asking again will not bring, a warning from one in a hundred. What is doubted is an error."""
     # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
-    rows = lake.read("fetches", columns=["planned", "fetched", "unsettled"])
-    planned, fetched, unsettled = (pc.sum(rows[name]).as_py() or 0 for name in ("planned", "fetched", "unsettled"))
+    doubts = ("losses_doubted", "mismatches_doubted")
+    rows = lake.read("fetches", columns=["planned", "fetched", "unsettled", "mismatched", *doubts])
+    counts = ("planned", "fetched", "unsettled", "mismatched")
+    planned, fetched, unsettled, mismatched = (pc.sum(rows[name]).as_py() or 0 for name in counts)
+    doubted = rows.filter(pc.or_(*(pc.fill_null(rows[name], False) for name in doubts))).num_rows
     settled = planned - fetched - unsettled
     figures: dict[str, int | float | str] = {
         "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
+        "payloads other than indexed": mismatched, "doubted partitions": doubted,
     }  # fmt: skip
-    if not unsettled and settled * 100 < max(planned, 1):
-        return CheckResult("nothing_missing", "ok", f"{fetched:,} of {planned:,} captures are here", figures)
+    if not unsettled and not doubted and settled * 100 < max(planned, 1):
+        message = f"{fetched:,} of {planned:,} captures are here"
+        odd = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
+        return CheckResult("nothing_missing", "ok", message + odd, figures)
     message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
     if settled:
         message += f"; {settled:,} are missing or damaged in the source itself"
     for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
         message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
-    return CheckResult("nothing_missing", "error" if unsettled * 100 >= planned else "warn", message, figures)
+    if doubted:
+        message += (
+            f"; of {doubted:,} partitions so much is lost, or has another payload than the index names, that it is "
+            "doubted: run them again (losses_doubted, mismatches_doubted in the view fetches)"
+        )
+    bad = doubted or (unsettled and unsettled * 100 >= planned)
+    return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
 
 
 def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:

@@ -1,0 +1,341 @@
+"""What a fetch brought of a slice, and what it did not: counted from rows of ``records``, noted in ``fetches``.
+
+A capture that is missing or in quarantine is *lost* (settled) when asking again cannot change it: the source says that
+its file is gone, or has the same damaged bytes twice, while it gives good records. All else is *unsettled*: trouble of
+the source, not of the data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.extraction.slice import Figures, Slice
+from cc_pipeline.keys import TIMESTAMP
+from cc_pipeline.lake.contents import NOTHING, content_versions, together
+
+#: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
+MOST_ROUNDS: Final = 5
+
+FETCHES_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("planned", pa.int64(), nullable=False),
+        pa.field("fetched", pa.int64(), nullable=False),
+        pa.field("quarantined", pa.int64(), nullable=False),
+        pa.field("missing", pa.int64(), nullable=False),
+        pa.field("unsettled", pa.int64(), nullable=False),
+        pa.field("given_up", pa.int64(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("example", pa.string()),
+        pa.field("rounds", pa.int32(), nullable=False),
+        pa.field("silent_runs", pa.int32(), nullable=False),
+        pa.field("asked_at", TIMESTAMP, nullable=False),
+        pa.field("made_from", pa.string(), nullable=False),
+        pa.field("stored_bytes", pa.int64()),
+        pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
+        pa.field("lost_files", pa.int64()),
+        pa.field("losses", pa.string()),
+        pa.field("losses_accepted", pa.string()),
+        pa.field("losses_doubted", pa.bool_()),
+        pa.field("mismatched", pa.int64()),
+        pa.field("mismatches", pa.string()),
+        pa.field("mismatches_confirmed", pa.string()),
+        pa.field("mismatches_doubted", pa.bool_()),
+        pa.field("second_looks", pa.int32()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What a fetch brought of some captures, by outcome, and of those not fetched how many are ``unsettled``.
+
+    ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
+    that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
+    ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file. Captures that are
+    lost, mostly for ``lost_reason``, lie in ``lost_files`` archive files, and ``losses`` is a number for which they
+    are; ``mismatched`` of the fetched ones have another payload than the index names, and ``mismatches`` is a number
+    for these and their lengths. ``None``
+    where an earlier version did not note it.
+    """
+
+    planned: int
+    fetched: int
+    quarantined: int
+    missing: int
+    unsettled: int
+    given_up: int
+    reason: str | None
+    example: str | None
+    rounds: int
+    stored_bytes: int | None = None
+    stored: Mapping[str, int] | None = None
+    lost_reason: str | None = None
+    lost_files: int | None = None
+    losses: str | None = None
+    mismatched: int | None = None
+    mismatches: str | None = None
+
+    @property
+    def open(self) -> int:
+        """Captures that schedules will ask for again."""
+        return self.unsettled - self.given_up
+
+    @property
+    def settled(self) -> int:
+        """Captures that are not here, and that asking again will not bring."""
+        return self.planned - self.fetched - self.unsettled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch(Brought):
+    """What is noted of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` are the last runs in
+    which the source gave nothing, ``second_looks`` those that asked in vain whether what is lost is there by now.
+    ``losses_accepted`` are the losses that a person accepted, ``mismatches_confirmed`` the payloads that came twice;
+    others of them may be ``doubted``: too many to be believed."""
+
+    silent_runs: int
+    asked_at: datetime
+    losses_accepted: str | None = None
+    losses_doubted: bool | None = None
+    mismatches_confirmed: str | None = None
+    mismatches_doubted: bool | None = None
+    second_looks: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall(Brought):
+    """What is lacking of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled
+    captures, summed over them."""
+
+    slice_: Slice
+    asked: int = 0
+
+    def figures(self) -> Figures:
+        """For the metadata of the partition."""
+        lost = self.planned - self.fetched
+        shown: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
+        if self.unsettled:
+            shown["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
+        if self.mismatched:
+            shown["payloads other than indexed"] = self.mismatched
+        return shown
+
+
+def share(part: int, whole: int) -> str:
+    """``part`` of ``whole`` for a person, e.g. ``0.3 %``; never rounded to nothing."""
+    if not part:
+        return "0 %"
+    percent = 100 * part / whole
+    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
+
+
+@dataclass(slots=True)
+class _Lacking:
+    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least and the
+    sum of the runs that asked for them, and the first one."""
+
+    count: int = 0
+    given_up: int = 0
+    least: int | None = None
+    asked: int = 0
+    example: str = ""
+
+    def add(self, more: _Lacking) -> None:
+        if not self.count:
+            self.example = more.example
+        self.count += more.count
+        self.given_up += more.given_up
+        self.least = more.least if self.least is None else min(self.least, more.least or 0)
+        self.asked += more.asked
+
+
+class Tally:
+    """What rows of the records table of one crawl say of how slices stand: some numbers for each target and reason.
+
+    Rows are taken batch by batch, also in several processes whose tallies are then added up.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._lacking: dict[str, dict[str | None, _Lacking]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._files: dict[str, dict[str, int]] = {}
+        self._lost_files: dict[str, set[str]] = {}
+        self._lost_reasons: dict[str, Counter[str]] = {}
+        self._mismatched: Counter[str] = Counter()
+        self._losses: dict[str, str] = {}
+        self._mismatches: dict[str, str] = {}
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Takes more rows."""
+        rows = pa.Table.from_batches([records])
+        for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
+            self._counts[row["target"], row["outcome"]] += row["count_all"]
+        for row in _by_reason(unsettled_rows(rows)):
+            url, detail = row["url_first"], row["detail_first"]
+            least, asked = row["asked_min"], row["asked_sum"]
+            more = _Lacking(row["count_all"], row["given_up_sum"], least, asked, f"{url}: {detail}")
+            self._of(row["target"], row["reason"]).add(more)
+        ends = pc.add(rows["stored_offset"], rows["stored_length"])
+        stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
+        for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
+            if row["stored_file"] is not None:
+                self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
+        lost, odd = settled_rows(rows), mismatched_rows(rows)
+        for row in lost.group_by(["target", "warc_filename"]).aggregate([]).to_pylist():
+            self._lost_files.setdefault(row["target"], set()).add(row["warc_filename"])
+        for row in lost.group_by(["target", "reason"]).aggregate([([], "count_all")]).to_pylist():
+            self._lost_reasons.setdefault(row["target"], Counter())[row["reason"] or ""] += row["count_all"]
+        for row in odd.group_by("target").aggregate([([], "count_all")]).to_pylist():
+            self._mismatched[row["target"]] += row["count_all"]
+        _add(self._losses, content_versions(lost.select(_NAMED).to_batches(), "target", ()))
+        _add(self._mismatches, content_versions(odd.select([*_NAMED, "payload_length"]).to_batches(), "target", ()))
+
+    def include(self, other: Tally) -> None:
+        """Adds the rows that another tally has seen."""
+        self._counts.update(other._counts)
+        for target, reasons in other._lacking.items():
+            for reason, more in reasons.items():
+                self._of(target, reason).add(more)
+        for target, files in other._files.items():
+            for file, end in files.items():
+                self._store(target, file, end, 0)
+        self._bytes.update(other._bytes)
+        self._mismatched.update(other._mismatched)
+        for target, names in other._lost_files.items():
+            self._lost_files.setdefault(target, set()).update(names)
+        for target, counts in other._lost_reasons.items():
+            self._lost_reasons.setdefault(target, Counter()).update(counts)
+        _add(self._losses, other._losses)
+        _add(self._mismatches, other._mismatches)
+
+    def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+        """The shortfall of each of ``slices``."""
+        found = {}
+        for slice_ in slices:
+            mine = self._lacking.get(slice_.target, {})
+            # the commonest first; of those as common as each other the first by name
+            ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
+            by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
+            found[slice_] = Shortfall(
+                slice_=slice_,
+                planned=sum(by_outcome.values()),
+                **by_outcome,
+                unsettled=sum(one.count for one in mine.values()),
+                given_up=sum(one.given_up for one in mine.values()),
+                reason=ordered[0][0] if ordered else None,
+                example=ordered[0][1].example if ordered else None,
+                rounds=min((one.least or 0 for one in mine.values()), default=0),
+                asked=sum(one.asked for one in mine.values()),
+                stored_bytes=self._bytes[slice_.target],
+                stored=self._files.get(slice_.target, {}),
+                lost_reason=self._commonest_loss(slice_.target),
+                lost_files=len(self._lost_files.get(slice_.target, ())),
+                losses=self._losses.get(slice_.target, NOTHING),
+                mismatched=self._mismatched[slice_.target],
+                mismatches=self._mismatches.get(slice_.target, NOTHING),
+            )
+        return found
+
+    def _commonest_loss(self, target: str) -> str | None:
+        reasons = self._lost_reasons.get(target, Counter[str]())
+        return min(reasons, key=lambda name: (-reasons[name], name), default=None)
+
+    def _store(self, target: str, file: str, end: int, size: int) -> None:
+        files = self._files.setdefault(target, {})
+        files[file] = max(files.get(file, 0), end)
+        self._bytes[target] += size
+
+    def _of(self, target: str, reason: str | None) -> _Lacking:
+        return self._lacking.setdefault(target, {}).setdefault(reason, _Lacking())
+
+
+#: What names a capture among a target's, in a crawl.
+_NAMED: Final = ["target", "warc_filename", "warc_record_offset"]
+
+
+def _add(numbers: dict[str, str], more: Mapping[str, str]) -> None:
+    for target, number in more.items():
+        numbers[target] = together((numbers.get(target, NOTHING), number))
+
+
+def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+    """The shortfall of each of ``slices`` of one crawl, from their rows of the records table."""
+    tally = Tally()
+    for batch in records:
+        tally.add(batch)
+    return tally.shortfalls(slices)
+
+
+def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
+    """The shortfall of each target, by which a source is judged: that of all its slices."""
+    several: dict[Slice, list[Shortfall]] = {}
+    for one in found:
+        several.setdefault(one.slice_.whole, []).append(one)
+    return [_together(slice_, parts) for slice_, parts in several.items()]
+
+
+def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
+    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked")
+    noted = ("lost_files", "mismatched")
+    numbers = ("losses", "mismatches")
+    added: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in summed}
+    added |= {name: sum(getattr(one, name) or 0 for one in parts) for name in noted}
+    added |= {name: together(getattr(one, name) or NOTHING for one in parts) for name in numbers}
+    return replace(
+        # its reason and example
+        max(parts, key=lambda one: one.unsettled),
+        slice_=slice_,
+        rounds=min((one.rounds for one in parts if one.unsettled), default=0),
+        **added,
+    )
+
+
+def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
+    rounds = pc.fill_null(lost["rounds"], 0)
+    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
+    marked = lost.append_column("asked", rounds).append_column("given_up", over)
+    wanted = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
+    firsts = [("url", "first"), ("detail", "first")]
+    return marked.group_by(["target", "reason"], use_threads=False).aggregate([*wanted, *firsts]).to_pylist()
+
+
+def unsettled_rows(records: pa.Table) -> pa.Table:
+    """Those of ``records`` that are to be asked for again."""
+    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
+    return lost.filter(_open(lost))
+
+
+def settled_rows(records: pa.Table) -> pa.Table:
+    """Those of ``records`` that are lost, so that they are not asked for again; without those that have no place."""
+    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
+    return lost.filter(pc.and_not(pc.invert(_open(lost)), _is(lost, "bad_plan")))
+
+
+def _open(lost: pa.Table) -> pa.ChunkedArray:
+    """Which of these rows of captures that are not here are to be asked for again.
+
+    Rows of before do not say: of them, missing captures are asked for again, and quarantined ones are not, since their
+    bytes were read twice.
+    """
+    before = pc.and_not(pc.equal(lost["outcome"], "missing"), _is(lost, "bad_plan"))
+    return pc.coalesce(pc.invert(lost["settled"]), before)
+
+
+def _is(rows: pa.Table, reason: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(rows["reason"], reason), False)  # the value for nulls
+
+
+def mismatched_rows(records: pa.Table) -> pa.Table:
+    """Those of ``records`` that were fetched and have another payload than the index names."""
+    odd = pc.and_(pc.equal(records["outcome"], "fetched"), pc.equal(records["digest_check"], "mismatch"))
+    return records.filter(pc.fill_null(odd, False))

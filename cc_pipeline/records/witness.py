@@ -1,0 +1,123 @@
+"""A witness: a good archive record of a place, got within a day. Without one, nothing that it lacks counts as lost.
+
+A mirror that has indexes and no archives says "not found" of each record, and a broken one gives the same wrong bytes
+twice: both say it the same way each time. Whoever has just given a good record is believed. An index that answers is no
+witness.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.archive import arc, warc
+from cc_pipeline.archive.members import DEFAULT_LIMIT, inflate_member
+from cc_pipeline.commoncrawl.paths import inflated, listed_keys
+from cc_pipeline.errors import DataFault
+from cc_pipeline.processes import this_process
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.named import NamedPlaces
+
+#: Seconds for which a good record speaks for its place.
+LIFE: Final = 86_400.0
+#: Bytes from the start of an archive file that hold its first record, which says what the file is.
+_HEAD: Final = 16 << 10
+#: Files of the plan that are looked at where no list names a crawl's first one.
+_FILES: Final = 3
+#: Places that are remembered; the oldest goes first.
+_MOST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where a witness is looked for: in ``records`` that were good before, and in the first file of the path list
+    ``listed`` (a key), where there is one."""
+
+    records: tuple[Promise, ...] = ()
+    listed: str | None = None
+
+
+def known(path: Path, sources: Iterable[str]) -> tuple[bool, tuple[Promise, ...]]:
+    """Whether one of ``sources`` has a witness in the file ``path``, and the records that were good there before. A
+    file that cannot be read knows none."""
+    noted = _read(path)
+    mine = [noted[source] for source in sources if source in noted]
+    now = time.time()
+    return any(0 <= now - at < LIFE for at, _ in mine), tuple(promise for _, promise in mine)
+
+
+def note(path: Path, seen: Mapping[str, Promise]) -> None:
+    """Writes down good records by the place that gave them. Raises ``OSError``."""
+    if not seen:
+        return
+    now = time.time()
+    noted = {**_read(path), **{source: (now, promise) for source, promise in seen.items()}}
+    newest = sorted(noted.items(), key=lambda one: -one[1][0])[:_MOST]
+    text = json.dumps({source: {"at": at, "record": asdict(promise)} for source, (at, promise) in newest}, indent=1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{this_process()}")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def _read(path: Path) -> dict[str, tuple[float, Promise]]:
+    try:
+        noted = json.loads(path.read_text())
+        return {source: (float(one["at"]), Promise(**one["record"])) for source, one in noted.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def find(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> bool:
+    """Whether the source gives a good record now: of those that were good before one, else the first of the first file
+    that there is, or of some of ``files``. A few requests."""
+    return any(_gives(transport, *asked) for asked in _candidates(transport, search, files))
+
+
+def _candidates(
+    transport: Transport | NamedPlaces, search: Search, files: Sequence[str]
+) -> Iterator[tuple[str, Promise | None]]:
+    for promise in search.records[:1]:
+        yield promise.key, promise
+    first = None if search.listed is None else _first_of(transport, search.listed)
+    for key in files[:_FILES] if first is None else (first,):
+        yield key, None
+
+
+def _first_of(transport: Transport | NamedPlaces, listed: str) -> str | None:
+    try:
+        data = transport.read_all(listed).data
+        return next((key for _, key in listed_keys(inflated(data, listed), listed)), None)
+    except (RangeFault, DataFault):
+        return None
+
+
+def _gives(transport: Transport | NamedPlaces, key: str, promise: Promise | None) -> bool:
+    try:
+        if promise is None:
+            return is_first_record(transport.read(key, 0, _HEAD).data, key)
+        verdict = examine(transport.read(key, promise.offset, promise.length).data, promise)
+        return verdict.reason is None and verdict.digest_check != "mismatch"
+    except RangeFault:
+        return False
+
+
+def is_first_record(data: bytes, key: str) -> bool:
+    """Whether ``data`` begins with the record that an archive file named ``key`` begins with: it says what the file is,
+    and where it names a file, then this one."""
+    try:
+        content = inflate_member(data, key, 0, DEFAULT_LIMIT).content
+        if ".arc" in key.rpartition("/")[2]:
+            return arc.parse_record(content, key, 0).record_type == "filedesc"
+        record = warc.parse_record(content, key, 0)
+    except DataFault:
+        return False
+    named = [value for name, value in record.record_headers if name.lower() == "warc-filename"]
+    return record.record_type == "warcinfo" and all(key.endswith(name.strip()) for name in named)
