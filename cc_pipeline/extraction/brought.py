@@ -41,7 +41,7 @@ FETCHES_SCHEMA = pa.schema(
         pa.field("made_from", pa.string(), nullable=False),
         pa.field("stored_bytes", pa.int64()),
         pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
-        pa.field("lost_files", pa.int64()),
+        pa.field("lost_in_one", pa.int64()),
         pa.field("losses", pa.string()),
         pa.field("losses_accepted", pa.string()),
         pa.field("losses_doubted", pa.bool_()),
@@ -61,10 +61,9 @@ class Brought:
     ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
     that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
     ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file. Captures that are
-    lost, mostly for ``lost_reason``, lie in ``lost_files`` archive files, and ``losses`` is a number for which they
-    are; ``mismatched`` of the fetched ones have another payload than the index names, and ``mismatches`` is a number
-    for these and their lengths. ``None``
-    where an earlier version did not note it.
+    lost, mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file, and ``losses`` is a number for
+    which they are; ``mismatched`` of the fetched ones have another payload than the index names, and ``mismatches`` is
+    a number for these and their lengths. ``None`` where an earlier version did not note it.
     """
 
     planned: int
@@ -79,7 +78,7 @@ class Brought:
     stored_bytes: int | None = None
     stored: Mapping[str, int] | None = None
     lost_reason: str | None = None
-    lost_files: int | None = None
+    lost_in_one: int | None = None
     losses: str | None = None
     mismatched: int | None = None
     mismatches: str | None = None
@@ -169,7 +168,7 @@ class Tally:
         self._lacking: dict[str, dict[str | None, _Lacking]] = {}
         self._bytes: Counter[str] = Counter()
         self._files: dict[str, dict[str, int]] = {}
-        self._lost_files: dict[str, set[str]] = {}
+        self._lost_files: dict[str, Counter[str]] = {}
         self._lost_reasons: dict[str, Counter[str]] = {}
         self._mismatched: Counter[str] = Counter()
         self._losses: dict[str, str] = {}
@@ -191,8 +190,8 @@ class Tally:
             if row["stored_file"] is not None:
                 self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
         lost, odd = settled_rows(rows), mismatched_rows(rows)
-        for row in lost.group_by(["target", "warc_filename"]).aggregate([]).to_pylist():
-            self._lost_files.setdefault(row["target"], set()).add(row["warc_filename"])
+        for row in lost.group_by(["target", "warc_filename"]).aggregate([([], "count_all")]).to_pylist():
+            self._lost_files.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
         for row in lost.group_by(["target", "reason"]).aggregate([([], "count_all")]).to_pylist():
             self._lost_reasons.setdefault(row["target"], Counter())[row["reason"] or ""] += row["count_all"]
         for row in odd.group_by("target").aggregate([([], "count_all")]).to_pylist():
@@ -212,7 +211,7 @@ class Tally:
         self._bytes.update(other._bytes)
         self._mismatched.update(other._mismatched)
         for target, names in other._lost_files.items():
-            self._lost_files.setdefault(target, set()).update(names)
+            self._lost_files.setdefault(target, Counter()).update(names)
         for target, counts in other._lost_reasons.items():
             self._lost_reasons.setdefault(target, Counter()).update(counts)
         _add(self._losses, other._losses)
@@ -239,7 +238,7 @@ class Tally:
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
                 lost_reason=self._commonest_loss(slice_.target),
-                lost_files=len(self._lost_files.get(slice_.target, ())),
+                lost_in_one=max(self._lost_files.get(slice_.target, {}).values(), default=0),
                 losses=self._losses.get(slice_.target, NOTHING),
                 mismatched=self._mismatched[slice_.target],
                 mismatches=self._mismatches.get(slice_.target, NOTHING),
@@ -286,10 +285,10 @@ def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
 
 def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
     summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked")
-    noted = ("lost_files", "mismatched")
     numbers = ("losses", "mismatches")
     added: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in summed}
-    added |= {name: sum(getattr(one, name) or 0 for one in parts) for name in noted}
+    added["mismatched"] = sum(one.mismatched or 0 for one in parts)
+    added["lost_in_one"] = max(one.lost_in_one or 0 for one in parts)
     added |= {name: together(getattr(one, name) or NOTHING for one in parts) for name in numbers}
     return replace(
         # its reason and example

@@ -31,8 +31,6 @@ _LONGEST_SECOND_LOOK: Final = timedelta(days=64)
 LEAST_CAPTURES: Final = 100
 #: So many captures, and none of them here, are doubted whatever the share.
 MANY: Final = 10
-#: Files that must lack something before a share is doubted: one file that is gone is one accident.
-_FILES: Final = 2
 #: The share of payloads with another digest above which they are doubted.
 MISMATCHED: Final = 0.05
 
@@ -117,8 +115,9 @@ def _too_lost(every: Iterable[tuple[Shortfall, Judged]], allowed: float) -> bool
     lost, planned = sum(count for _, count in mine), sum(short.planned for short, _ in mine)
     if lost >= MANY and not any(short.fetched for short, _ in mine):
         return True
-    files = sum(short.lost_files or 0 for short, count in mine if count)
-    return files >= _FILES and lost > allowed * max(planned, LEAST_CAPTURES)
+    # what one archive file lost is one accident, however much of a few files that is
+    accident = max((short.lost_in_one or 0 for short, count in mine if count), default=0)
+    return lost - accident > allowed * max(planned, LEAST_CAPTURES)
 
 
 def _too_odd(every: Iterable[tuple[Shortfall, Judged]]) -> bool:
@@ -248,4 +247,4 @@ def looked_for_at(note: Fetch) -> datetime | None:
 def may_be_back(note: Fetch) -> bool:
     """Whether a slice lost something that nobody accepted, or, noted by an earlier version, may have."""
     accepted = note.losses is not None and note.losses_accepted == note.losses
-    return note.settled > 0 and note.lost_files != 0 and not accepted
+    return note.settled > 0 and note.lost_in_one != 0 and not accepted

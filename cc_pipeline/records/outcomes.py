@@ -68,10 +68,13 @@ class Outcomes:
         following._before = {name: row for name, row in self._before.items() if name in following.wanted}
         return following
 
-    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool]) -> int:
+    def take(
+        self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] = lambda row: False
+    ) -> int:
         """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
 
-        Of the others it remembers how often they were asked for, and what stays where nothing better comes.
+        Of the others it remembers how often they were asked for, and those that ``stays`` says, or that are settled:
+        they stay where nothing better comes.
         """
         taken = 0
         for row in rows:
@@ -81,7 +84,7 @@ class Outcomes:
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
-                if row["outcome"] == "fetched" or (row.get("settled") and row["reason"] not in _JUDGED_ANEW):
+                if stays(row) or (row.get("settled") and row["reason"] not in _JUDGED_ANEW):
                     self._before[name] = self._kept(row)
                 continue
             self.of[name] = self._kept(row)

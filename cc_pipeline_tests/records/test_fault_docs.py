@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataKind
-from cc_pipeline.extraction import shortfall
+from cc_pipeline.extraction import brought, shortfall
 from cc_pipeline.records.asking import patience, turns
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.schema import REASONS
@@ -76,9 +76,15 @@ def test_the_figures_are_those_of_the_code() -> None:
             f"{turns._WITNESSES} each",
             Settings.__dataclass_fields__["max_unsettled"].default,
             shortfall.LEAST_CAPTURES,
-            shortfall.MOST_ROUNDS,
+            Settings.__dataclass_fields__["max_lost"].default,
+            shortfall.MANY,
+            f"{shortfall.MISMATCHED:g}",
+            brought.MOST_ROUNDS,
             shortfall._FIRST_DISTANCE // timedelta(minutes=1),
             shortfall._LONGEST_DISTANCE // hour,
+            shortfall.LOOKS,
+            shortfall.SECOND_LOOK // hour,
+            shortfall._LONGEST_SECOND_LOOK.days,
         )
     ]
     assert RetryPolicy().attempts == patience.MOST_TRIES

@@ -136,7 +136,7 @@ def test_a_payload_of_another_digest_is_taken_when_no_place_has_the_promised_one
     assert result.outcomes == {"fetched": RECORDS}
     assert pc.unique(result.table.column("digest_check")).to_pylist() == ["mismatch"]
     assert sum(len(server.hits) for server in both) <= 1.3 * RECORDS
-    result = fetch(both, captures, tmp_path / "c", fail_on_digest=True)
+    result = fetch(both, captures, tmp_path / "c", fail_on_digest=True, witnessed=True)
     assert result.outcomes == {"quarantined": RECORDS}
     assert pc.unique(result.table.column("settled")).to_pylist() == [True]
 
@@ -158,20 +158,20 @@ def test_bad_bytes_are_settled_only_when_every_place_has_them(
     one, two = serve(true, true)
     for server in (one, two):
         server.set_rules([Rule("bit_flip", times=None)])
-    result = fetch([one, two], captures, tmp_path / "a")
+    result = fetch([one, two], captures, tmp_path / "a", witnessed=True)
     assert result.outcomes == {"quarantined": RECORDS}
     assert pc.unique(result.table.column("settled")).to_pylist() == [True]
     # two places that differ have each to say it twice
     two.set_rules([Rule("truncated_gzip", times=None)])
-    result = fetch([one, two], captures, tmp_path / "b")
+    result = fetch([one, two], captures, tmp_path / "b", witnessed=True)
     assert pc.unique(result.table.column("settled")).to_pylist() == [True]
     # one that says that it has no such file has no better bytes
     two.set_rules([Rule("404", times=None)])
-    result = fetch([one, two], captures, tmp_path / "c")
+    result = fetch([one, two], captures, tmp_path / "c", witnessed=True)
     assert pc.unique(result.table.column("settled")).to_pylist() == [True]
     # but of one that does not answer nobody knows
     two.set_rules([Rule("500", times=None)])
-    result = fetch([one, two], captures, tmp_path / "d")
+    result = fetch([one, two], captures, tmp_path / "d", witnessed=True)
     assert pc.unique(result.table.column("settled")).to_pylist() == [False]
 
 

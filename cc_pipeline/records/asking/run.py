@@ -97,13 +97,16 @@ class FetchRun:
 
     def take(self, held: Iterable[Row], left: Iterable[Row]) -> tuple[int, int]:
         """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
-        reused = self.outcomes.take(held, self._usable)
+        reused = self.outcomes.take(held, self._usable, self._is_doubted)
         return reused, self.outcomes.take(left, self._usable_left)
 
     def _usable(self, row: Row) -> bool:
         """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
-        doubted = self.options.retry_mismatched and row["digest_check"] == "mismatch"
-        return row["reason"] != "bad_plan" and not doubted and self._usable_left(row)
+        return row["reason"] != "bad_plan" and not self._is_doubted(row) and self._usable_left(row)
+
+    def _is_doubted(self, row: Row) -> bool:
+        """Whether a good record is asked for once more because its payload is not the one that the index names."""
+        return self.options.retry_mismatched and row["outcome"] == "fetched" and row["digest_check"] == "mismatch"
 
     def _usable_left(self, row: Row) -> bool:
         """The same for a row of a run that was killed, which knew nothing of what this one was asked for."""
