@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 def error_xml(code: str) -> bytes:
@@ -46,21 +46,28 @@ def wrong_target(body: bytes) -> bytes:
     end = first_member(body)
     if not end:
         return body
-    plain = zlib.decompress(body[:end], 31)
-    for changed in _other_urls(plain):
+    return packed(_other_urls(zlib.decompress(body[:end], 31)), end) + body[end:]
+
+
+def packed(contents: Iterable[bytes], length: int) -> bytes:
+    """The first of ``contents`` that fits, as a gzip member of exactly ``length`` bytes; a comment fills what is over.
+
+    Raises ``ValueError`` where none fits.
+    """
+    for content in contents:
         for level, memory in ((9, 9), (6, 8), (9, 8), (6, 9)):
             packer = zlib.compressobj(level, zlib.DEFLATED, -15, memory)
-            deflated = packer.compress(changed) + packer.flush()
-            spare = end - 18 - len(deflated)
-            if spare == 0 or 2 <= spare < 65_000:
-                extra = struct.pack("<H", spare - 2) + bytes(spare - 2) if spare else b""
-                head = b"\x1f\x8b\x08" + (b"\x04" if spare else b"\x00") + bytes(6)
-                return head + extra + deflated + struct.pack("<II", zlib.crc32(changed), len(changed)) + body[end:]
+            deflated = packer.compress(content) + packer.flush()
+            if (spare := length - 18 - len(deflated)) >= 0:
+                head = b"\x1f\x8b\x08" + (b"\x10" if spare else b"\x00") + bytes(6)
+                comment = b" " * (spare - 1) + b"\0" if spare else b""
+                return head + comment + deflated + struct.pack("<II", zlib.crc32(content), len(content))
     raise ValueError("the changed record does not fit; make the record larger")
 
 
 def _other_urls(plain: bytes) -> Iterator[bytes]:
-    """The record with one letter of its URL replaced; then without fields that nobody needs, to be shorter."""
+    """The record with one letter of its URL replaced; without fields that nobody needs, to be shorter; with nothing in
+    it."""
     match = re.search(rb"(?im)^WARC-Target-URI:\s*<?https?://([a-z0-9])", plain[:8192]) or re.match(
         rb"https?://([a-z0-9])", plain
     )
@@ -70,7 +77,23 @@ def _other_urls(plain: bytes) -> Iterator[bytes]:
     at = match.start(1)
     changed = plain[:at] + (b"y" if plain[at : at + 1] != b"y" else b"z") + plain[at + 1 :]
     yield changed
-    yield re.sub(rb"(?m)^WARC-(?:Concurrent-To|Warcinfo-ID|IP-Address):[^\n]*\n", b"", changed, count=3)
+    yield without_fields(changed)
+    yield with_block(without_fields(changed), b"")
+
+
+def without_fields(plain: bytes) -> bytes:
+    """A WARC record without fields that nobody needs."""
+    return re.sub(rb"(?m)^WARC-(?:Concurrent-To|Warcinfo-ID|IP-Address):[^\n]*\n", b"", plain, count=3)
+
+
+def with_block(plain: bytes, block: bytes) -> bytes:
+    """A WARC or ARC record that is as long as it says, with another block."""
+    if not plain.startswith(b"WARC/"):
+        line = plain[: plain.index(b"\n")].rpartition(b" ")[0]
+        return b"%b %d\n%b\n" % (line, len(block), block)
+    head = plain[: plain.index(b"\r\n\r\n")]
+    head = re.sub(rb"(?im)^Content-Length:[^\r\n]*", b"Content-Length: %d" % len(block), head)
+    return head + b"\r\n\r\n" + block + b"\r\n\r\n"
 
 
 def first_member(body: bytes) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import socket
@@ -28,7 +27,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
+from cc_pipeline_tests.faultlies import LIES, concerns
 from cc_pipeline_tests.faultlink import Link
+from cc_pipeline_tests.frontmanners import Front, Manners
 
 #: Answers with that status and an error body.
 STATUS_FAULTS = {"403": 403, "404": 404, "416": 416, "429": 429, "500": 500, "503": 503}
@@ -39,6 +40,8 @@ HEAD_FAULTS = frozenset(
     {"short", "long", "empty", "whole_object", "xml_200", "wrong_range", "no_range", "changed_etag"}
 )
 FAULT_KINDS: tuple[str, ...] = tuple(sorted({*STATUS_FAULTS, *WIRE_FAULTS, *HEAD_FAULTS, *BODY_FAULTS}))
+#: The same wrong thing with each answer, of archive files alone: one of ``LIES``, or 404.
+LIE_FAULTS = frozenset({*LIES, "no_archives"})
 #: What one of several servers of the same objects may do: send on to another, say another length of the whole object.
 MIRROR_FAULTS = frozenset({"redirect", "other_total"})
 
@@ -50,6 +53,7 @@ class Rule:
     ``share`` of the distinct (key, range) pairs are hit, always the same ones; each at most ``times`` times
     (``None``: always), or each key at most so often when ``by_key``. ``retry_after`` goes into the header of
     429 and 503, ``bytes_per_second`` is for ``drip``, ``to`` the address (``{key}`` in it) of a ``redirect``.
+    ``LIE_FAULTS`` happen to archive files alone, whatever ``key`` says.
     """
 
     kind: str
@@ -63,8 +67,8 @@ class Rule:
     to: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in FAULT_KINDS and self.kind not in MIRROR_FAULTS:
-            raise ValueError(f"{self.kind!r} is not one of {', '.join(FAULT_KINDS)}")
+        if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS}:
+            raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +97,14 @@ class Scene:
     hits: list[Hit] = field(default_factory=list)
     log: Path | None = None
     bandwidth: float | None = None
+    front: Front = field(default_factory=Front)
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def fault_for(self, key: str, asked: str) -> Rule | None:
         for rule in self.rules:
             if not fnmatchcase(key, rule.key) or (rule.ranges and asked not in rule.ranges):
+                continue
+            if rule.kind in LIE_FAULTS and not concerns(rule.kind, key):
                 continue
             if rule.share < 1 and zlib.crc32(f"{rule.kind} {key} {asked}".encode()) % 10_000 >= rule.share * 10_000:
                 continue
@@ -110,7 +117,6 @@ class Scene:
         return None
 
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 _REASONS = {200: "OK", 206: "Partial Content", 403: "Forbidden", 404: "Not Found", 416: "Range Not Satisfiable"}
 
 
@@ -138,8 +144,8 @@ class _Connection(asyncio.Protocol):
         while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
             at = time.time()
-            if self._scene.latency:
-                self._loop.call_later(self._scene.latency, self._answer, head, at)
+            if latency := self._scene.latency or self._scene.front.manners.latency:
+                self._loop.call_later(latency, self._answer, head, at)
             else:
                 self._answer(head, at)
 
@@ -151,12 +157,8 @@ class _Connection(asyncio.Protocol):
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         key = unquote(target.split("?", 1)[0]).lstrip("/")
         asked = headers.get("range")
-        rule = self._scene.fault_for(key, asked or "")
-        status, fields, body = _plain(self._scene.root, key, asked)
-        cut: int | None = None
-        if rule is not None:
-            status, fields, body, cut = _spoil(self._scene.root, rule, key, status, fields, body)
-        fault, agent = rule.kind if rule else None, headers.get("user-agent", "")
+        status, fields, body, cut, rule, fault = self._reply(key, asked)
+        agent = headers.get("user-agent", "")
         lets_in, query = headers.get("authorization", ""), target.partition("?")[2]
         hit = Hit(at, method, key, asked, status, fault, len(body), agent, lets_in, query)
         self._scene.hits.append(hit)
@@ -172,17 +174,37 @@ class _Connection(asyncio.Protocol):
         )
         self._send(top.encode("latin-1") + b"\r\n", b"" if method == "HEAD" else body, rule, cut)
 
+    def _reply(
+        self, key: str, asked: str | None
+    ) -> tuple[int, dict[str, str], bytes, int | None, Rule | None, str | None]:
+        """Status, headers, body, after how many bytes of it the connection ends; the rule, and what went wrong."""
+        scene, front = self._scene, self._scene.front
+        assert self._transport is not None
+        if front.refuses(self._transport.get_extra_info("peername")[0]):
+            return *front.refusal(), None, None, "refused"
+        rule = scene.fault_for(key, asked or "")
+        lie = rule.kind if rule is not None and rule.kind in LIES else None
+        status, fields, body = front.reply(scene.root, key, asked, lie)
+        if rule is not None:
+            return *_spoil(scene, rule, key, status, fields, body), rule, rule.kind
+        if front.cuts():
+            return status, fields, body, len(body) // 2, None, "cut"
+        return status, fields, body, None, None, None
+
     def _send(self, top: bytes, body: bytes, rule: Rule | None, cut: int | None) -> None:
         assert self._transport is not None
+        slow = self._scene.front.manners.bytes_per_second if rule is None else None
         if rule is not None and rule.kind == "drip":
+            slow = rule.bytes_per_second
+        if slow is not None and cut is None:
             self._transport.write(top)
-            self._drip(body, max(1, rule.bytes_per_second // 10))
+            self._drip(body, max(1, slow // 10))
             return
         if rule is None and self._link is not None:
             self._link.send(self._transport, top + body)
             return
         self._transport.write(top + body[:cut])
-        if rule is not None and rule.kind == "cut":
+        if cut is not None and (rule is None or rule.kind == "cut"):
             self._transport.close()
         elif rule is not None and rule.kind == "reset":
             connection = self._transport.get_extra_info("socket")
@@ -198,31 +220,8 @@ class _Connection(asyncio.Protocol):
             self._loop.call_later(0.1, self._drip, body[portion:], portion)
 
 
-def _plain(root: Path, key: str, asked: str | None) -> tuple[int, dict[str, str], bytes]:
-    """The honest answer, as S3 gives it."""
-    path = root / key
-    if ".." in key.split("/") or not path.is_file():
-        return 404, {"Content-Type": "application/xml"}, error_xml("NoSuchKey")
-    with open(path, "rb") as file:
-        found = os.fstat(file.fileno())
-        size = found.st_size
-        etag = f'"{zlib.crc32(key.encode()):08x}{size:x}-1"'
-        match = _RANGE.match(asked or "")
-        if match is None or not any(match.groups()):
-            return 200, {"ETag": etag}, file.read()
-        first, last = match.groups()
-        if not first:
-            start, stop = max(0, size - int(last)), size
-        else:
-            start, stop = int(first), min(size, int(last) + 1 if last else size)
-        if start >= stop:
-            return 416, {"Content-Range": f"bytes */{size}"}, error_xml("InvalidRange")
-        body = os.pread(file.fileno(), stop - start, start)
-    return 206, {"ETag": etag, "Content-Range": f"bytes {start}-{stop - 1}/{size}"}, body
-
-
 def _spoil(
-    root: Path, rule: Rule, key: str, status: int, fields: dict[str, str], body: bytes
+    scene: Scene, rule: Rule, key: str, status: int, fields: dict[str, str], body: bytes
 ) -> tuple[int, dict[str, str], bytes, int | None]:
     """The answer with the rule's fault in it, and after how many body bytes the connection ends."""
     kind = rule.kind
@@ -234,6 +233,8 @@ def _spoil(
             kind, "InternalError"
         )
         return STATUS_FAULTS[kind], fields, error_xml(code), None
+    if kind == "no_archives":
+        return *scene.front.missing(), None
     if kind == "redirect":
         return 302, {"Location": rule.to.replace("{key}", key)}, b"over there", None
     if kind in ("cut", "reset"):
@@ -245,7 +246,7 @@ def _spoil(
     if kind == "empty":
         return status, fields, b"", None
     if kind == "whole_object":
-        return 200, {"ETag": fields.get("ETag", "")}, (root / key).read_bytes(), None
+        return 200, {"ETag": fields.get("ETag", "")}, (scene.root / key).read_bytes(), None
     if kind == "xml_200":
         return 200, {"Content-Type": "application/xml"}, error_xml("SlowDown"), None
     if kind == "wrong_range":
@@ -283,11 +284,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 class FaultServer:
     """A context manager: ``with FaultServer(folder, rules=[…]) as server: Transport(server.url)``.
 
-    ``port`` is that of a server of before, which is to be back.
+    ``port`` is that of a server of before, which is to be back. ``manners`` can be changed with ``set_manners``.
     """
 
-    def __init__(self, root: Path, *, latency: float = 0.0, rules: Iterable[Rule] = (), port: int = 0) -> None:
-        self.scene = Scene(root, latency, tuple(rules))
+    def __init__(
+        self,
+        root: Path,
+        *,
+        latency: float = 0.0,
+        rules: Iterable[Rule] = (),
+        port: int = 0,
+        manners: Manners | None = None,
+    ) -> None:
+        self.scene = Scene(root, latency, tuple(rules), front=Front(manners or Manners()))
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faultserver", daemon=True)
         self.port = port
@@ -303,6 +312,9 @@ class FaultServer:
     def set_rules(self, rules: Iterable[Rule]) -> None:
         self.scene.rules = tuple(rules)
         self.scene.seen.clear()
+
+    def set_manners(self, manners: Manners) -> None:
+        self.scene.front = Front(manners)
 
     def __enter__(self) -> FaultServer:
         self._thread.start()
@@ -336,6 +348,7 @@ class FaultServerProcess:
         rules: Sequence[Rule] = (),
         log: Path | None = None,
         bandwidth: float | None = None,
+        manners: Manners | None = None,
     ) -> None:
         self._log = log
         arguments = [sys.executable, "-m", "cc_pipeline_tests.faultserver", str(root), "--latency", str(latency)]
@@ -344,6 +357,8 @@ class FaultServerProcess:
             arguments += ["--log", str(log)]
         if bandwidth is not None:
             arguments += ["--bandwidth", str(bandwidth)]
+        if manners is not None:
+            arguments += ["--manners", json.dumps(asdict(manners))]
         self._arguments = arguments
         self.port = 0
 
@@ -383,9 +398,11 @@ def main() -> None:
     parser.add_argument("--rules", default="[]", help="JSON list of rules")
     parser.add_argument("--log", type=Path, help="write one JSON line per request here")
     parser.add_argument("--bandwidth", type=float, help="bits per second that all answers together may take")
+    parser.add_argument("--manners", type=json.loads, default={}, help="JSON of Manners")
     given = parser.parse_args()
     rules = tuple(Rule(**{**rule, "ranges": tuple(rule.get("ranges", ()))}) for rule in json.loads(given.rules))
-    scene = Scene(given.root, given.latency, rules, log=given.log, bandwidth=given.bandwidth)
+    front = Front(Manners(**given.manners))
+    scene = Scene(given.root, given.latency, rules, log=given.log, bandwidth=given.bandwidth, front=front)
     loop = _new_loop()
     server, _ = loop.run_until_complete(_serve(scene, given.port))
     print(server.sockets[0].getsockname()[1], flush=True)
