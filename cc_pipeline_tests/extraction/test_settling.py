@@ -1,0 +1,273 @@
+"""A source that lies the same way twice: nothing of it counts as lost without a witness, and a run alone heals it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.extraction import fetch as fetch_stage
+from cc_pipeline.extraction.brought import Fetch
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.shortfall import LOOKS, NotGiven, looked_for_at
+from cc_pipeline.extraction.slice import StageReport
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.records import witness
+from cc_pipeline.records.check import Promise
+from cc_pipeline.stages.reports.checks import shortfall_verdict
+from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.faultlies import LIES
+from cc_pipeline_tests.faultmatrix import CRAWL, SPEC
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import harvest, workspace_of
+
+SITE, OTHER = "example.com", "example.org"
+#: A mirror that has indexes and no archives, and files that are wrong in the same way each time.
+EVERY_LIE = [*(kind for kind in LIES if kind != "login_page"), "404"]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
+    root = tmp_path_factory.mktemp("bucket")
+    return root, ensure(root, SPEC)
+
+
+@pytest.fixture
+def server(bucket: tuple[Path, MiniCrawlTruth]) -> Iterator[FaultServer]:
+    with FaultServer(bucket[0]) as one:
+        yield one
+
+
+@pytest.fixture
+def mine(bucket: tuple[Path, MiniCrawlTruth]) -> list[Capture]:
+    return bucket[1].of(CRAWL, subset="warc", domain=SITE)
+
+
+class Home:
+    """A harvested home whose runs are of new processes."""
+
+    def __init__(self, server: FaultServer, home: Path) -> None:
+        self._server, self._home = server, home
+        workspace = self.workspace()
+        harvest(workspace, CRAWL)
+        workspace.targets([SITE, OTHER])
+        locate_captures(workspace, CRAWL, [SITE, OTHER])
+
+    def workspace(self, **chosen: Any) -> Workspace:
+        return workspace_of(self._server.url, self._home, **chosen)
+
+    def run(self, *sites: str, **chosen: Any) -> tuple[StageReport, NotGiven | None, int]:
+        """The report, the refusal if there was one, and the requests that the source saw."""
+        seen = len(self._server.hits)
+        workspace = self.workspace(**chosen)
+        try:
+            report, refusal = fetch_captures(workspace, CRAWL, sites or (SITE,)), None
+        except NotGiven as error:
+            report, refusal = error.report, error
+        return report, refusal, len(self._server.hits) - seen
+
+    def note(self, site: str = SITE) -> dict[str, Any]:
+        [row] = self.workspace().lake.read("fetches", {"crawl": CRAWL, "target": site}).to_pylist()
+        return row
+
+    def wait(self, hours: float) -> None:
+        """Nothing was asked for in the last hours."""
+        lake = self.workspace().lake
+        rows = lake.read("fetches")
+        column = rows.schema.get_field_index("asked_at")
+        then = [at - timedelta(hours=hours) for at in rows["asked_at"].to_pylist()]
+        slices = [{"crawl": row["crawl"], "target": row["target"]} for row in rows.to_pylist()]
+        digests = {name: lake.digest("fetches", name) or "" for name in lake.digest_names("fetches") or ()}
+        import pyarrow as pa  # noqa: PLC0415
+
+        aged = rows.set_column(column, rows.schema.field(column), pa.array(then, rows.schema.field(column).type))
+        lake.commit("fetches", aged, slices, digests)
+
+
+def archives(lie: str) -> list[Rule]:
+    return [Rule(lie, times=None, key=key) for key in ("*.warc.gz", "*.arc.gz")]
+
+
+@pytest.mark.parametrize("lie", EVERY_LIE)
+def test_without_a_witness_nothing_is_lost_and_a_run_heals(
+    server: FaultServer, mine: list[Capture], tmp_path: Path, lie: str
+) -> None:
+    home = Home(server, tmp_path / "home")
+    server.set_rules(archives(lie))
+    for _ in range(2):
+        report, refusal, _ = home.run()
+        assert refusal is not None
+        figures = report.per_target[SITE]
+        assert figures["fetched"] == 0
+        # the right first record of a file speaks for a place that has another page behind each later one
+        believed = home.note()["unsettled"] == 0
+        assert believed is (lie == "other_url")
+        assert home.note()["losses_doubted"] is believed
+        assert shortfall_verdict(home.workspace().lake).severity == "error"
+    server.set_rules([])
+    report, refusal, _ = home.run()
+    assert refusal is None
+    assert report.per_target[SITE]["fetched"] == len(mine)
+    assert shortfall_verdict(home.workspace().lake).severity == "ok"
+    assert home.run()[2] == 0
+
+
+@pytest.mark.parametrize("lie", EVERY_LIE)
+def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
+    server: FaultServer, mine: list[Capture], tmp_path: Path, lie: str
+) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    server.set_rules(archives(lie))
+    report, refusal, _ = home.run()
+    assert refusal is not None
+    assert "--accept-losses" in (refusal.advice or "")
+    assert home.note()["unsettled"] == 0
+    assert home.note()["losses_doubted"]
+    # as long as it lies, a run looks again with a few requests
+    _, refusal, requests = home.run()
+    assert refusal is not None
+    assert 0 < requests <= LOOKS
+    assert home.note()["second_looks"] == 1
+    assert shortfall_verdict(home.workspace().lake).severity == "error"
+    server.set_rules([])
+    report, refusal, _ = home.run()
+    assert refusal is None
+    assert report.per_target[SITE]["fetched"] == len(mine)
+    assert home.run()[2] == 0
+
+
+def test_losses_are_accepted_by_their_number(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    server.set_rules(archives("404"))
+    assert home.run()[1] is not None
+    number = home.note()["losses"]
+    assert home.run(accept_losses=("12345",))[1] is not None
+    assert home.run(accept_losses=(number,))[1] is None
+    assert home.note()["losses_accepted"] == number
+    assert not home.note()["losses_doubted"]
+    assert home.run()[1:] == (None, 0)
+    home.wait(1_000)
+    assert home.run()[2] == 0
+    assert shortfall_verdict(home.workspace().lake).severity == "warn"
+
+
+def test_one_file_that_is_gone_is_no_doubt_and_is_looked_for_once_a_day(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    gone = mine[0].warc_filename
+    lost = sum(one.warc_filename == gone for one in mine)
+    server.set_rules([Rule("404", times=None, key=f"*{gone}")])
+    report, refusal, _ = home.run()
+    assert refusal is None
+    assert report.per_target[SITE]["missing"] == lost > 5
+    assert home.run()[2] == 0
+    home.wait(25)
+    _, refusal, requests = home.run()
+    assert (refusal, requests) == (None, 1)
+    assert home.run()[2] == 0
+    home.wait(25)
+    server.set_rules([])
+    report, refusal, requests = home.run()
+    assert refusal is None
+    assert report.per_target[SITE]["fetched"] == len(mine)
+    assert requests <= 1 + lost
+
+
+def test_schedules_look_at_growing_distances(server: FaultServer, tmp_path: Path) -> None:
+    counts = dict.fromkeys(("quarantined", "unsettled", "given_up", "rounds", "silent_runs"), 0)
+    now = datetime(2024, 6, 1, tzinfo=UTC)
+    note = Fetch(**counts, planned=20, fetched=10, missing=10, reason=None, example=None, asked_at=now, lost_in_one=10)
+
+    def days(looks: int, **more: Any) -> float | None:
+        when = looked_for_at(replace(note, second_looks=looks, **more))
+        return None if when is None else (when - now) / timedelta(days=1)
+
+    assert [days(looks) for looks in (0, 1, 2, 30)] == [1, 2, 4, 64]
+    assert days(0, losses="a", losses_accepted="a") is None
+    assert days(0, fetched=20, missing=0) is None
+    assert [days(looks, losses_doubted=True) for looks in (0, 1, 20)] == [0.5 / 24, 1 / 24, 2]
+
+
+def test_payloads_of_another_digest_are_asked_for_once_more(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    server.set_rules(archives("login_page"))
+    report, refusal, _ = home.run()
+    assert refusal is not None
+    assert report.per_target[SITE]["fetched"] == len(mine)
+    assert report.per_target[SITE]["payloads other than indexed"] == len(mine)
+    assert shortfall_verdict(home.workspace().lake).severity == "error"
+    # a source that gives nothing meanwhile takes nothing away, and decides nothing
+    server.set_rules(archives("500"))
+    report, refusal, _ = home.run()
+    assert refusal is not None
+    assert report.per_target[SITE]["fetched"] == len(mine)
+    # the same again is believed, and noted
+    server.set_rules(archives("login_page"))
+    report, refusal, requests = home.run()
+    assert refusal is None
+    assert requests > 0
+    assert home.note()["mismatched"] == len(mine)
+    assert not home.note()["mismatches_doubted"]
+    assert shortfall_verdict(home.workspace().lake).figures["payloads other than indexed"] == len(mine)
+    assert home.run()[2] == 0
+
+
+def test_payloads_that_were_wrong_for_a_while_heal(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
+    home = Home(server, tmp_path / "home")
+    server.set_rules(archives("login_page"))
+    assert home.run()[1] is not None
+    server.set_rules([])
+    report, refusal, _ = home.run()
+    assert refusal is None
+    assert "payloads other than indexed" not in report.per_target[SITE]
+    checks = home.workspace().lake.read("records", {"crawl": CRAWL, "target": SITE})["digest_check"]
+    assert set(checks.to_pylist()) == {"match"}
+    assert home.run()[2] == 0
+
+
+def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    path = fetch_stage._witnesses(home.workspace())
+    source = home.workspace().transport.sources[0]
+    assert witness.known(path, [source])[0]
+    assert not witness.known(path, ["https://elsewhere.example"])[0]
+    noted = json.loads(path.read_text())
+    noted[source]["at"] -= witness.LIFE + 1
+    path.write_text(json.dumps(noted))
+    is_fresh, records = witness.known(path, [source])
+    assert not is_fresh
+    assert len(records) == 1
+    # what was good before is asked for, and speaks for the place
+    other = noted[source]["record"]["key"]
+    gone = sorted({one.warc_filename for one in mine} - {other})
+    server.set_rules([Rule("404", times=None, key=f"*{key}") for key in gone])
+    home.run()
+    assert witness.known(path, [source])[0] or home.note()["fetched"]
+
+
+def test_a_damaged_note_of_witnesses_knows_none(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "witnesses.json"
+    promise = Promise("CC-MAIN-2024-22", "warc", "a.warc.gz", 0, 10, None, None, None)
+    witness.note(path, {"https://a.example": promise})
+    assert witness.known(path, ["https://a.example"]) == (True, (promise,))
+    for text in ("", "[]", "{", '{"https://a.example": {"at": "x"}}', '{"https://a.example": 5}'):
+        path.write_text(text)
+        assert witness.known(path, ["https://a.example"]) == (False, ())
+    os.remove(path)
+    assert witness.known(path, ["https://a.example"]) == (False, ())
