@@ -174,7 +174,7 @@ def _worth_asking(
 def _how(reason: Reason | None, *, replay: bool) -> tuple[bool, bool]:
     """Whether what is lost, and what has another payload than the index names, is asked for too."""
     why = None if reason is None else reason.why
-    return replay or why in (Why.DOUBTED, Why.PERHAPS), why is Why.PAYLOADS
+    return replay or why in (Why.DOUBTED, Why.PERHAPS), replay or why in (Why.PAYLOADS, Why.PERHAPS)
 
 
 def _said(stands: Standing) -> str:

@@ -47,7 +47,7 @@ class Why(Enum):
     OPEN = "{n} captures are open since {since}"
     DOUBTED = "{n} captures are lost, which nobody accepted"
     PAYLOADS = "{n} payloads are not those of the index and are asked for once more"
-    PERHAPS = "{n} captures that were lost may be there by now"
+    PERHAPS = "{n} captures were lost, or other than indexed, and may be right by now"
     LOST = "the bytes of {n} records are gone"
     POLICY = "digests are judged otherwise"
     RECORDS = "its records changed"
@@ -282,7 +282,7 @@ def _why_doubt(note: Fetch | None, options: Options) -> Reason | None:
     if note.mismatches_doubted:
         return Reason(Why.PAYLOADS, note.mismatched or 0)
     if options.before is not None and note.asked_at < options.before and may_be_back(note):
-        return Reason(Why.PERHAPS, note.settled, note.asked_at)
+        return Reason(Why.PERHAPS, note.settled or note.mismatched or 0, note.asked_at)
     return None
 
 

@@ -1,4 +1,5 @@
-"""A second look at what is lost: a few ranges ask whether it is there by now, before all of it is asked for again."""
+"""A second look at what is lost, or has another payload: a few ranges ask whether that is over, before all of it is
+asked for again."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.extraction.brought import settled_rows
+from cc_pipeline.extraction.brought import mismatched_rows, settled_rows
 from cc_pipeline.extraction.shortfall import LOOKS
 from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.keys import RECORD_KEY_NAMES
@@ -18,12 +19,13 @@ from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-_COLUMNS: Final = [*RECORD_KEY_NAMES, "outcome", "reason", "settled"]
+_COLUMNS: Final = [*RECORD_KEY_NAMES, "outcome", "reason", "settled", "digest_check"]
 
 
 def come_back(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> frozenset[Slice]:
-    """Those of ``slices`` of a crawl of which something is there by now that was lost: one record each is asked for of
-    at most ``LOOKS`` archive files, of those first of which nothing is here."""
+    """Those of ``slices`` of a crawl of which something that was lost is there by now, or has the payload that is
+    indexed: one record each is asked for of at most ``LOOKS`` archive files, first of those of which nothing is here.
+    """
     asks: list[ByteRange] = []
     for row in _spread(_lost(workspace, crawl, slices)):
         place, length = row["warc_filename"], row["warc_record_length"]
@@ -34,7 +36,8 @@ def come_back(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> fr
 
 
 def _lost(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> Mapping[str, list[dict[str, Any]]]:
-    """For each slice a lost record of each file that has any; files with none of its records here come first."""
+    """For each slice a lost record, or one with another payload, of each file that has any; files with none of its
+    records here come first."""
     lost: dict[str, dict[str, dict[str, Any]]] = {}
     here: dict[str, set[str]] = {}
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
@@ -43,7 +46,7 @@ def _lost(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> Mappin
         fetched = rows.filter(pc.equal(rows["outcome"], "fetched")).group_by(["target", "warc_filename"]).aggregate([])
         for row in fetched.to_pylist():
             here.setdefault(row["target"], set()).add(row["warc_filename"])
-        for row in settled_rows(rows).to_pylist():
+        for row in pa.concat_tables([settled_rows(rows), mismatched_rows(rows)]).to_pylist():
             lost.setdefault(row["target"], {}).setdefault(row["warc_filename"], row)
     return {
         target: sorted(files.values(), key=lambda row: row["warc_filename"] in here.get(target, ()))
@@ -66,8 +69,10 @@ def _good(workspace: Workspace, crawl: str, asks: Iterable[ByteRange]) -> Iterat
     for got in workspace.archives(crawl).read_many(asks):
         row = got.tag
         assert isinstance(row, dict)
-        if isinstance(got, RangeBytes) and examine(got.data, promise_of(row)).reason is None:
-            yield Slice(crawl, row["target"])
+        if isinstance(got, RangeBytes):
+            verdict = examine(got.data, promise_of(row))
+            if verdict.reason is None and (row["outcome"] != "fetched" or verdict.digest_check != "mismatch"):
+                yield Slice(crawl, row["target"])
 
 
 def promise_of(row: Mapping[str, Any]) -> Promise:

@@ -245,6 +245,8 @@ def looked_for_at(note: Fetch) -> datetime | None:
 
 
 def may_be_back(note: Fetch) -> bool:
-    """Whether a slice lost something that nobody accepted, or, noted by an earlier version, may have."""
+    """Whether a slice lost something that nobody accepted, or, noted by an earlier version, may have; or has so many
+    payloads of another digest that they were doubted, and came twice alike."""
     accepted = note.losses is not None and note.losses_accepted == note.losses
-    return note.settled > 0 and note.lost_in_one != 0 and not accepted
+    lost = note.settled > 0 and note.lost_in_one != 0 and not accepted
+    return lost or (bool(note.mismatched) and note.mismatches_confirmed == note.mismatches)

@@ -49,12 +49,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many of all stored records were read, whether those are all, and what is wrong with which of each crawl."""
+    """How many of all stored records were read, whether those are all, what is wrong with which of each crawl, and how
+    many are as they came, with another payload than the index names."""
 
     read: int
     stored: int
     whole: bool = True
     damaged: Mapping[str, Mapping[Place, str]] = field(default_factory=dict)
+    mismatched: int = 0
 
     @property
     def records(self) -> int:
@@ -102,17 +104,18 @@ def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed
     share = 1.0 if sample is None or pinned.rows <= sample else sample / pinned.rows
     draw = np.random.default_rng(seed)
     damaged: dict[str, dict[Place, str]] = {}
-    read = 0
+    read = mismatched = 0
     stored: Counter[str] = Counter()
     for crawl in crawls_of(pinned):
         rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
         for row, found in read_members(rows, storage):
             wrong = _damage(row, found, crawl) if isinstance(found, bytes) else _fault(found)
             read += 1
+            mismatched += wrong is None and row["digest_check"] == "mismatch"
             progress.report("verify", read)
             if wrong is not None:
                 damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = wrong
-    return Verified(read, stored.total(), share == 1, damaged)
+    return Verified(read, stored.total(), share == 1, damaged, mismatched)
 
 
 def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:

@@ -277,7 +277,11 @@ def verified_finding(done: Verified) -> Finding:
     share = "all" if done.whole else "a sample; --all reads all"
     text = f"{done.read:,} of {done.stored:,} records were read from their files ({share})"
     if not done.records:
-        return Finding("ok", "verified", f"{text}: lengths and digests are right")
+        as_fetched = f"{text}: stored lengths, gzip checksums, URLs and payload digests are as when they were fetched"
+        if not done.mismatched:
+            return Finding("ok", "verified", f"{as_fetched}, and the digests are those of the index where it has any")
+        odd = f"{done.mismatched:,} have another payload than the index names"
+        return Finding("note", "verified", f"{as_fetched}, but {odd}: see digest_check in the view ledger")
     some = [f"{file} at {offset}: {why}" for places in done.damaged.values() for (file, offset), why in places.items()]
     more = " …" if len(some) > _NAMED else ""
     return Finding(
