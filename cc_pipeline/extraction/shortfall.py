@@ -31,7 +31,8 @@ _LONGEST_SECOND_LOOK: Final = timedelta(days=64)
 LEAST_CAPTURES: Final = 100
 #: So many captures, and none of them here, are doubted whatever the share.
 MANY: Final = 10
-#: The share of payloads with another digest above which they are doubted.
+#: The share of payloads with another digest above which they are doubted: none of 441 records of Common Crawl that we
+#: have, and two of 793 real records of all archives, are so.
 MISMATCHED: Final = 0.05
 
 
