@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
@@ -29,6 +29,7 @@ from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.watched import Watch
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.named import NamedPlaces
@@ -57,10 +58,12 @@ class Workspace:
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
     to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
     both). ``one_command`` says that all that is fetched with it is one question, whose price is counted together.
+    ``opener`` opens transports to the source instead of :func:`open_transport`.
     """
 
     settings: Settings
     one_command: bool = False
+    opener: Callable[..., Transport] | None = None
 
     @cached_property
     def lake(self) -> Lake:
@@ -106,7 +109,10 @@ class Workspace:
         """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
         grow: a stage takes the difference."""
         settings = self.settings
-        return open_transport(settings, settings.source, settings.source_access, mirrors=settings.further_places)
+        return self._open(settings.source, settings.source_access, mirrors=settings.further_places)
+
+    def _open(self, root: str, access: Access, *given: Any, **named: Any) -> Transport:
+        return (self.opener or open_transport)(self.settings, root, access, *given, **named)
 
     @cached_property
     def place(self) -> Transport:
@@ -147,7 +153,7 @@ class Workspace:
 
     @cached_property
     def _named(self) -> NamedPlaces:
-        return NamedPlaces(self.transport, lambda root: open_transport(self.settings, root, NO_ACCESS))
+        return NamedPlaces(self.transport, lambda root: self._open(root, NO_ACCESS))
 
     @cached_property
     def storage(self) -> RecordStorage:
@@ -167,7 +173,7 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return open_transport(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
+        return self._open(root, access, _LIST_RETRY, _LIST_TIMEOUTS)
 
     def _download_crawl_list(self) -> bytes:
         name = self.settings.collinfo.rpartition("/")[2]
@@ -244,8 +250,10 @@ def open_transport(
     timeouts: Timeouts | None = None,
     *,
     mirrors: Sequence[tuple[str, Access]] = (),
+    watch: Watch | None = None,
 ) -> Transport:
-    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings."""
+    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
+    ``watch`` sees what it asks."""
     return Transport(
         root,
         mirrors=mirrors,
@@ -265,6 +273,7 @@ def open_transport(
             for name, one in settings.s3_buckets.items()
         },
         access=access,
+        watch=watch,
     )
 
 
