@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
@@ -109,10 +109,11 @@ class Workspace:
         """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
         grow: a stage takes the difference."""
         settings = self.settings
-        return self._open(settings.source, settings.source_access, mirrors=settings.further_places)
+        return self._open(settings, settings.source, settings.source_access, mirrors=settings.further_places)
 
-    def _open(self, root: str, access: Access, *given: Any, **named: Any) -> Transport:
-        return (self.opener or open_transport)(self.settings, root, access, *given, **named)
+    @property
+    def _open(self) -> Callable[..., Transport]:
+        return self.opener or open_transport
 
     @cached_property
     def place(self) -> Transport:
@@ -153,7 +154,7 @@ class Workspace:
 
     @cached_property
     def _named(self) -> NamedPlaces:
-        return NamedPlaces(self.transport, lambda root: self._open(root, NO_ACCESS))
+        return NamedPlaces(self.transport, lambda root: self._open(self.settings, root, NO_ACCESS))
 
     @cached_property
     def storage(self) -> RecordStorage:
@@ -173,7 +174,7 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return self._open(root, access, _LIST_RETRY, _LIST_TIMEOUTS)
+        return self._open(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
 
     def _download_crawl_list(self) -> bytes:
         name = self.settings.collinfo.rpartition("/")[2]
