@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import NO_ACCESS, Access
@@ -14,12 +15,15 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables
+from cc_pipeline.index.catalog.keep import CrawlSources, update_catalog
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.decode import place
+from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult, weight
-from cc_pipeline.index.lookup import agree
-from cc_pipeline.index.parquet.finder import Footers
-from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.index.parquet.places import KEY
+from cc_pipeline.index.lookup import agree, look_up, price_lookup
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.handing.nearest import COLUMNS, Nearest, Row, fetched_record, moment_of, nearest_capture
@@ -33,11 +37,13 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy
 
 SUBSETS: Final = ("warc",)
-#: A refusal is something to be told, and not to be waited for.
-_RETRY: Final = RetryPolicy(attempts=2, patience=10.0)
+#: A refusal is something to be told: once more, and no oftener.
+_RETRY: Final = RetryPolicy(attempts=2)
 #: A new crawl is listed before its index is there.
 _NEWEST: Final = 3
 _RECORDS: Final = 3
+#: Sites that are priced, of which the cheapest is looked up.
+_SITES: Final = 8
 _TAIL: Final = 4096
 _ARC: Final = "CC-MAIN-2008-2009"
 _NO_SUCH_KEY: Final = "crawl-data/{crawl}/there-is-no-such-key"
@@ -61,7 +67,7 @@ class Look:
     opened: list[Transport] = field(default_factory=list)
     forbidden: int = 0
     crawl: str = ""
-    footers: Footers | None = None
+    index_file: str = ""
     target: Target | None = None
     found: list[LookupResult] = field(default_factory=list)
     records: list[Nearest] = field(default_factory=list)
@@ -120,7 +126,7 @@ def _path_list(look: Look) -> str:
     files = [path for path in listed if place(path)[1] in SUBSETS]
     if not files:
         raise DataFault(DataKind.MISMATCH, ", ".join(newest), None, "no index file of captures is listed")
-    look.footers = Footers(look.workspace.transport, [files[len(files) // 2]])
+    look.index_file = files[len(files) // 2]
     return f"{len(listed)} index files of {look.crawl}"
 
 
@@ -137,32 +143,47 @@ def _listed(look: Look, crawl: str) -> tuple[str, ...]:
 
 
 def _footer(look: Look) -> str:
-    if look.footers is None:
+    if not look.index_file:
         raise Skipped("no index file is known")
-    path = look.footers.paths[0]
-    file, groups = look.footers.file(path)
-    look.facts.bounds = [
-        (_known(one.minimum), _known(one.maximum)) for one in (group.statistics[KEY] for group in groups)
-    ]
-    name = path.rpartition("/")[2]
-    return f"{name}: {file.size:,} bytes, {len(groups)} row groups, a footer of {file.footer_bytes:,} bytes"
+    store = FooterStore(look.workspace.settings.footers_path)
+    done = harvest_crawl(look.crawl, [look.index_file], look.workspace.transport, store, HarvestPolicy(tries=1))
+    for path, reason in done.failed:
+        raise DataFault(DataKind.MISMATCH, path, None, reason)
+    tables = crawl_tables(look.crawl, [look.index_file], store)
+    lows, highs = (tables.row_groups[f"{KEY_COLUMN}_{end}"].to_pylist() for end in ("min", "max"))
+    look.facts.bounds = list(zip(lows, highs, strict=True))
+    update_catalog(_catalog(look), {look.crawl: ""}, lambda _: _sources(tables))
+    [file] = tables.index_files.to_pylist()
+    name = look.index_file.rpartition("/")[2]
+    return f"{name}: {file['file_size']:,} bytes, {len(lows)} row groups, a footer of {file['footer_bytes']:,} bytes"
 
 
-def _known(bound: object) -> bytes | None:
-    return bound if isinstance(bound, bytes) else None
+def _catalog(look: Look) -> Path:
+    """A catalog of one file; it is not the home's, so that ``get`` asks as in a home that nothing was harvested in."""
+    return look.workspace.settings.home / "one-file"
+
+
+def _sources(tables: CrawlTables) -> CrawlSources:
+    return {
+        "index_files": tables.index_files,
+        "row_groups": tables.row_groups,
+        "column_chunks": tables.column_chunks,
+        "coverage": tables.coverage,
+    }
 
 
 def _parquet(look: Look) -> str:
-    if look.facts.bounds is None or look.footers is None:
+    if look.facts.bounds is None:
         raise Skipped("no footer is known")
-    locator = ParquetLocator(look.workspace.transport, look.footers, columns=COLUMNS)
     # of the first row group, the file before may have a part of the captures
     lows = [low for low, _ in look.facts.bounds[1:] or look.facts.bounds]
-    targets = [target for low in lows if low is not None and (target := _site(low)) is not None]
+    targets = [target for low in lows if low is not None and (target := _site(low)) is not None][:_SITES]
     if not targets:
-        raise DataFault(DataKind.UNSUPPORTED, look.footers.paths[0], None, "no row group has a key that names a site")
-    look.target = min(targets, key=lambda target: weight(locator.price(look.crawl, SUBSETS, [target])))
-    return _located(look, locator.locate(look.crawl, SUBSETS, [look.target]), look.target)
+        raise DataFault(DataKind.UNSUPPORTED, look.index_file, None, "no row group has a key that names a site")
+    sources = replace(index_sources(look.workspace, look.crawl), catalog=_catalog(look), columns=COLUMNS)
+    prices = [weight(price_lookup(look.crawl, SUBSETS, [target], sources, via="parquet")) for target in targets]
+    look.target = targets[prices.index(min(prices))]
+    return _located(look, look_up(look.crawl, SUBSETS, [look.target], sources, via="parquet"), look.target)
 
 
 def _located(look: Look, result: LookupResult, target: Target) -> str:
