@@ -171,7 +171,8 @@ def moment_of(row: Row) -> datetime | None:
 
 
 def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
-    """The record of a capture from the source, or why its bytes are not the record."""
+    """The record of a capture from the source, or why its bytes are not the record. Raises ``EnvironmentFault`` where
+    the source does not answer."""
     transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
     promise = Promise(
