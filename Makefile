@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
+.PHONY: demo test smoke-live httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
 
 # two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
 WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
@@ -60,6 +60,10 @@ check: lint types imports test ## all that CI runs
 
 lock:            ## solve the dependencies again
 	.ci/lock
+
+# settings of a home count (CC_PIPELINE_CONTACT names you in each request); SOURCE= names another source
+smoke-live: setup ## a look at the real source, before a release: 60 requests at most, one a second
+	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)') --answers benchmarks/results/smoke-live-$$(date -u +%F).json
 
 bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine, news, facts, shortest, way
 	$(VENV)/python -m benchmarks.bench_$*

@@ -54,9 +54,9 @@ def replay(
             if done.again:
                 step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
         step("cc.duckdb", launcher.publish)
-    columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now"]
+    columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what the replay changed", columns, rows)
-    if any(row[5] or row[7] for row in rows):
+    if any(row[5] or row[7] or row[9] for row in rows):
         query = "SELECT url, outcome, reason, settled FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
     for done in replays:
@@ -64,6 +64,6 @@ def replay(
             raise done.trouble
     if any(done.again for done in replays) and not any(done.recovered for done in replays):
         raise Incomplete(
-            "none of the records that were missing or in quarantine came back",
+            "none of the records that were missing, in quarantine or other than indexed came back as indexed",
             "The source has them as before. What it says of each is in the view ledger.",
         )

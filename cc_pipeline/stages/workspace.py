@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,7 @@ from cc_pipeline.stages.indexing.collinfo import CrawlList, read_crawl_list
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.watched import Watch
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.named import NamedPlaces
@@ -59,10 +60,12 @@ class Workspace:
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
     to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
     both). ``one_command`` says that all that is fetched with it is one question, whose price is counted together.
+    ``opener`` opens transports to the source instead of :func:`open_transport`.
     """
 
     settings: Settings
     one_command: bool = False
+    opener: Callable[..., Transport] | None = None
 
     @cached_property
     def lake(self) -> Lake:
@@ -108,7 +111,11 @@ class Workspace:
         """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
         grow: a stage takes the difference."""
         settings = self.settings
-        return open_transport(settings, settings.source, settings.source_access, mirrors=settings.further_places)
+        return self._open(settings, settings.source, settings.source_access, mirrors=settings.further_places)
+
+    @property
+    def _open(self) -> Callable[..., Transport]:
+        return self.opener or open_transport
 
     @cached_property
     def place(self) -> Transport:
@@ -160,7 +167,7 @@ class Workspace:
 
     @cached_property
     def _named(self) -> NamedPlaces:
-        return NamedPlaces(self.transport, lambda root: open_transport(self.settings, root, NO_ACCESS))
+        return NamedPlaces(self.transport, lambda root: self._open(self.settings, root, NO_ACCESS))
 
     @cached_property
     def storage(self) -> RecordStorage:
@@ -180,7 +187,7 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return open_transport(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
+        return self._open(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
 
     def _download_crawl_list(self) -> bytes:
         name = self.settings.collinfo.rpartition("/")[2]
@@ -257,8 +264,10 @@ def open_transport(
     timeouts: Timeouts | None = None,
     *,
     mirrors: Sequence[tuple[str, Access]] = (),
+    watch: Watch | None = None,
 ) -> Transport:
-    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings."""
+    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
+    ``watch`` sees what it asks."""
     return Transport(
         root,
         mirrors=mirrors,
@@ -278,6 +287,7 @@ def open_transport(
             for name, one in settings.s3_buckets.items()
         },
         access=access,
+        watch=watch,
     )
 
 

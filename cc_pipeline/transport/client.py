@@ -12,6 +12,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT
 from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.watched import Watch
 from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline.transport.faults import (
     FaultKind,
@@ -47,6 +48,7 @@ class Transport:
     keeps to its even share. ``redirects`` are hosts that a web place may redirect to (``redirects.py``), beside those
     it is known to. ``s3_buckets`` (by name) are reached in ways of their own, all others as ``s3_endpoint``,
     ``s3_region`` and ``s3_anonymous`` say. ``memory_bound`` limits the bytes of answers being read or not yet taken.
+    ``watch`` sees each request to a web place or a bucket, and its answer as it came.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Transport:
         memory_bound: int = _MEMORY_BOUND,
         access: Access = NO_ACCESS,
         redirects: Sequence[str] = (),
+        watch: Watch | None = None,
     ) -> None:
         self.stats = TransportStats()
         options = PlaceOptions(
@@ -85,6 +88,7 @@ class Transport:
             breaker=breaker,
             outage=(outage or OutagePolicy()) if mirrors else None,
             redirects=tuple(redirects),
+            watch=watch,
         )
         places = [Place(place, lets_in, options, self.stats) for place, lets_in in ((source, access), *mirrors)]
         self._place = places[0]

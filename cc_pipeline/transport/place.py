@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import Access, host_of, split_access
-from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
+from cc_pipeline.stores.answer import Answer, Listed, Span, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
 from cc_pipeline.stores.s3_options import S3Options
+from cc_pipeline.stores.watched import Watch, WatchedStore
 from cc_pipeline.transport import etags
 from cc_pipeline.transport.asking import Asker, Follow, Judge
 from cc_pipeline.transport.budget import (
@@ -46,7 +47,8 @@ class PlaceOptions:
     """What all places of a transport are opened with; see ``Transport``.
 
     ``s3`` says how buckets are reached that ``buckets`` (by name) does not have. ``outage`` is set where there are
-    several places: each host is left alone then while it gives nothing.
+    several places: each host is left alone then while it gives nothing. ``watch`` sees what web places and buckets are
+    asked, but not what a redirect leads to.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -61,6 +63,7 @@ class PlaceOptions:
     breaker: BreakerPolicy | None = None
     outage: OutagePolicy | None = None
     redirects: tuple[str, ...] = ()
+    watch: Watch | None = None
 
     def limits(self, address: str) -> SourceLimits:
         """The limits of the host of ``address``."""
@@ -82,14 +85,17 @@ class Place:
         self.source, own = split_access(source)
         self.options = options
         self.stats = stats
-        self.store = open_store(
+        self._opened = open_store(
             self.source,
             user_agent=options.user_agent,
             timeouts=options.timeouts,
             s3=options.s3_at(self.source),
             access=own or access,
         )
-        self.local = self.store if isinstance(self.store, LocalStore) else None
+        self.local = self._opened if isinstance(self._opened, LocalStore) else None
+        self.store: Store = self._opened
+        if options.watch is not None and self.local is None:
+            self.store = WatchedStore(self._opened, options.watch)
         self.limits = options.limits(self.source)
         self.alone = options.outage is None
         self.host = self.store.host if self.local is None else self.source
@@ -204,8 +210,8 @@ class Place:
             return None
         from cc_pipeline.stores.web import HttpStore  # noqa: PLC0415
 
-        assert isinstance(self.store, HttpStore)
-        return Follower(self.store, declared, self._client, self._gate, self.stats)
+        assert isinstance(self._opened, HttpStore)
+        return Follower(self._opened, declared, self._client, self._gate, self.stats)
 
     def _gate(self, address: str) -> Gate:
         """The gate of the host that a redirect leads to."""

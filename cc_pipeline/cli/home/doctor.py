@@ -39,11 +39,20 @@ def doctor(
             "--repair", help="Fetch records again whose bytes are gone (and those that --verify finds damaged)."
         ),
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Only ask the source: which of what this project assumes of it holds.")
+    ] = False,
+    answers: Annotated[
+        Path | None,
+        typer.Option("--answers", metavar="FILE", show_default=False, help="With --live: write all answers, as JSON."),
+    ] = None,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
     All processes of this machine share the request budget. When a host throttles, all of them slow down. When a host
     keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
+
+    --live sends at most 60 requests, one a second, and says of each assumption whether it held.
 
     [bold]Examples[/]
 
@@ -54,7 +63,10 @@ def doctor(
       cc-pipeline doctor --verify --all
 
       cc-pipeline doctor --verify --repair
+
+      cc-pipeline doctor --live
     """
+    from cc_pipeline.cli.home.live import look
     from cc_pipeline.cli.home.repairing import verify_and_repair
     from cc_pipeline.engines.spark.examining import engine_findings
     from cc_pipeline.stages.reports.health import budget_findings, examine
@@ -67,6 +79,13 @@ def doctor(
         )
     if everything and not verify:
         raise UserInputError("--all says how much --verify reads; give both")
+    if answers is not None and not live:
+        raise UserInputError("--answers says where what --live was answered goes; give both")
+    if live and (verify or repair):
+        raise UserInputError("--live asks the source, --verify and --repair are about this home; take one of them")
+    if live:
+        look(settings, answers)
+        return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     findings = [*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)]
     marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}

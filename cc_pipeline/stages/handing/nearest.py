@@ -139,7 +139,7 @@ def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | N
     rows = found.captures[target.slug].to_pylist()
     bad: list[str] = []
     for row in _nearest_first(rows, period):
-        got = _fetched(workspace, row)
+        got = fetched_record(workspace, row)
         if isinstance(got, Nearest):
             return got, Asked(crawl, len(rows), "; ".join(bad) or None)
         bad.append(f"the capture at {row['warc_filename']} byte {row['warc_record_offset']} is no good: {got}")
@@ -170,8 +170,9 @@ def moment_of(row: Row) -> datetime | None:
         return None
 
 
-def _fetched(workspace: Workspace, row: Row) -> Nearest | str:
-    """The record of a capture from the source, or why its bytes are not the record."""
+def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
+    """The record of a capture from the source, or why its bytes are not the record. Raises ``EnvironmentFault`` where
+    the source does not answer."""
     transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
     promise = Promise(

@@ -1,0 +1,200 @@
+"""What this project assumes of Common Crawl's source, and which of it some answers bear out. Pure.
+
+Each assumption is judged by what was seen, and by nothing else: ``True`` (it held), ``False`` (it did not), ``None``
+(nothing was seen that could tell).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl
+from cc_pipeline.stores.watched import Seen
+
+#: A verdict, and the evidence in a few words.
+Judged = tuple[bool | None, str]
+#: The step that asked, and the answer.
+Answers = Sequence[tuple[str, Seen]]
+
+NOTHING: Final[Judged] = (None, "")
+#: Steps that ask other places than the source.
+_ELSEWHERE: Final = frozenset({"list", "s3"})
+_OK, _PARTIAL, _MISSING = 200, 206, 404
+_REFUSED: Final = frozenset({401, 403, 429, 503})
+_EXPLICIT = re.compile(r"bytes=(\d+)-(\d+)")
+_STATED = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a look at a source found out beside its answers; ``None`` for what it could not.
+
+    ``crawls`` were listed. ``bounds`` are the keys of row groups in a footer's order. ``same`` tells whether both
+    indexes named the same captures. ``records`` are those that were fetched: whether each is good, and its digest check
+    or why it is not; ``arc_records`` are those of the ARC years. ``arc`` tells whether these have a ZipNum index,
+    ``s3`` whether S3 had the same object.
+    """
+
+    crawls: tuple[Crawl, ...] | None = None
+    bounds: list[tuple[bytes | None, bytes | None]] | None = None
+    same: bool | None = None
+    records: list[tuple[bool, str]] = field(default_factory=list)
+    arc_records: list[tuple[bool, str]] = field(default_factory=list)
+    arc: bool | None = None
+    s3: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """``says`` is a sentence that is true where it holds."""
+
+    name: str
+    says: str
+    judge: Callable[[Facts, Answers], Judged]
+
+
+def _list(facts: Facts, answers: Answers) -> Judged:
+    if facts.crawls:
+        return True, f"{len(facts.crawls)} crawls, newest {facts.crawls[0].id}"
+    came = any(seen.status == _OK for step, seen in answers if step == "list")
+    return (False, "what came is no such list") if came else NOTHING
+
+
+def _arc_years(facts: Facts, answers: Answers) -> Judged:
+    if not facts.crawls:
+        return NOTHING
+    listed = {crawl.id for crawl in facts.crawls if crawl.cdx_api}
+    lacking = [crawl for crawl in ARC_CRAWLS if crawl not in listed]
+    return not lacking, f"without: {', '.join(lacking)}" if lacking else "all three"
+
+
+def _path_list(facts: Facts, answers: Answers) -> Judged:
+    statuses = [seen.status for step, seen in answers if step == "path list"]
+    if _OK in statuses:
+        return True, ""
+    return (False, "none of the newest crawls has one") if _MISSING in statuses else NOTHING
+
+
+def _ranges(facts: Facts, answers: Answers) -> Judged:
+    asked = [(_EXPLICIT.fullmatch(seen.asked or ""), seen) for seen in _of_source(answers)]
+    return _all(
+        _spans(seen)[:2] == (int(match[1]), int(match[2]))
+        for match, seen in asked
+        if match and seen.status in _ANSWERED
+    )
+
+
+def _suffixes(facts: Facts, answers: Answers) -> Judged:
+    asked = [seen for seen in _of_source(answers) if (seen.asked or "").startswith("bytes=-")]
+    return _all(seen.status == _PARTIAL for seen in asked if seen.status in _ANSWERED)
+
+
+def _totals(facts: Facts, answers: Answers) -> Judged:
+    return _all(_spans(seen)[2] is not None for seen in _of_source(answers) if seen.status == _PARTIAL)
+
+
+def _strong(facts: Facts, answers: Answers) -> Judged:
+    return _all(seen.headers.get("etag", "").startswith('"') for seen in _objects(answers))
+
+
+def _one_etag(facts: Facts, answers: Answers) -> Judged:
+    tags: dict[str, list[str]] = {}
+    for seen in _objects(answers):
+        if etag := seen.headers.get("etag"):
+            tags.setdefault(seen.key, []).append(etag)
+    return _all(len(set(several)) == 1 for several in tags.values() if len(several) > 1)
+
+
+def _missing(facts: Facts, answers: Answers) -> Judged:
+    statuses = [seen.status for step, seen in answers if step == "missing" and seen.status]
+    refused = any(seen.status in _REFUSED for step, seen in answers if step != "missing")
+    # who is refused anyway learns nothing from a refusal
+    if not statuses or (refused and statuses[-1] in _REFUSED):
+        return NOTHING
+    return statuses[-1] == _MISSING, f"status {statuses[-1]}"
+
+
+def _bounds(facts: Facts, answers: Answers) -> Judged:
+    return _all(None not in pair for pair in facts.bounds or ())
+
+
+def _in_order(facts: Facts, answers: Answers) -> Judged:
+    keys = [key for pair in facts.bounds or () for key in pair if key is not None]
+    return _all(one <= other for one, other in pairwise(keys))
+
+
+def _refused(facts: Facts, answers: Answers) -> Judged:
+    return _all(seen.status not in _REFUSED for _, seen in answers if seen.status)
+
+
+def _retry_after(facts: Facts, answers: Answers) -> Judged:
+    return _all("retry-after" in seen.headers for _, seen in answers if seen.status in _REFUSED)
+
+
+def _good(facts: Facts, answers: Answers) -> Judged:
+    return _all(good for good, _ in facts.records)
+
+
+def _digests(facts: Facts, answers: Answers) -> Judged:
+    return _all(check == "match" for good, check in facts.records if good and check in ("match", "mismatch"))
+
+
+def _good_arc(facts: Facts, answers: Answers) -> Judged:
+    return _all(good for good, _ in facts.arc_records)
+
+
+#: A closed list: docs/live.md has a row for each.
+ASSUMPTIONS: Final = (
+    Assumption("list", "collinfo.json is a list of crawls in the form that is read", _list),
+    Assumption("arc_listed", "the list has the three crawls of the ARC years, each with a CDX index", _arc_years),
+    Assumption("path_list", "a crawl has a list of its columnar index files", _path_list),
+    Assumption("ranges", "a range is answered with 206 and just these bytes", _ranges),
+    Assumption("suffix_ranges", "a suffix range (bytes=-n) is answered with 206", _suffixes),
+    Assumption("totals", "an answer to a range says how long the object is", _totals),
+    Assumption("strong_etags", "each object has a strong ETag", _strong),
+    Assumption("one_etag", "an object has the same ETag in each answer", _one_etag),
+    Assumption("missing_404", "what is not there is answered with 404", _missing),
+    Assumption("key_bounds", "a footer has the least and the greatest key of each row group", _bounds),
+    Assumption("key_order", "the row groups of an index file are in the order of their keys", _in_order),
+    Assumption(
+        "same_captures", "the columnar and the ZipNum index name the same captures", lambda facts, _: (facts.same, "")
+    ),
+    Assumption("records", "where an index row points lies the record of its page", _good),
+    Assumption("digests", "payloads have the digests that the index has of them", _digests),
+    Assumption(
+        "arc_zipnum",
+        "CC-MAIN-2008-2009 has a ZipNum index where other crawls have theirs",
+        lambda facts, _: (facts.arc, ""),
+    ),
+    Assumption("arc_records", "rows of that index lead to ARC records", _good_arc),
+    Assumption("no_refusal", "so few requests are not refused (401, 403, 429, 503)", _refused),
+    Assumption("retry_after", "a refusal says when to come back", _retry_after),
+    Assumption("s3_same", "s3://commoncrawl has the same objects", lambda facts, _: (facts.s3, "")),
+)
+
+_ANSWERED: Final = frozenset({_OK, _PARTIAL, 416})
+
+
+def _of_source(answers: Answers) -> list[Seen]:
+    return [seen for step, seen in answers if step not in _ELSEWHERE]
+
+
+def _objects(answers: Answers) -> list[Seen]:
+    return [seen for seen in _of_source(answers) if seen.status in (_OK, _PARTIAL)]
+
+
+def _spans(seen: Seen) -> tuple[int | None, int | None, int | None]:
+    """First and last byte and the total that an answer states."""
+    match = _STATED.fullmatch(seen.headers.get("content-range", "").strip())
+    if match is None or seen.status != _PARTIAL:
+        return None, None, None
+    return int(match[1]), int(match[2]), None if match[3] == "*" else int(match[3])
+
+
+def _all(held: Iterable[bool]) -> Judged:
+    each = list(held)
+    return (all(each), f"{sum(each)} of {len(each)}") if each else NOTHING
