@@ -199,8 +199,8 @@ class _Run:
     def _keep(self, tail: RangeBytes, start: int) -> None:
         """Decodes before it stores: what is stored can be decoded."""
         footer = tail.data[start - tail.offset :]
-        rows = decode_footer(footer, tail.total, tail.key, self.columns, self.lookup_columns)
-        entry = self.writer.put(tail.key, tail.total, tail.etag, footer)
+        rows = decode_footer(footer, tail.size, tail.key, self.columns, self.lookup_columns)
+        entry = self.writer.put(tail.key, tail.size, tail.etag, footer)
         self.guess.learn(len(footer))
         if self.on_footer is not None:
             self.on_footer(rows, entry)
@@ -338,7 +338,7 @@ def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
 
 def _start(tail: RangeBytes) -> int:
     """The offset in the file at which its footer starts. Raises ``DataFault``."""
-    return tail.total - TRAILER_BYTES - footer_length(tail.data, tail.total, tail.key)
+    return tail.size - TRAILER_BYTES - footer_length(tail.data, tail.size, tail.key)
 
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:

@@ -131,7 +131,8 @@ class _Keeping:
                 file.pieces[piece] = answer.data[start : start + piece.length]
         file.runs -= 1
         if not file.runs:
-            self.report.stored += self.writer.put(path, answer.total, file.digest, file.entry.etag, file.pieces)
+            size = file.entry.file_size or 0
+            self.report.stored += self.writer.put(path, size, file.digest, file.entry.etag, file.pieces)
             self.report.kept += 1
             file.pieces.clear()
 

@@ -128,7 +128,7 @@ class Clusters:
             guide=lambda: self._guide(name, others()),
         )
         cluster.reads, cluster.bytes_read = 1, len(tail.data)
-        return OpenCluster(cluster, tail.total, cluster_version(tail.total, tail.data), name)
+        return OpenCluster(cluster, tail.size, cluster_version(tail.size, tail.data), name)
 
     def _guide(self, name: str | None, others: Iterable[Mark]) -> Marks:
         by_object: dict[str | None, list[Mark]] = {name: list(others)}
