@@ -52,7 +52,8 @@ class Rule:
 
     ``share`` of the distinct (key, range) pairs are hit, always the same ones; each at most ``times`` times
     (``None``: always), or each key at most so often when ``by_key``. ``retry_after`` goes into the header of
-    429 and 503, ``ranges`` are patterns of the header, ``bytes_per_second`` is for ``drip``, ``to`` the address (``{key}`` in it) of a ``redirect``.
+    429 and 503, ``bytes_per_second`` is for ``drip``, ``to`` the address (``{key}`` in it) of a ``redirect``.
+    ``ranges`` are patterns of the header that asks for one.
     """
 
     kind: str

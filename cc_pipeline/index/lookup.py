@@ -22,6 +22,7 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLoc
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.faces import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
@@ -186,8 +187,9 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
                 finder = CatalogFinder(catalog, transport, footers)
                 kept = stack.enter_context(closing(KeptIndexes(footers))) if footers else None
                 indexes = PageIndexes(sources.cache, kept=kept)
+                reader = transport if footers is None else same_files(transport, footers)
                 available["parquet"] = lambda: ParquetLocator(
-                    transport, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
+                    reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
         published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
         found = _cluster_if_told(crawl, sources, needed=not available) if published else None

@@ -72,6 +72,8 @@ _ADVICE: Final = {
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
+    FaultKind.WHOLE_OBJECT: "Ranges are needed (HTTP Range): use a server, proxy or mirror that serves them, S3, or a "
+    "copy in a folder",
     FaultKind.BREAKER_OPEN: "The source refused repeatedly: run again after the time given",
 }
 

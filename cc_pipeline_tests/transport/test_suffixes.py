@@ -1,4 +1,4 @@
-"""The end of an object at servers that answer suffix ranges, and at those that do not: what it costs, and what is learnt."""
+"""The end of an object at servers with and without suffix ranges: what it costs, and what is learnt."""
 
 from __future__ import annotations
 
