@@ -149,6 +149,10 @@ class SameFiles:
                 yield _of(faults.get(asked.key, fault), asked)
         yield from self._read([asked for asked, _ in doubted if asked.key in same], concurrency, rounds - 1)
 
+    def know(self, key: str, etag: str, other: str) -> bool:
+        """Whether both are known to be ETags of the same file."""
+        return self._faces.is_same(key, etag, other)
+
     def same(
         self, files: Mapping[str, Known], concurrency: int | None = None
     ) -> tuple[set[str], Mapping[str, RangeFault]]:

@@ -340,9 +340,10 @@ def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
             run.bytes += len(outcome.data)
-            if outcome.total != entry.file_size or (entry.etag is None and outcome.etag is not None):
+            other = is_another(outcome.etag, entry.etag)
+            if outcome.total != entry.file_size or (other and entry.etag is None):
                 changed.add(outcome.key)
-            elif entry.etag is not None and is_another(outcome.etag, entry.etag):
+            elif other and entry.etag and not files.know(outcome.key, entry.etag, outcome.etag or ""):
                 doubted[outcome.key] = Known(entry.etag, outcome.size)
         elif outcome.kind in _STOPPING:
             raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
