@@ -34,7 +34,7 @@ from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.index.zipnum.marks import Mark
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, whole_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,7 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
     catalog: Catalog | None = None
     lacking: tuple[str, ...] = ()
     with ExitStack() as stack:
+        stack.enter_context(_ranges_needed())
         if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
             catalog = stack.enter_context(open_catalog(sources.catalog))
             covered = catalog.coverage(crawl).to_pylist()
@@ -202,6 +203,17 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
         elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
         yield _Indexes(available, catalog, lacking, {} if found is None else {"zipnum": found.version})
+
+
+@contextmanager
+def _ranges_needed() -> Iterator[None]:
+    """A file of the index that comes whole is the trouble of the source, whatever it is asked for."""
+    try:
+        yield
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.WHOLE_OBJECT:
+            raise
+        raise whole_files(fault) from fault
 
 
 def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:

@@ -128,6 +128,14 @@ def range_fault(
     return fault
 
 
+def whole_files(fault: RangeFault) -> EnvironmentFault:
+    """``fault`` (``whole_object``) as the trouble of a source that cannot be used."""
+    return EnvironmentFault(
+        f"the source sends whole files where parts of them are asked for ({fault.key}: {fault.detail})",
+        _ADVICE[FaultKind.WHOLE_OBJECT],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
     """A range that is what was asked for: where it starts, the object's full size (``None`` where the place does not

@@ -130,6 +130,10 @@ def test_a_source_without_ranges_is_told_once_and_what_to_do(bucket: Bucket, tmp
         workspace = workspace_of(server.url, tmp_path)
         with pytest.raises(EnvironmentFault) as refused:
             harvest(workspace)
+        assert len(server.hits) <= 30
+        server.set_rules([Rule("whole_object", "cc-index/*", times=None)])
+        with pytest.raises(EnvironmentFault, match=r"sends whole files .*cluster\.idx"):
+            extract(workspace_of(server.url, tmp_path, via="zipnum"), DOMAINS[0])
     assert "sends whole files where parts of them are asked for" in str(refused.value)
     assert "HTTP Range" in refused.value.advice
     assert str(refused.value).count("parquet") == 1

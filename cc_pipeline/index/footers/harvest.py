@@ -28,7 +28,7 @@ from cc_pipeline.index.footers.decode import (
 )
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
 from cc_pipeline.transport.etags import is_another
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault, advice
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault, whole_files
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Before anything is known: real footers are 30 to 66 KB.
@@ -228,10 +228,7 @@ class _Run:
         self.whole.add(path)
         if not self.fetched and len(self.whole) >= min(_WHOLE_FILES, self.wanted):
             self.writer.sync()
-            raise EnvironmentFault(
-                f"the source sends whole files where parts of them are asked for ({path}: {fault.detail})",
-                advice(fault.kind, ""),
-            ) from fault
+            raise whole_files(fault) from fault
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
         if tail is not None and self.doubt(job.path):
