@@ -44,6 +44,9 @@ FAULT_KINDS: tuple[str, ...] = tuple(sorted({*STATUS_FAULTS, *WIRE_FAULTS, *HEAD
 LIE_FAULTS = frozenset({*LIES, "no_archives"})
 #: What one of several servers of the same objects may do: send on to another, say another length of the whole object.
 MIRROR_FAULTS = frozenset({"redirect", "other_total"})
+#: Manners that are no faults: a server that cannot do something, says no total, or has a second ETag for each second
+#: answer about an object.
+MANNERS = frozenset({"501", "unknown_total", "two_etags"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Rule:
     (``None``: always), or each key at most so often when ``by_key``. ``retry_after`` goes into the header of
     429 and 503, ``bytes_per_second`` is for ``drip``, ``to`` the address (``{key}`` in it) of a ``redirect``.
     ``LIE_FAULTS`` happen to archive files alone, whatever ``key`` says.
+    ``ranges`` are patterns of the header that asks for one.
     """
 
     kind: str
@@ -67,7 +71,7 @@ class Rule:
     to: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS}:
+        if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
 
 
@@ -102,10 +106,16 @@ class Scene:
 
     def fault_for(self, key: str, asked: str) -> Rule | None:
         for rule in self.rules:
-            if not fnmatchcase(key, rule.key) or (rule.ranges and asked not in rule.ranges):
+            if not fnmatchcase(key, rule.key):
                 continue
             if rule.kind in LIE_FAULTS and not concerns(rule.kind, key):
                 continue
+            if rule.ranges and asked not in rule.ranges and not any(fnmatchcase(asked, one) for one in rule.ranges):
+                continue
+            if rule.kind == "two_etags":
+                self.seen[rule.kind, key, ""] += 1
+                if self.seen[rule.kind, key, ""] % 2:
+                    continue
             if rule.share < 1 and zlib.crc32(f"{rule.kind} {key} {asked}".encode()) % 10_000 >= rule.share * 10_000:
                 continue
             if rule.times is not None:
@@ -235,6 +245,8 @@ def _spoil(
         return STATUS_FAULTS[kind], fields, error_xml(code), None
     if kind == "no_archives":
         return *scene.front.missing(), None
+    if kind == "501":
+        return 501, {}, b"", None
     if kind == "redirect":
         return 302, {"Location": rule.to.replace("{key}", key)}, b"over there", None
     if kind in ("cut", "reset"):
@@ -255,6 +267,10 @@ def _spoil(
     elif kind == "other_total":
         head, _, total = fields.get("Content-Range", "bytes 0-0/1").rpartition("/")
         fields["Content-Range"] = f"{head}/{int(total) + 1000}"
+    elif kind == "unknown_total" and status == 206:
+        fields["Content-Range"] = fields["Content-Range"].rpartition("/")[0] + "/*"
+    elif kind == "two_etags":
+        fields["ETag"] = f'"{key[-8:]}-of-another-server"'
     elif kind == "no_range":
         fields.pop("Content-Range", None)
     elif kind == "changed_etag":

@@ -22,6 +22,7 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLoc
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.faces import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
 from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
@@ -33,7 +34,7 @@ from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.index.zipnum.marks import Mark
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, whole_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
     catalog: Catalog | None = None
     lacking: tuple[str, ...] = ()
     with ExitStack() as stack:
+        stack.enter_context(_ranges_needed())
         if crawl not in ARC_CRAWLS and sources.catalog is not None and catalog_exists(sources.catalog):
             catalog = stack.enter_context(open_catalog(sources.catalog))
             covered = catalog.coverage(crawl).to_pylist()
@@ -186,8 +188,9 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
                 finder = CatalogFinder(catalog, transport, footers)
                 kept = stack.enter_context(closing(KeptIndexes(footers))) if footers else None
                 indexes = PageIndexes(sources.cache, kept=kept)
+                reader = transport if footers is None else same_files(transport, footers)
                 available["parquet"] = lambda: ParquetLocator(
-                    transport, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
+                    reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
         published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
         found = _cluster_if_told(crawl, sources, needed=not available) if published else None
@@ -200,6 +203,17 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
         elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
         yield _Indexes(available, catalog, lacking, {} if found is None else {"zipnum": found.version})
+
+
+@contextmanager
+def _ranges_needed() -> Iterator[None]:
+    """A file of the index that comes whole is the trouble of the source, whatever it is asked for."""
+    try:
+        yield
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.WHOLE_OBJECT:
+            raise
+        raise whole_files(fault) from fault
 
 
 def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:

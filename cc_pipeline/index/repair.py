@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.faces import RangeReader, same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
-from cc_pipeline.index.footers.harvest import RangeReader
 from cc_pipeline.index.footers.statistics import REPAIRED
-from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
@@ -148,6 +148,7 @@ class RowGroupWithout:
 
     path: str
     etag: str | None
+    file_size: int | None
     row_group: int
     rows: int
     layout: ColumnLayout
@@ -220,12 +221,13 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
     known = RepairLog(footers.folder).read()
     found: list[RowGroupWithout] = []
     hopeless: list[tuple[str, int, str]] = []
-    for path, etag, rows in _decoded(index_files, footers):
+    for entry, rows in _decoded(index_files, footers):
         for group in rows.row_groups:
+            path = entry.path
             bounds = known.get((path, group.row_group))
             if group.statistics[KEY_COLUMN].source is not None or not group.rows:
                 continue
-            if bounds is not None and bounds.etag == etag:
+            if bounds is not None and bounds.etag == entry.etag:
                 continue
             chunk = group.chunks.get(KEY_COLUMN)
             column = rows.schema.column(KEY_COLUMN)
@@ -235,7 +237,8 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
                 hopeless.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
                 layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
-                found.append(RowGroupWithout(path, etag, group.row_group, group.rows, layout, chunk))
+                file = (path, entry.etag, entry.file_size)
+                found.append(RowGroupWithout(*file, group.row_group, group.rows, layout, chunk))
     return RepairPlan(tuple(found), sum(group.chunk.size for group in found), tuple(hopeless))
 
 
@@ -258,8 +261,11 @@ def repair_row_groups(
     plan = plan_repair(crawl, index_files, store)
     chosen = plan.row_groups if most is None else plan.row_groups[:most]
     run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.hopeless))
-    asked = (ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group) for group in chosen)
-    for outcome in transport.read_many(asked, concurrency):
+    asked = (
+        ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
+        for group in chosen
+    )
+    for outcome in same_files(transport, store).read_many(asked, concurrency):
         run.take(outcome)
         if on_progress is not None:
             on_progress(run.requests, len(chosen))
@@ -274,12 +280,12 @@ def repair_row_groups(
     )
 
 
-def _decoded(index_files: Sequence[str], footers: CrawlFooters) -> Iterator[tuple[str, str | None, FooterRows]]:
+def _decoded(index_files: Sequence[str], footers: CrawlFooters) -> Iterator[tuple[FooterEntry, FooterRows]]:
     for path in dict.fromkeys(index_files):
         if path in footers:
             entry = footers.entries[path]
             try:
                 footer = footers.footer(path)
-                yield path, entry.etag, decode_footer(footer, entry.file_size or 0, path, (KEY_COLUMN,), (KEY_COLUMN,))
+                yield entry, decode_footer(footer, entry.file_size or 0, path, (KEY_COLUMN,), (KEY_COLUMN,))
             except DataFault:
                 continue  # crawl_tables reports it

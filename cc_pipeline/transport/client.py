@@ -27,7 +27,7 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.loop import LoopThread, Stream
 from cc_pipeline.transport.mirrored import Answered, Mirrored
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_head, judge_write
+from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_head, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
 
 T = TypeVar("T")
@@ -165,8 +165,7 @@ class Transport:
             if found.kind is FaultKind.NOT_FOUND:
                 return None
             raise range_fault(found.kind, key, None, None, found.detail, attempts)
-        length = answer.headers.get("content-length", "")
-        return ObjectInfo(key, int(length) if length.isdecimal() else None, place.etag(found))
+        return ObjectInfo(key, size_in(answer), place.etag(found))
 
     def exists(self, key: str, tries: int | None = None) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""

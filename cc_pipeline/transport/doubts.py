@@ -17,9 +17,10 @@ _SENTENCES: Final = 20
 
 @dataclass(slots=True)
 class _Given:
-    """An object that bytes came of: its length at the ``first`` place, and all that gave some since the last doubt."""
+    """An object that bytes came of: its length at the ``first`` place that said it, and all places that gave some since
+    the last doubt."""
 
-    total: int
+    total: int | None
     first: str
     places: set[str]
 
@@ -62,8 +63,8 @@ class Doubts:
         failures = self._failures.get(key) if self._failures else None
         return frozenset() if not failures else frozenset(place for place, n in failures.items() if n >= _FAILS)
 
-    def gave(self, key: str, total: int, source: str) -> None:
-        """``source`` gave bytes of an object, which has ``total`` there."""
+    def gave(self, key: str, total: int | None, source: str) -> None:
+        """``source`` gave bytes of an object, which has ``total`` there (``None``: it does not say)."""
         given = self._given.get(key)
         if given is None:
             self._given[key] = _Given(total, source, {source})
@@ -71,7 +72,10 @@ class Doubts:
                 self._given.popitem(last=False)
             return
         given.places.add(source)
-        if given.total != total and given.first != source and len(self._differing) < _SENTENCES:
+        if given.total is None:
+            given.total, given.first = total, source
+        differs = total not in (None, given.total)
+        if differs and given.first != source and len(self._differing) < _SENTENCES:
             self._differing[key] = f"{key} has {given.total:,} bytes at {given.first}, and {total:,} at {source}"
 
     def avoided(self, key: str) -> frozenset[str]:

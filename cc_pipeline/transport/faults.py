@@ -12,6 +12,7 @@ from typing import Final
 from cc_pipeline.addresses import shown
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind
 from cc_pipeline.stores.answer import Span
+from cc_pipeline.transport.etags import is_one_of
 
 
 class FaultKind(Kind):
@@ -71,6 +72,8 @@ _ADVICE: Final = {
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
+    FaultKind.WHOLE_OBJECT: "Ranges are needed (HTTP Range): use a server, proxy or mirror that serves them, S3, or a "
+    "copy in a folder",
     FaultKind.BREAKER_OPEN: "The source refused repeatedly: run again after the time given",
 }
 
@@ -125,25 +128,36 @@ def range_fault(
     return fault
 
 
+def whole_files(fault: RangeFault) -> EnvironmentFault:
+    """``fault`` (``whole_object``) as the trouble of a source that cannot be used."""
+    return EnvironmentFault(
+        f"the source sends whole files where parts of them are asked for ({fault.key}: {fault.detail})",
+        _ADVICE[FaultKind.WHOLE_OBJECT],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A range that is what was asked for: where it starts, the object's full size, its ETag if it has one."""
+    """A range that is what was asked for: where it starts, the object's full size (``None`` where the place does not
+    say), its ETag if it has one."""
 
     offset: int
-    total: int
+    total: int | None
     etag: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with an answer; ``retry_after`` is the seconds the place asks us to wait, if it says."""
+    """What is wrong with an answer; ``retry_after`` is the seconds the place asks us to wait, if it says. ``final``:
+    whoever judges it knows that the same request would get the same answer."""
 
     kind: FaultKind
     detail: str
     retry_after: float | None = None
+    final: bool = False
 
 
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z", re.IGNORECASE)
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
 _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
@@ -167,7 +181,9 @@ def judge_range(
 ) -> Verified | Finding:
     """Whether an answer is exactly the range asked for, or which fault it shows.
 
-    ``etag`` and ``length`` are what the object is expected to be; an answer of another one is ``changed_object``.
+    ``etag`` (one of several, see ``etags.any_of``) and ``length`` are what the object is expected to be; an answer of
+    another one is ``changed_object``. A place need not say how long the object is (``/*``): an explicit range is what
+    was asked for without that, and a suffix ends where the object does.
     """
     if status != 206:
         if status == 200:
@@ -179,23 +195,25 @@ def judge_range(
     match = _CONTENT_RANGE.match(stated)
     if match is None:
         return Finding(FaultKind.WRONG_RANGE, f"status 206 with Content-Range {stated[:80]!r}")
-    first, last, total = int(match[1]), int(match[2]), int(match[3])
+    first, last = int(match[1]), int(match[2])
+    is_told = match[3] != "*" or span.offset is None
+    total = last + 1 if match[3] == "*" else int(match[3])
     if not first <= last < total <= _LARGEST:
         return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
-    if length is not None and total != length:
+    if length is not None and is_told and total != length:
         return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset
     stop = total if span.offset is None else start + span.length
     if first != start or last + 1 != stop:
-        if first == start and last + 1 == total < stop:
+        if is_told and first == start and last + 1 == total < stop:
             return Finding(
                 FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, before the range's end {stop}"
             )
         return Finding(FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {stated[:80]!r}")
     found = etag_in(headers)
-    if etag is not None and found is not None and not same_etag(etag, found):
+    if etag is not None and found is not None and not is_one_of(found, etag):
         return Finding(FaultKind.CHANGED_OBJECT, f"ETag {found[:80]} where {etag[:80]} was expected")
-    return judge_length(stop - start, body) or Verified(start, total, found)
+    return judge_length(stop - start, body) or Verified(start, total if is_told else length, found)
 
 
 def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes) -> Verified | Finding:
@@ -293,8 +311,3 @@ def etag_in(headers: Mapping[str, str]) -> str | None:
     """The ETag of an answer; ``None`` for one that is too long to be one."""
     found = headers.get("etag")
     return found if found is None or len(found) <= _LONGEST_ETAG else None
-
-
-def same_etag(one: str, other: str) -> bool:
-    """ETags compared as strong or weak alike: what matters is whether the object was replaced."""
-    return one.removeprefix("W/") == other.removeprefix("W/")

@@ -21,8 +21,9 @@ from cc_pipeline.transport.asking import NO_BODY
 from cc_pipeline.transport.doubts import Doubts
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding, Verified
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE
-from cc_pipeline.transport.place import Asked, Place
+from cc_pipeline.transport.place import Place
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
+from cc_pipeline.transport.suffixes import Asked
 
 #: Kinds that say that the bytes are not to be had here, for certain.
 _NOT_HERE: Final = (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,17 +26,24 @@ from cc_pipeline.transport.budget import (
     default_limits,
     shared_among,
 )
-from cc_pipeline.transport.faults import Finding, Verified, etag_in, judge_range, judge_status, judge_whole
+from cc_pipeline.transport.faults import (
+    FaultKind,
+    Finding,
+    Verified,
+    etag_in,
+    judge_range,
+    judge_status,
+    judge_whole,
+)
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
+from cc_pipeline.transport.suffixes import Asked, Suffixes
 
 if TYPE_CHECKING:
     from cc_pipeline.stores.web import HttpClient
     from cc_pipeline.transport.redirects import Follower
 
-#: A verdict, the answer it is about, and how many requests to the place it took.
-Asked = tuple[Verified | Finding, Answer, int]
 _OK = 200
 _PARTIAL = 206
 PRECONDITION_FAILED = 412
@@ -99,6 +106,7 @@ class Place:
         self.limits = options.limits(self.source)
         self.alone = options.outage is None
         self.host = self.store.host if self.local is None else self.source
+        self._suffixes = Suffixes(self.host, options.budget_path)
         self._asker: Asker | None = None
         self._follower: Follower | None = None
         self._gates: dict[str, Gate] = {}
@@ -106,17 +114,39 @@ class Place:
 
     async def range(self, asked: ByteRange, tries: int | None) -> Asked:
         """The bytes of a range."""
+        if asked.offset is None and self.local is None:
+            return await self._suffixes.read(partial(self._range, asked, tries), partial(self._by_size, asked, tries))
+        return await self._range(asked, tries)
+
+    async def _range(self, asked: ByteRange, tries: int | None) -> Asked:
         span = Span(asked.offset, asked.length)
         etag = asked.etag and self.expected(asked.etag)
 
         def judge(answer: Answer) -> Verified | Finding:
-            return judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total)
+            found = judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total)
+            return found if span.offset is not None else self._suffixes.judged(found, answer)
 
         asker = self._asker
         if asker is None or self._follower is not None or self.local is not None:
             return await self._ask(asked.key, span, span.length, judge, tries)
         # what nearly every range takes
         return await asker.ask(asked.key, lambda: self.store.fetch(asked.key, span), judge, tries)
+
+    async def _by_size(self, asked: ByteRange, tries: int | None) -> Asked:
+        """The end of an object as an explicit range, its size asked for where it is not known."""
+        size, sent = asked.total, 0
+        if size is None:
+            told, answer, sent = await self.head(asked.key, tries)
+            if isinstance(told, Finding):
+                return told, answer, sent
+            size = size_in(answer)
+            if not size:
+                why = "the object is empty" if size == 0 else "HEAD does not say how long the object is"
+                return Finding(FaultKind.RANGE_NOT_SATISFIABLE, why), answer, sent
+        start = max(0, size - asked.length)
+        whole = replace(asked, offset=start, length=size - start, total=size)
+        found, answer, more = await self._range(whole, tries)
+        return found, answer, sent + more
 
     async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
         """A whole object of at most ``limit`` bytes."""
@@ -234,6 +264,12 @@ class Place:
                 options.user_agent, options.timeouts, system_proxy(address), public_only=not private
             )
         return self._clients[host]
+
+
+def size_in(answer: Answer) -> int | None:
+    """How many bytes an object has, as the answer of a HEAD says."""
+    length = answer.headers.get("content-length", "")
+    return int(length) if length.isdecimal() else None
 
 
 def judge_head(answer: Answer) -> Verified | Finding:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
 
 #: Kinds for which a few tries are enough; more would only load the source.
@@ -35,7 +36,8 @@ class RetryPolicy:
 
     def next_wait(self, finding: Finding, attempt: int, last_wait: float) -> float | None:
         """Seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
-        if finding.kind in PERMANENT_KINDS or attempt >= min(self.attempts, self.few.get(finding.kind, self.attempts)):
+        most = min(self.attempts, self.few.get(finding.kind, self.attempts))
+        if finding.final or finding.kind in PERMANENT_KINDS or attempt >= most:
             return None
         asked = finding.retry_after or 0.0
         if asked > self.patience:
@@ -48,7 +50,8 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    ``etag`` is what the object must still be, as the transport gave it, and ``total`` how many bytes it must have;
+    ``etag`` is what the object must still be, as the transport gave it (or any of several, ``etags.any_of``), and
+    ``total`` how many bytes it must have;
     ``tag`` is handed back untouched with the bytes or the fault. ``tries`` lowers the number of attempts at one place
     (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
     has the bytes.
@@ -66,7 +69,8 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeBytes:
-    """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long.
+    """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long (``None``: the place
+    does not say; it is known of each end and each whole object).
 
     ``source`` is the place that gave them, fit to be shown. ``attempts`` are the requests to the place that was asked
     most. ``unknown``: a place that would have been asked before this one gave no answer, so that it may have others.
@@ -75,12 +79,21 @@ class RangeBytes:
     key: str
     offset: int
     data: bytes
-    total: int
+    total: int | None
     etag: str | None
     attempts: int
     tag: object = None
     source: str = ""
     unknown: bool = False
+
+    @property
+    def size(self) -> int:
+        """``total`` where it must be known. Raises ``EnvironmentFault``."""
+        if self.total is None:
+            raise EnvironmentFault(
+                f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+            )
+        return self.total
 
 
 @dataclass(frozen=True, slots=True)

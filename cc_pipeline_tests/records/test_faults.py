@@ -399,6 +399,25 @@ def test_what_came_once_is_not_lost_to_a_later_question(
     assert result.fetched == 6
 
 
+def test_files_with_two_etags_come_whole(bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path) -> None:
+    folder, captures = bucket
+    with FaultServer(folder, rules=[Rule("two_etags", times=None)]) as server:
+        result = fetch(server.url, captures, tmp_path, "c1", coalescing=TOGETHER)
+    assert same(result.table, faultless)
+    ranges = plan_ranges(captures, TOGETHER)
+    most = max(len(one.rows) for one in ranges)
+    # of each file one range, and its records then, before both ETags have come twice
+    assert len(server.hits) <= len(ranges) + FILES * (1 + most)
+
+
+def test_a_second_etag_is_no_excuse_for_bad_records() -> None:
+    captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
+    patience = Patience(plan_ranges(captures, Coalescing(gap=0), [0]), 25)
+    assert [patience.is_same_object("f", etag) for etag in ("a", "a", "b", "b", "a")] == [True, True, False, True, True]
+    patience.bad("f")
+    assert [patience.is_same_object("f", etag) for etag in ("b", "a")] == [False, True]
+
+
 def test_etags_that_are_new_each_time_are_not_all_remembered() -> None:
     captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
     patience = Patience(plan_ranges(captures, Coalescing(gap=0), [0]), 25)

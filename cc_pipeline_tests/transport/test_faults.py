@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Span
+from cc_pipeline.transport.etags import expected_at, is_another
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
     FaultKind,
@@ -61,6 +62,34 @@ def test_a_suffix_takes_its_place_and_size_from_content_range(
     assert found == Verified(offset, 1000, None)
 
 
+def test_a_place_need_not_say_how_long_the_object_is() -> None:
+    told = {"content-range": "bytes 100-149/*"}
+    assert judge_range(SPAN, 206, told, BODY) == Verified(100, None, None)
+    assert judge_range(SPAN, 206, told, BODY, length=1000) == Verified(100, 1000, None), "who asked knows it"
+    # a suffix ends where the object does
+    end, all_of_it = {"content-range": "bytes 950-999/*"}, {"content-range": "bytes 0-49/*"}
+    assert judge_range(Span(None, 50), 206, end, BODY) == Verified(950, 1000, None)
+    assert judge_range(Span(None, 900), 206, all_of_it, BODY) == Verified(0, 50, None)
+    for span, head, length, expected in (
+        (Span(None, 60), end, None, FaultKind.WRONG_RANGE),
+        (Span(None, 40), all_of_it, None, FaultKind.WRONG_RANGE),
+        (Span(None, 50), end, 1001, FaultKind.CHANGED_OBJECT),
+    ):
+        found = judge_range(span, 206, head, BODY, length=length)
+        assert isinstance(found, Finding)
+        assert found.kind is expected
+
+
+def test_an_object_may_have_several_etags() -> None:
+    assert judge_range(SPAN, 206, GOOD, BODY, '"b-15" | W/"a-15"') == Verified(100, 1000, '"a-15"')
+    assert kind(206, GOOD, BODY, etag='"b-15" | "c-15"') is FaultKind.CHANGED_OBJECT
+    assert expected_at('"a" @ one | "b" @ two | "c" @ two', "two", alone=False) == '"b" | "c"'
+    assert expected_at('"a" @ one | "b"', "two", alone=False) is None
+    assert is_another('"d" @ two', '"a" @ one | "b" @ two')
+    assert not is_another('"b" @ two', '"a" @ one | "b" @ two')
+    assert not is_another('"d" @ three', '"a" @ one | "b" @ two')
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "body", "expected"),
     [
@@ -81,7 +110,9 @@ def test_a_suffix_takes_its_place_and_size_from_content_range(
         (301, {"location": "https://elsewhere"}, b"", FaultKind.REDIRECTED),
         (206, {}, BODY, FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 101-150/1000"}, BODY, FaultKind.WRONG_RANGE),
-        (206, {"content-range": "bytes 100-149/*"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-148/*"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 101-150/*"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-149/*"}, bytes(49), FaultKind.SHORT_BODY),
         (206, {"content-range": "bytes 149-100/1000"}, BODY, FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-149/120"}, BODY, FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-119/120"}, bytes(20), FaultKind.RANGE_NOT_SATISFIABLE),

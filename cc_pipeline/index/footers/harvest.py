@@ -13,10 +13,11 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind
+from cc_pipeline.index.faces import Known, RangeReader, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -27,7 +28,7 @@ from cc_pipeline.index.footers.decode import (
 )
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
 from cc_pipeline.transport.etags import is_another
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, RangeFault, whole_files
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Before anything is known: real footers are 30 to 66 KB.
@@ -69,16 +70,10 @@ class FooterGuess:
 
 #: Kinds after which no other request will succeed either.
 _STOPPING: Final = frozenset({FaultKind.BREAKER_OPEN})
+#: Files that came whole instead of their ends, while no end came, after which the source is known to have no ranges.
+_WHOLE_FILES: Final = 3
 #: Seconds between two syncs: a power cut loses the footers of about that time.
 _SYNC_SECONDS: Final = 1.0
-
-
-class RangeReader(Protocol):
-    """The part of ``Transport`` that a harvest needs."""
-
-    def read_many(
-        self, requests: Iterable[ByteRange], concurrency: int | None = None
-    ) -> Iterator[RangeBytes | RangeFault]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +115,13 @@ class HarvestReport:
 
 @dataclass(slots=True)
 class _Job:
-    """One file under way; ``tail`` is the end already fetched when its footer was longer than the guess."""
+    """One file under way; ``tail`` is the end already fetched when its footer was longer than the guess. ``length`` is
+    that of its footer where it has to come in one piece: two may be of different objects, or under different ETags."""
 
     path: str
     tries: int = 0
     tail: RangeBytes | None = None
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +149,7 @@ class _Run:
     sick_files: Counter[str] = field(default_factory=Counter)
     failed: dict[str, _Failure] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
+    whole: set[str] = field(default_factory=set)
     fetched: int = 0
     requests: int = 0
     bytes: int = 0
@@ -171,7 +169,7 @@ class _Run:
             job = self.waiting.popleft()
             self.requests += 1
             if job.tail is None:
-                yield ByteRange(job.path, None, self.guess.length, tag=job)
+                yield ByteRange(job.path, None, max(self.guess.length, job.length), tag=job)
             else:
                 start = _start(job.tail)
                 yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job, total=job.tail.total)
@@ -199,8 +197,8 @@ class _Run:
     def _keep(self, tail: RangeBytes, start: int) -> None:
         """Decodes before it stores: what is stored can be decoded."""
         footer = tail.data[start - tail.offset :]
-        rows = decode_footer(footer, tail.total, tail.key, self.columns, self.lookup_columns)
-        entry = self.writer.put(tail.key, tail.total, tail.etag, footer)
+        rows = decode_footer(footer, tail.size, tail.key, self.columns, self.lookup_columns)
+        entry = self.writer.put(tail.key, tail.size, tail.etag, footer)
         self.guess.learn(len(footer))
         if self.on_footer is not None:
             self.on_footer(rows, entry)
@@ -215,10 +213,22 @@ class _Run:
                 f"the harvest stopped at {job.path}: {fault.kind.value}, {fault.detail}",
                 "What was harvested is kept; run again later and it goes on from there.",
             ) from fault
-        final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
+        if fault.kind is FaultKind.WHOLE_OBJECT:
+            self._whole(job.path, fault)
+        changed = fault.kind is FaultKind.CHANGED_OBJECT
+        final = fault.kind in PERMANENT_KINDS and not changed
+        length = job.tail.size - _start(job.tail) if changed and job.tail is not None else 0
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
         # what the source says is not there is asked for once more, after all others: the answer may have been passing
-        self._bad(_Job(job.path, max(job.tries, self.policy.tries - 2) if final else job.tries), failure)
+        tries = max(job.tries, self.policy.tries - 2) if final else job.tries
+        self._bad(_Job(job.path, tries, length=length), failure)
+
+    def _whole(self, path: str, fault: RangeFault) -> None:
+        """A file came whole. Where all do, so do all others."""
+        self.whole.add(path)
+        if not self.fetched and len(self.whole) >= min(_WHOLE_FILES, self.wanted):
+            self.writer.sync()
+            raise whole_files(fault) from fault
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
         if tail is not None and self.doubt(job.path):
@@ -227,7 +237,7 @@ class _Run:
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
             # From the start: what was fetched may be what is wrong.
-            self.waiting.append(_Job(job.path, job.tries + 1))
+            self.waiting.append(_Job(job.path, job.tries + 1, length=job.length))
         else:
             self.failed[job.path] = failure
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
@@ -281,7 +291,7 @@ def harvest_crawl(
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
         run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, doubt)
-        changed = _changed(run, [path for path in paths if path in writer]) if policy.refresh else set()
+        changed = _changed(run, store, [path for path in paths if path in writer]) if policy.refresh else set()
         for path in paths:
             entry = writer.entries.get(path)
             if entry is None or path in changed or (entry.failed and policy.retry_failed):
@@ -316,29 +326,36 @@ def harvest_crawl(
     )
 
 
-def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
-    """Stored files whose ETag or size has changed."""
+def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
+    """Stored files that have another size or footer now; that of one is read whose ETag is not known."""
     changed = set()
+    doubted: dict[str, Known] = {}
+    files = same_files(run.reader, store)
     asked = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
     for outcome in run.reader.read_many(asked, run.policy.concurrency):
         run.requests += 1
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
             run.bytes += len(outcome.data)
-            if outcome.total != entry.file_size or is_another(outcome.etag, entry.etag):
+            other = is_another(outcome.etag, entry.etag)
+            if outcome.total != entry.file_size or (other and entry.etag is None):
                 changed.add(outcome.key)
+            elif other and entry.etag and not files.know(outcome.key, entry.etag, outcome.etag or ""):
+                doubted[outcome.key] = Known(entry.etag, outcome.size)
         elif outcome.kind in _STOPPING:
             raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
         else:
             run.unchecked.append(outcome.key)
-    return changed
+    same, faults = files.same(doubted, run.policy.concurrency)
+    run.unchecked += faults
+    return changed | (doubted.keys() - same - faults.keys())
 
 
 def _start(tail: RangeBytes) -> int:
     """The offset in the file at which its footer starts. Raises ``DataFault``."""
-    return tail.total - TRAILER_BYTES - footer_length(tail.data, tail.total, tail.key)
+    return tail.size - TRAILER_BYTES - footer_length(tail.data, tail.size, tail.key)
 
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:

@@ -221,7 +221,8 @@ class KeyedLookup:
             None if each.ending is None else Piece(each.path, each.ending.offset, each.ending.size) for each in some
         ]
         etags = {each.path: each.shard.file.etag for each in some}
-        found = fetch_pieces(reader, [piece for piece in pieces if piece is not None], etags, cost)
+        sizes = {each.path: each.shard.file.size for each in some}
+        found = fetch_pieces(reader, [piece for piece in pieces if piece is not None], etags, cost, sizes)
         kept = []
         for each, piece in zip(some, pieces, strict=True):
             if piece is None or each.ending is None or self._endings is None:

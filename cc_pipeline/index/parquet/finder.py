@@ -120,9 +120,9 @@ class Footers:
     def _read(self, path: str, length: int) -> tuple[FilePlace, tuple[RowGroup, ...]]:
         tail = self._suffix(path, length)
         metadata = int.from_bytes(tail.data[-8:-4], "little")
-        if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.total, 16 << 20):
+        if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.size, 16 << 20):
             tail = self._suffix(path, metadata + 8)
-        return decoded_file(path, tail.data, tail.total, tail.etag)
+        return decoded_file(path, tail.data, tail.size, tail.etag)
 
     def _suffix(self, path: str, length: int) -> RangeBytes:
         answer = self._reader.read_suffix(path, length)

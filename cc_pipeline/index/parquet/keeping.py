@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.footers.harvest import RangeReader
+from cc_pipeline.index.faces import RangeReader, same_files
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore
 from cc_pipeline.index.parquet.fetch import Piece, coalesce, run_end
 from cc_pipeline.index.parquet.finder import decoded_file
@@ -49,7 +49,7 @@ def keep_page_indexes(crawl: str, paths: Sequence[str], reader: RangeReader, sto
     footers = store.read(crawl)
     with KeptWriter(store, crawl) as writer:
         run = _Keeping(crawl, writer, footers, KeepReport())
-        run.fetch(reader, paths)
+        run.fetch(same_files(reader, store), paths)
         return run.report
 
 
@@ -131,7 +131,8 @@ class _Keeping:
                 file.pieces[piece] = answer.data[start : start + piece.length]
         file.runs -= 1
         if not file.runs:
-            self.report.stored += self.writer.put(path, answer.total, file.digest, file.entry.etag, file.pieces)
+            size = file.entry.file_size or 0
+            self.report.stored += self.writer.put(path, size, file.digest, file.entry.etag, file.pieces)
             self.report.kept += 1
             file.pieces.clear()
 

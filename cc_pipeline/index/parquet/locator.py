@@ -224,8 +224,8 @@ class ParquetLocator:
                     file = next(each.place.file for each in wanted if each.place.file.path == fault.source)
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
-                        f"It was published anew. Harvest it again: cc-pipeline harvest --crawl {file.crawl}"
-                        f"{subset_flags([file.subset])} --refresh",
+                        "It was published anew, or this home lacks its footer. Harvest it again: "
+                        f"cc-pipeline harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # what was asked for did come, and another place may have it as it should be
                 if isinstance(fault, RangeFault) or not self._doubt(fault.source):

@@ -1,8 +1,9 @@
 """What is known of the ``cluster.idx`` of crawls: opened once a run, and kept from one run to the next.
 
-A file is the very one by its place, length and ETag; of one without an ETag nothing is kept. What was read of it stands
-in a folder of ``KeptAnswers``: a list of all spans, and the lines of each under a name of its own. The folder may be
-deleted at any time, and processes that write the list at once lose no more than what one of them has learnt.
+A file is the very one by its place, length and ETag (or another that was found to be its own); of one without an ETag
+nothing is kept. What was read of it stands in a folder of ``KeptAnswers``: a list of all spans, and the lines of each
+under a name of its own. The folder may be deleted at any time, and processes that write the list at once lose no more
+than what one of them has learnt.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.index.faces import Faces, SameFiles
 from cc_pipeline.index.keyed.kept_answers import KeptAnswers
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.zipnum.cluster import Cluster, Span
 from cc_pipeline.index.zipnum.marks import Mark, Marks
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.ranges import RangeBytes
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Bytes at the end of the file that say its length, its ETag, and what its last line is.
 _TAIL: Final = 4096
@@ -66,6 +68,7 @@ class Clusters:
     def __init__(self, folder: Path | None = None) -> None:
         self.members = PageIndexes(memory=_MOST_MEMBERS)
         self._answers = None if folder is None else KeptAnswers(folder, _MOST_KEPT)
+        self._faces = Faces(None if folder is None else folder / "etags.jsonl")
         self._open: dict[tuple[str, str], OpenCluster | None] = {}
         self._lock = threading.RLock()
 
@@ -116,11 +119,12 @@ class Clusters:
                 self._answers.keep(_SPANS, spans.slice(0, _MOST_SPANS))
 
     def _opened(self, transport: Transport, tail: RangeBytes, others: Callable[[], Iterable[Mark]]) -> OpenCluster:
-        told = (transport.source, tail.key, str(tail.total), tail.etag)
-        name = None if tail.etag is None else hashlib.sha256("\n".join(map(str, told)).encode()).hexdigest()
+        etag = None if tail.etag is None else self._faces.first(tail.key, tail.etag)
+        told = (transport.source, tail.key, str(tail.total), etag)
+        name = None if etag is None else hashlib.sha256("\n".join(map(str, told)).encode()).hexdigest()
         mine = [row for row in self._spans().to_pylist() if row["object"] == name]
         cluster = Cluster(
-            _SameObject(transport, tail.etag),
+            _SameObject(SameFiles(transport, lambda key, etag: tail.data, self._faces), tail),
             tail.key,
             tail.total,
             known=[Span(row["at"], row["end"], row["first"], row["last"]) for row in mine],
@@ -128,7 +132,7 @@ class Clusters:
             guide=lambda: self._guide(name, others()),
         )
         cluster.reads, cluster.bytes_read = 1, len(tail.data)
-        return OpenCluster(cluster, tail.total, cluster_version(tail.total, tail.data), name)
+        return OpenCluster(cluster, tail.size, cluster_version(tail.size, tail.data), name)
 
     def _guide(self, name: str | None, others: Iterable[Mark]) -> Marks:
         by_object: dict[str | None, list[Mark]] = {name: list(others)}
@@ -159,13 +163,17 @@ def cluster_version(size: int, tail: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _SameObject:
-    """Reads of an object that must still have the ETag it had."""
+    """Reads of an object that must still be the one whose ``tail`` was read."""
 
-    transport: Transport
-    etag: str | None
+    files: SameFiles
+    tail: RangeBytes
 
     def read(self, key: str, offset: int, length: int) -> RangeBytes:
-        return self.transport.read(key, offset, length, self.etag)
+        asked = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total)
+        [got] = self.files.read_many([asked])
+        if isinstance(got, RangeFault):
+            raise got
+        return got
 
 
 def _lines_of(name: str, span: Span) -> str:

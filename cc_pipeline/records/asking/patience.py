@@ -147,16 +147,19 @@ class Patience:
     def is_same_object(self, key: str, etag: str | None, source: str = "") -> bool:
         """Whether an answer's ETag is the one that most answers of ``source`` about ``key`` had.
 
-        An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time.
+        An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time, nor
+        another that comes again while no record is bad: servers behind one name may each have their own.
         """
         if etag is None:
             return True
-        known = self.files[key].etags.setdefault(source, Counter())
+        state = self.files[key]
+        known = state.etags.setdefault(source, Counter())
         if len(known) >= _ETAGS and etag not in known:
             return max(known.values()) == 1
         known[etag] += 1
         others = max((count for other, count in known.items() if other != etag), default=0)
-        return known[etag] > others or (len(known) > _RANDOM and known[etag] == others == 1)
+        comes_again = known[etag] > 1 and others > 1 and not state.bad
+        return known[etag] > others or comes_again or (len(known) > _RANDOM and known[etag] == others == 1)
 
     def good(self, key: str) -> None:
         """A good record came from ``key``."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.index.faces import same_files
 from cc_pipeline.index.keyed.kept_answers import KeptAnswers
 from cc_pipeline.index.keyed.lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
 from cc_pipeline.index.keyed.shards import Gap, Shard, column_types, stored_shards
@@ -132,7 +133,7 @@ def _read(
         said = f"{dataset.name}: about {progress.human_bytes(told.likely_bytes)}, {told.requests:,} requests at most"
         progress.report("look-up", 0, told.to_read, said)
     indexes = PageIndexes(page_indexes(workspace, dataset))
-    found = lookup.read(reader, indexes, workspace.settings.max_bytes)
+    found = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
     return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
 
 

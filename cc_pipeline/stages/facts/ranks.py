@@ -105,7 +105,7 @@ def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPr
             f"{workspace.settings.source} has no {key}. Name a release that is there "
             "(https://commoncrawl.org/web-graphs lists them)"
         )
-    size = workspace.transport.read(key, 0, 1).total if found.size is None else found.size
+    size = workspace.transport.read(key, 0, 1).size if found.size is None else found.size
     rows = round(size / _BYTES_A_ROW)
     return RanksPrice(
         key,

@@ -19,6 +19,7 @@ from cc_pipeline.index.btree.format import unpack_pointer
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
 from cc_pipeline.index.btree.tree import Item
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
+from cc_pipeline.index.faces import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.records.check import Promise, examine
@@ -76,9 +77,10 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
         keys = parse_path_list(listed.read_bytes(), str(listed))
         return build_from_arcs(crawl, keys, workspace.transport, root)
     with open_catalog(settings.catalog_path) as catalog:
-        finder = CatalogFinder(catalog, workspace.index_place(crawl), FooterStore(settings.footers_path))
+        footers, place = FooterStore(settings.footers_path), workspace.index_place(crawl)
+        finder = CatalogFinder(catalog, place, footers)
         _check_whole(finder, catalog, crawl, settings.subsets)
-        return build_from_columnar(crawl, settings.subsets, workspace.index_place(crawl), finder, root)
+        return build_from_columnar(crawl, settings.subsets, same_files(place, footers), finder, root)
 
 
 def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:

@@ -1,0 +1,218 @@
+"""Index files under several ETags: one with the same end and the same length is the same file.
+
+Servers behind one name may each give an object an ETag of its own, and a bucket that was copied or restored has others
+than before. So another ETag is a question, and the end of the file answers it, once: the footer of a Parquet file says
+where everything lies, the last lines of a ``cluster.idx`` how many there are. Both ETags are believed from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Protocol
+
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.footers.decode import place
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.transport.etags import any_of, is_one_of
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, range_fault
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+
+#: ETags of one file beyond which they say nothing: there is a new one with each answer.
+_MOST: Final = 4
+#: How often the end of a file is read until it comes under an ETag that is not known.
+_READS: Final = 4
+#: Rounds in which a file is asked for again: each finds an ETag, or chance gave only those that are known.
+_ROUNDS: Final = 8
+#: Bytes of what is kept, beyond which it is begun anew: all of it can be found out again.
+_MOST_BYTES: Final = 16 << 20
+
+
+class Faces:
+    """The ETags under which files were found to be the same. ``path`` keeps them for other runs (``None``: nothing is
+    kept), a JSON line each; it can be deleted at any time. Safe to share between threads."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._same: dict[tuple[str, str], list[str]] = {}
+        self._lock = threading.Lock()
+        for line in self._lines():
+            with suppress(ValueError, TypeError):
+                key, etag, other = map(str, json.loads(line))
+                self._join(key, etag, other)
+
+    def expected(self, key: str, etag: str | None) -> str | None:
+        """What an answer about a file must have that is known under ``etag``, as ``ByteRange.etag`` takes it."""
+        known = [] if etag is None else self._known(key, etag)
+        return any_of(known) if 0 < len(known) <= _MOST else None
+
+    def is_same(self, key: str, etag: str, other: str) -> bool:
+        """Whether both are known to be ETags of the same file."""
+        expected = self.expected(key, etag)
+        return expected is None or is_one_of(other, expected)
+
+    def first(self, key: str, etag: str) -> str:
+        """The ETag under which the file was known first."""
+        return self._known(key, etag)[0]
+
+    def believe(self, key: str, etag: str, other: str) -> bool:
+        """Takes both for ETags of the same file, from now on; ``False`` where that was known. What cannot be kept is
+        found out again by the next run."""
+        with self._lock:
+            if self.is_same(key, etag, other):
+                return False
+            self._join(key, etag, other)
+            if self._path is not None:
+                with suppress(OSError):
+                    self._path.parent.mkdir(parents=True, exist_ok=True)
+                    with self._path.open("ab") as handle:
+                        # a newline in front ends whatever a crash left behind
+                        handle.write(b"\n" + json.dumps([key, etag, other]).encode())
+        return True
+
+    def _known(self, key: str, etag: str) -> list[str]:
+        return self._same.get((key, etag)) or [etag]
+
+    def _join(self, key: str, etag: str, other: str) -> None:
+        both = list(dict.fromkeys((*self._known(key, etag), *self._known(key, other))))
+        self._same |= {(key, one): both for one in both}
+
+    def _lines(self) -> list[bytes]:
+        with suppress(OSError):
+            if self._path is not None and self._path.stat().st_size <= _MOST_BYTES:
+                return self._path.read_bytes().split(b"\n")
+            if self._path is not None:
+                self._path.unlink()
+        return []
+
+
+class RangeReader(Protocol):
+    """The part of ``Transport`` that is needed here."""
+
+    def read_many(
+        self, requests: Iterable[ByteRange], concurrency: int | None = None
+    ) -> Iterator[RangeBytes | RangeFault]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a file had when it was read: ETag, and length in bytes."""
+
+    etag: str
+    size: int
+
+
+class SameFiles:
+    """Reads ranges of files that may have other ETags now, as ``reader`` does otherwise.
+
+    ``end_of`` gives the last bytes that a file had under an ETag; ``None`` where they are not known. A range that
+    expects an ETag, and says how long the file is, comes under any ETag of the same file.
+    """
+
+    def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], faces: Faces) -> None:
+        self._reader = reader
+        self._end_of = end_of
+        self._faces = faces
+
+    def read_many(
+        self, requests: Iterable[ByteRange], concurrency: int | None = None
+    ) -> Iterator[RangeBytes | RangeFault]:
+        """As ``Transport.read_many``. A file that has another end or length than it had is ``changed_object``."""
+        return self._read(requests, concurrency, _ROUNDS)
+
+    def _read(
+        self, requests: Iterable[ByteRange], concurrency: int | None, rounds: int
+    ) -> Iterator[RangeBytes | RangeFault]:
+        doubted: list[tuple[ByteRange, RangeFault]] = []
+        for outcome in self._reader.read_many(map(self._expecting, requests), concurrency):
+            asked = outcome.tag
+            assert isinstance(asked, ByteRange)
+            if isinstance(outcome, RangeBytes):
+                yield replace(outcome, tag=asked.tag)
+                continue
+            outcome.tag = asked.tag
+            if outcome.kind is FaultKind.CHANGED_OBJECT and asked.etag is not None and rounds:
+                doubted.append((asked, outcome))
+            else:
+                yield outcome
+        if not doubted:
+            return
+        files = {asked.key: Known(asked.etag, asked.total) for asked, _ in doubted if asked.etag and asked.total}
+        same, faults = self.same(files, concurrency)
+        for asked, fault in doubted:
+            if asked.key not in same:
+                yield _of(faults.get(asked.key, fault), asked)
+        yield from self._read([asked for asked, _ in doubted if asked.key in same], concurrency, rounds - 1)
+
+    def know(self, key: str, etag: str, other: str) -> bool:
+        """Whether both are known to be ETags of the same file."""
+        return self._faces.is_same(key, etag, other)
+
+    def same(
+        self, files: Mapping[str, Known], concurrency: int | None = None
+    ) -> tuple[set[str], Mapping[str, RangeFault]]:
+        """Those of ``files`` (by key) that have the end they had, whose ETags are believed then; and the environment
+        faults of those of which that cannot be told now."""
+        same: set[str] = set()
+        faults: dict[str, RangeFault] = {}
+        left = [key for key, file in files.items() if self._end_of(key, file.etag) is not None]
+        for _ in range(_READS):
+            again = []
+            for outcome in self._reader.read_many(self._ends(left, files), concurrency):
+                key, file = outcome.key, files[outcome.key]
+                same.discard(key)
+                if isinstance(outcome, RangeFault):
+                    if outcome.kind in ENVIRONMENT_KINDS:
+                        faults[key] = outcome
+                elif outcome.data == self._end_of(key, file.etag):
+                    same.add(key)
+                    if outcome.etag is not None and not self._faces.believe(key, file.etag, outcome.etag):
+                        again.append(key)
+            left = again
+            if not left:
+                break
+        return same, faults
+
+    def _ends(self, keys: Iterable[str], files: Mapping[str, Known]) -> Iterator[ByteRange]:
+        for key in keys:
+            file = files[key]
+            length = len(self._end_of(key, file.etag) or b"")
+            if 0 < length <= file.size:
+                yield ByteRange(key, file.size - length, length, total=file.size)
+
+    def _expecting(self, asked: ByteRange) -> ByteRange:
+        return replace(asked, etag=self._faces.expected(asked.key, asked.etag), tag=asked)
+
+
+def same_files(reader: RangeReader, kept: FooterStore | CrawlFooters) -> SameFiles:
+    """``reader`` of index files whose footers are ``kept`` here; their ETags are kept beside those."""
+    one = isinstance(kept, CrawlFooters)
+    faces = Faces((kept.folder.parent if one else kept.folder) / "etags.jsonl")
+    footers_of = lru_cache(maxsize=8)(lambda crawl: kept if isinstance(kept, CrawlFooters) else kept.read(crawl))
+
+    def end_of(path: str, etag: str) -> bytes | None:
+        crawl = "" if one else place(path)[0]
+        return None if crawl is None else _end_in(footers_of(crawl), path, etag, faces)
+
+    return SameFiles(reader, end_of, faces)
+
+
+def _end_in(footers: CrawlFooters, path: str, etag: str, faces: Faces) -> bytes | None:
+    """The footer that is kept of a file under ``etag``; ``None`` where it is of another file, or not there."""
+    known = footers.entries.get(path)
+    if known is None or known.failed or known.etag is None or not faces.is_same(path, known.etag, etag):
+        return None
+    try:
+        return footers.footer(path)
+    except DataFault:
+        return None
+
+
+def _of(fault: RangeFault, asked: ByteRange) -> RangeFault:
+    """``fault`` as one of what was asked for."""
+    return range_fault(fault.kind, asked.key, asked.offset, asked.length, fault.detail, fault.attempts, tag=asked.tag)

@@ -1,0 +1,188 @@
+"""The end of an object at servers with and without suffix ranges: what it costs, and what is learnt."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.addresses import NO_ACCESS
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
+
+QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
+FILES = 30
+SUFFIXES = ("bytes=-*",)
+#: Servers without suffix ranges: the whole object, a refusal, "not implemented", bytes of nobody knows where.
+WITHOUT = ("whole_object", "416", "501", "no_range")
+
+
+def data_of(number: int) -> bytes:
+    return f"{number} ".encode() * (50 + number)
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("bucket")
+    for number in range(FILES):
+        (root / f"f{number}").write_bytes(data_of(number))
+    (root / "empty").write_bytes(b"")
+    return root
+
+
+def without(kind: str, **more: object) -> Rule:
+    return Rule(kind, ranges=SUFFIXES, times=None, **more)
+
+
+def said(hits: list[Hit]) -> Counter[str]:
+    """What was asked for: ends, sizes and ranges."""
+    named = (
+        "HEAD" if hit.method == "HEAD" else "suffix" if (hit.range or "").startswith("bytes=-") else "range"
+        for hit in hits
+    )
+    return Counter(named)
+
+
+def ends(transport: Transport, length: int = 64, totals: bool = False) -> None:
+    """Reads the end of every file and says that it is right."""
+    asked = [
+        ByteRange(f"f{number}", None, length, tag=number, total=len(data_of(number)) if totals else None)
+        for number in range(FILES)
+    ]
+    for got in transport.read_many(asked):
+        assert isinstance(got, RangeBytes), got
+        data = data_of(got.tag)
+        assert (got.data, got.total, got.offset) == (data[-length:], len(data), max(0, len(data) - length))
+
+
+def test_a_sound_server_is_asked_once_for_each_end(bucket: Path, tmp_path: Path) -> None:
+    with FaultServer(bucket) as server:
+        with Transport(server.url, budget_path=tmp_path / "budget.sqlite") as transport:
+            ends(transport)
+        assert said(server.hits) == {"suffix": FILES}
+    assert not (tmp_path / "budget.sqlite").exists(), "there is nothing to remember"
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_a_host_without_suffix_ranges_is_learnt_once(bucket: Path, tmp_path: Path, kind: str) -> None:
+    budget = tmp_path / "budget.sqlite"
+    with FaultServer(bucket, rules=[without(kind)]) as server:
+        with Transport(server.url, retry=QUICK, budget_path=budget) as transport:
+            ends(transport)
+            assert said(server.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
+            server.hits.clear()
+            ends(transport, totals=True)
+            assert said(server.hits) == {"range": FILES}, "a size that is known need not be asked for"
+            assert transport.stats.requests == 1 + 3 * FILES
+        server.hits.clear()
+        # another process
+        with Transport(server.url, retry=QUICK, budget_path=budget) as transport:
+            ends(transport)
+        assert said(server.hits) == {"HEAD": FILES, "range": FILES}
+
+
+def test_a_memory_that_is_wrong_heals(bucket: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.sqlite"
+
+    def learnt() -> list[float]:
+        with closing(sqlite3.connect(budget)) as db:
+            return [until for (until,) in db.execute("select until from no_suffixes")]
+
+    with FaultServer(bucket, rules=[without("whole_object")]) as server:
+        with Transport(server.url, retry=QUICK, budget_path=budget) as transport:
+            transport.read_suffix("f1", 8)
+        [until] = learnt()
+        # the host has suffix ranges now, and no longer says how long objects are
+        server.set_rules([Rule("501", ranges=("",), times=None)])
+        server.hits.clear()
+        with Transport(server.url, retry=RetryPolicy(attempts=1), budget_path=budget) as transport:
+            ends(transport)
+        assert said(server.hits)["suffix"] == FILES
+        assert learnt() == [0.0]
+        # and a day later it is asked anyway, also by a clock that was set back meanwhile
+        server.set_rules([])
+        for then in (until - 86_401, until + 86_401):
+            with closing(sqlite3.connect(budget)) as db, db:
+                db.execute("update no_suffixes set until = ?", (then,))
+            server.hits.clear()
+            with Transport(server.url, budget_path=budget) as transport:
+                transport.read_suffix("f1", 8)
+            assert said(server.hits) == {"suffix": 1}
+
+
+def test_a_home_that_cannot_be_written_costs_a_request_a_run(bucket: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("no folder")
+    with FaultServer(bucket, rules=[without("416")]) as server:
+        with Transport(server.url, retry=QUICK, budget_path=tmp_path / "home" / "budget.sqlite") as transport:
+            ends(transport)
+        assert said(server.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
+
+
+def test_one_object_that_fails_says_nothing_about_its_host(bucket: Path) -> None:
+    with FaultServer(bucket) as server, Transport(server.url, retry=QUICK) as transport:
+        transport.read_suffix("f0", 8)
+        server.set_rules([without("whole_object", key="f1")])
+        server.hits.clear()
+        ends(transport)
+        # it is tried as often as any such answer, and comes by its size in the end
+        assert said(server.hits) == {"suffix": FILES - 1 + 3, "HEAD": 1, "range": 1}
+        server.hits.clear()
+        with pytest.raises(RangeFault) as empty:
+            transport.read_suffix("empty", 8)
+        assert empty.value.kind is FaultKind.RANGE_NOT_SATISFIABLE
+        with pytest.raises(RangeFault) as gone:
+            transport.read_suffix("gone", 8)
+        assert gone.value.kind is FaultKind.NOT_FOUND
+        assert said(server.hits) == {"suffix": 2, "HEAD": 1}
+
+
+def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path, tmp_path: Path) -> None:
+    for kind in ("500", "503", "403", "404"):
+        with FaultServer(bucket, rules=[Rule(kind, times=None, retry_after=0)]) as server:
+            with Transport(server.url, retry=QUICK, budget_path=tmp_path / "budget.sqlite") as transport:
+                with pytest.raises(RangeFault):
+                    transport.read_suffix("f0", 8)
+                server.set_rules([])
+                server.hits.clear()
+                transport.read_suffix("f1", 8)
+            assert said(server.hits) == {"suffix": 1}
+
+
+def test_a_host_without_any_ranges_says_so(bucket: Path) -> None:
+    with FaultServer(bucket, rules=[Rule("whole_object", times=None)]) as server:
+        with Transport(server.url, retry=QUICK) as transport, pytest.raises(RangeFault) as refused:
+            transport.read_suffix("f0", 8)
+        assert refused.value.kind is FaultKind.WHOLE_OBJECT
+        assert said(server.hits) == {"suffix": 1, "HEAD": 1, "range": 3}
+
+
+def test_each_of_several_places_learns_for_itself(bucket: Path) -> None:
+    with FaultServer(bucket, rules=[without("whole_object")]) as one, FaultServer(bucket) as two:
+        with Transport(one.url, mirrors=[(two.url, NO_ACCESS)], retry=QUICK) as transport:
+            ends(transport)
+            assert said(one.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
+            assert not two.hits
+            one.set_rules([Rule("500", times=None)])
+            ends(transport)
+        assert said(two.hits)["suffix"] == FILES
+        assert not said(two.hits)["HEAD"]
+
+
+@pytest.mark.parametrize("more", [(), (without("416"),)])
+def test_totals_need_not_be_told(bucket: Path, more: tuple[Rule, ...]) -> None:
+    with FaultServer(bucket, rules=[*more, Rule("unknown_total", times=None)]) as server:
+        with Transport(server.url, retry=QUICK) as transport:
+            ends(transport)
+            plain = transport.read("f1", 3, 5)
+            assert (plain.data, plain.total) == (data_of(1)[3:8], None)
+            with pytest.raises(EnvironmentFault, match="the size of f1 is not known"):
+                _ = plain.size
+            [known] = transport.read_many([ByteRange("f1", 3, 5, total=len(data_of(1)))])
+            assert isinstance(known, RangeBytes)
+            assert known.total == len(data_of(1))
+        wasted = {"suffix": 1, "HEAD": FILES} if more else {"suffix": FILES}
+        assert said(server.hits) == Counter(wasted) + Counter({"range": 2 + FILES * bool(more)})
