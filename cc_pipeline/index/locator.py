@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -78,6 +78,11 @@ class NoSuchIndex(UserInputError):
 
 #: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
 VIAS = ("auto", "parquet", "btree", "zipnum")
+
+#: What stands between the names, and between the versions, of indexes that answered together.
+BOTH: Final = "+"
+#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
+UNION: Final = f"btree{BOTH}zipnum"
 
 #: Bytes that cost about as much time as one request at a polite pace.
 REQUEST_BYTES = 256 << 10

@@ -15,6 +15,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.old_keys import todays_key
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
@@ -55,6 +56,7 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     file = said.get("filename")
     if not isinstance(file, str) or not file:
         raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} names no file")
+    file = todays_key(file)
     url = said.get("url")
     url = url if isinstance(url, str) else ""
     columns = host_columns(url)
