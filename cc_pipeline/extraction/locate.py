@@ -30,6 +30,7 @@ from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
 from cc_pipeline.stages.indexing.catalog import follow_catalog
+from cc_pipeline.stages.indexing.probing import has_cluster
 from cc_pipeline.stages.indexing.versions import columnar_versions
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -51,6 +52,7 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         cache=settings.cache_path / "page-indexes",
         max_gaps=settings.max_index_gaps,
         clusters=workspace.clusters,
+        has_cluster=partial(has_cluster, workspace),
     )
 
 

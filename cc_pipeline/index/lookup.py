@@ -24,11 +24,12 @@ from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
-from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
+from cc_pipeline.index.locator import UNION, Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.union import UnionLocator
 from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.index.zipnum.marks import Mark
@@ -44,6 +45,7 @@ class IndexSources:
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
+    ``has_cluster`` says of a crawl of the ARC years whether the source has one; ``None``: the source is asked.
     """
 
     transport: Transport
@@ -54,6 +56,7 @@ class IndexSources:
     cache: Path | None = None
     max_gaps: float = 0.0
     clusters: Clusters = field(default_factory=Clusters)
+    has_cluster: Callable[[str], bool] | None = None
 
 
 def look_up(
@@ -77,7 +80,7 @@ def look_up(
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
-    with _open(crawl, subsets, sources) as indexes:
+    with _open(crawl, subsets, sources, via) as indexes:
         locator, why, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
             raise UserInputError(
@@ -86,7 +89,7 @@ def look_up(
         result = locator.locate(crawl, subsets, targets)
         notes = (f"index: {why}", *result.notes)
         captures = dict(result.captures)
-        if crawl == CRAWL_2012 and locator.name == "btree":
+        if crawl == CRAWL_2012 and locator.name in ("btree", UNION):
             captures, note = _of_valid_segments(captures, sources.transport)
             notes += note
     left: set[str] = set()
@@ -113,7 +116,7 @@ def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
     """What ``look_up`` would read; ``index`` and ``why`` say of which index. Raises as ``look_up`` does."""
-    with _open(crawl, subsets, sources) as indexes:
+    with _open(crawl, subsets, sources, via) as indexes:
         locator, why, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         found = locator.price(crawl, subsets, targets)
     return replace(found, index=locator.name, why=why)
@@ -121,13 +124,14 @@ def price_lookup(
 
 @contextmanager
 def open_locators(
-    crawl: str, subsets: Sequence[str], sources: IndexSources
+    crawl: str, subsets: Sequence[str], sources: IndexSources, via: str = "auto"
 ) -> Iterator[dict[str, Callable[[], Locator]]]:
     """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends.
 
-    The columnar index is among them where all of ``subsets`` were harvested.
+    The columnar index is among them where all of ``subsets`` were harvested. In the ARC years only those are looked for
+    that ``via`` can mean.
     """
-    with _open(crawl, subsets, sources) as indexes:
+    with _open(crawl, subsets, sources, via) as indexes:
         yield indexes.available
 
 
@@ -170,7 +174,7 @@ def _covers(locator: Locator, subsets: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator[_Indexes]:
+def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -> Iterator[_Indexes]:
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
     catalog: Catalog | None = None
@@ -189,16 +193,23 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
                 available["parquet"] = lambda: ParquetLocator(
                     transport, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
-        published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
-        found = _cluster_if_told(crawl, sources, needed=not available) if published else None
+        found = None
+        if crawl in ARC_CRAWLS:
+            if via != "btree" and (sources.has_cluster is None or sources.has_cluster(crawl)):
+                # the tree alone would pass for all that is known
+                found = _cluster_if_told(crawl, sources, needed=True)
+        elif not index_is_built(crawl):
+            found = _cluster_if_told(crawl, sources, needed=not available)
         if found is not None:
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl, found.cluster, sources.clusters.members)
             stack.callback(sources.clusters.keep)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
         if built is not None:
             available["btree"] = lambda: built
-        elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
+        elif crawl == CRAWL_2012 and via != "zipnum" and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
+        if crawl in ARC_CRAWLS and {"zipnum", "btree"} <= available.keys():
+            available[UNION] = lambda: UnionLocator(available["btree"](), available["zipnum"]())
         yield _Indexes(available, catalog, lacking, {} if found is None else {"zipnum": found.version})
 
 
@@ -231,9 +242,11 @@ def _marks(path: Path | None) -> list[Mark]:
 def _of_valid_segments(
     captures: dict[str, pa.Table], transport: Transport
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Drops captures of segments that the crawl's own list does not name: their files were never completed."""
+    """Drops captures that the tree alone names, of segments that the crawl's own list does not name: their files were
+    never completed."""
     key = segments_key(CRAWL_2012)
-    if not any(table.num_rows for table in captures.values()):
+    others = {slug: pc.not_equal(table["located_by"], "btree") for slug, table in captures.items()}
+    if all(pc.all(mask).as_py() for mask in others.values()):
         return captures, ()
     try:
         segments = transport.read_parsed(key, lambda data: parse_valid_segments(data, key))
@@ -242,7 +255,10 @@ def _of_valid_segments(
             raise
         return captures, (f"there is no {key}: captures of all segments are taken",)
     valid = pa.array([str(segment) for segment in segments], pa.string())
-    kept = {slug: table.filter(pc.is_in(table["warc_segment"], valid)) for slug, table in captures.items()}
+    kept = {
+        slug: table.filter(pc.or_(others[slug], pc.is_in(table["warc_segment"], valid)))
+        for slug, table in captures.items()
+    }
     lost = sum(table.num_rows for table in captures.values()) - sum(table.num_rows for table in kept.values())
     return kept, (f"{lost} captures of segments outside {key} are left out",) if lost else ()
 
