@@ -138,7 +138,8 @@ def open_locators(
 @dataclass(frozen=True, slots=True)
 class _Indexes:
     """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
-    harvested for (none, where it was for none at all), and what identifies the other indexes, by name."""
+    harvested for (none, where it was for none at all), and what ZipNum says of itself, by the names under which it
+    answers."""
 
     available: dict[str, Callable[[], Locator]]
     catalog: Catalog | None
@@ -210,7 +211,8 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
         if crawl in ARC_CRAWLS and {"zipnum", "btree"} <= available.keys():
             available[UNION] = lambda: UnionLocator(available["btree"](), available["zipnum"]())
-        yield _Indexes(available, catalog, lacking, {} if found is None else {"zipnum": found.version})
+        told = {} if found is None else dict.fromkeys(("zipnum", UNION), found.version)
+        yield _Indexes(available, catalog, lacking, told)
 
 
 def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:

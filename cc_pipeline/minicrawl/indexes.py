@@ -193,7 +193,11 @@ def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
 
 def write_zipnum(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
     """Writes shards, cluster.idx and metadata.yaml; gives their keys in the order of cc-index.paths.gz."""
-    lines = sorted(cdxj_line(spec, crawl, capture).encode() for capture in captures)
+    return write_cdx(root, crawl, sorted(cdxj_line(spec, crawl, capture).encode() for capture in captures))
+
+
+def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]:
+    """The same of sorted CDXJ ``lines`` without their line feeds."""
     folder = f"cc-index/collections/{crawl.id}"
     cluster: list[str] = []
     keys: list[str] = []
