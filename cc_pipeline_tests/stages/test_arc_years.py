@@ -15,6 +15,7 @@ import pytest
 from cc_pipeline.archive import arc
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.plan import Index
@@ -90,7 +91,7 @@ def test_what_the_tree_located_stays_when_a_cdx_turns_out_to_be_there(years: Buc
     assert found["index_version"].startswith("published+") and len(found["index_version"].split("+")) == 2
     rows = workspace.lake.read("captures", {"crawl": ARC, "target": OTHER}).to_pylist()
     assert {row["located_by"] for row in rows} == {"zipnum"} and all(row["fetch_time"] for row in rows)
-    assert not look(workspace, ARC, [SITE, OTHER]).plan.todos
+    assert not look(workspace, ARC, [SITE, OTHER]).plan.of(LOCATE)
     # each alone when a person says so
     for via in ("btree", "zipnum"):
         assert due(workspace_of(bucket, tmp_path / "home", via=via), LOCATE, OTHER, crawl=ARC) == {OTHER}
