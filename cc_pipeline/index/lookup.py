@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import Filters
-from cc_pipeline.commoncrawl.paths import parse_valid_segments, segments_key
+from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
@@ -194,13 +194,10 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
                 available["parquet"] = lambda: ParquetLocator(
                     transport, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
-        found = None
         if crawl in ARC_CRAWLS:
-            if via != "btree" and (sources.has_cluster is None or sources.has_cluster(crawl)):
-                # the tree alone would pass for all that is known
-                found = _cluster_if_told(crawl, sources, needed=True)
-        elif not index_is_built(crawl):
-            found = _cluster_if_told(crawl, sources, needed=not available)
+            found = None if via == "btree" else _cluster_of_arc_years(crawl, sources)
+        else:
+            found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=not available)
         if found is not None:
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl, found.cluster, sources.clusters.members)
             stack.callback(sources.clusters.keep)
@@ -224,6 +221,21 @@ def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> Open
         if needed or fault.kind not in ENVIRONMENT_KINDS:
             raise
         return None
+
+
+def _cluster_of_arc_years(crawl: str, sources: IndexSources) -> OpenCluster | None:
+    """The same of a crawl whose tree alone would pass for all that is known: nothing is taken for absent but a 404."""
+    if sources.has_cluster is None:
+        return _cluster_if_told(crawl, sources, needed=True)
+    if not sources.has_cluster(crawl):
+        return None
+    found = _cluster_if_told(crawl, sources, needed=True)
+    if found is None:
+        raise EnvironmentFault(
+            f"{cluster_key(crawl)} was there within the last day, and is not now",
+            "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
+        )
+    return found
 
 
 def _marks(path: Path | None) -> list[Mark]:

@@ -15,6 +15,7 @@ from cc_pipeline.commoncrawl.btree_keys import btree_key
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.build import build_from_arcs
 from cc_pipeline.index.btree.format import pack_pointer
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
@@ -86,6 +87,8 @@ def test_who_keeps_that_there_is_no_cdx_is_believed(bucket: Bucket) -> None:
         assert places(alone) == _places(truth.of(CRAWL_2012, domain=target.value))
         with pytest.raises(NoSuchIndex):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
+        with pytest.raises(EnvironmentFault, match="was there within the last day"):
+            look_up(OF_2008, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: True))
 
 
 def _halves(root: Path, truth: MiniCrawlTruth, at: Path, seed: int) -> tuple[set[Place], set[Place]]:
