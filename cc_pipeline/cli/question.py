@@ -99,7 +99,7 @@ def sources_for(
                 "command)",
             )
     sources = index_sources(workspace, crawl)
-    with open_locators(crawl, subsets, sources) as available:
+    with open_locators(crawl, subsets, sources, via) as available:
         none = not available or (via == "btree" and "btree" not in available)
     if none:
         what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"

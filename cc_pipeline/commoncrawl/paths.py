@@ -13,16 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, get_args
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month, validate_crawl_id
+from cc_pipeline.commoncrawl.old_keys import todays_key
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
-# Public data moved from the bucket aws-publicdatasets (under common-crawl/) to the bucket commoncrawl.
-_PLACES = re.compile(
-    r"(?:s3[an]?://(?:commoncrawl|aws-publicdatasets)/"
-    r"|https?://(?:data\.commoncrawl\.org|commoncrawl\.s3[.a-z0-9-]*\.amazonaws\.com"
-    r"|aws-publicdatasets\.s3[.a-z0-9-]*\.amazonaws\.com)/"
-    r"|https?://s3[.a-z0-9-]*\.amazonaws\.com/(?:commoncrawl|aws-publicdatasets)/)"
-)
-_OLD_FOLDER = "common-crawl/"
 _KEY = re.compile(r"[!-~]+")
 _MAX_KEY = 1024
 
@@ -34,9 +27,7 @@ def current_key(address: str) -> str:
     ``https://data.commoncrawl.org/crawl-data/…`` and a plain key are all accepted. Raises ``DataFault`` for what is
     no key.
     """
-    match = _PLACES.match(address)
-    key = address[match.end() :] if match else address
-    return clean_key(key.lstrip("/").removeprefix(_OLD_FOLDER))
+    return clean_key(todays_key(address.lstrip("/")))
 
 
 def clean_key(key: str) -> str:

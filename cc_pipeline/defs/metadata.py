@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key, published_
 from cc_pipeline.defs.lineage import column_lineage, made_of
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.slice import StageReport
-from cc_pipeline.index.btree.locator import URL_INDEX_2012
+from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.streaming import first_rows
 from cc_pipeline.settings import owners
 from cc_pipeline.stages.questions.notes import COLUMN_NOTES
@@ -146,8 +146,10 @@ def partition_links(
 
 def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]:
     """What Common Crawl has of a crawl, to be looked at: its path lists and indexes."""
-    if crawl in ARC_CRAWLS:
+    if crawl == CRAWL_2012:
         return {"URL index": _link(workspace, URL_INDEX_2012)}
+    if crawl in ARC_CRAWLS:
+        return {"cluster index": _link(workspace, cluster_key(crawl))}
     if index_is_built(crawl):
         listed = published_key(crawl)
         return {} if listed is None else {"archive files": _link(workspace, listed)}

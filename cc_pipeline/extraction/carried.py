@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.members import MemberIndex
+from cc_pipeline.commoncrawl.old_keys import todays_keys
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.lookups import members_located
@@ -83,22 +84,27 @@ def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
 
 
 def what_is_known(
-    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice]
+    workspace: Workspace,
+    targets: Mapping[Slice, Target],
+    carried: Collection[Slice],
+    as_before: Collection[Slice] = (),
 ) -> dict[Slice, Known]:
     """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
-    as it is now: only members of these are carried over."""
+    as it is now: only members of these are carried over. ``as_before`` are those of them whose definition is that of
+    before too, so that nothing is asked. What is carried over has today's keys."""
     sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
     before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
     kept = {
         slice_: MemberIndex([member for member in targets[slice_].members if member.written in members])
         for slice_, members in before.items()
     }
+    kept |= {slice_: MemberIndex([targets[slice_]]) for slice_ in as_before if targets[slice_].kind != "set"}
     rows = _rows(workspace, kept)
     found = {}
     for slice_, target in targets.items():
         found[slice_] = Known(target, target)
         if slice_ in kept:
-            new = tuple(member for member in target.members if member.written not in before[slice_])
+            new = tuple(member for member in target.members if member.written not in before.get(slice_, ()))
             found[slice_] = Known(target, replace(target, members=new) if new else None, kept[slice_], rows[slice_])
     return found
 
@@ -115,7 +121,12 @@ def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> dict[Slice
             mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
             found[own[target]].append(mine.filter(_mask(kept[own[target]], mine)))
     nothing = workspace.lake.specs["captures"].schema.empty_table().drop_columns("target")
-    return {slice_: pa.concat_tables([nothing, *tables]) for slice_, tables in found.items()}
+    return {slice_: _with_todays_keys(pa.concat_tables([nothing, *tables])) for slice_, tables in found.items()}
+
+
+def _with_todays_keys(captures: pa.Table) -> pa.Table:
+    column = captures.schema.get_field_index("warc_filename")
+    return captures.set_column(column, captures.schema.field(column), todays_keys(captures["warc_filename"]))
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:

@@ -30,6 +30,7 @@ from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.records.plan import FetchPrice, price_of
 from cc_pipeline.stages.indexing.catalog import follow_catalog
+from cc_pipeline.stages.indexing.probing import has_cluster
 from cc_pipeline.stages.indexing.versions import columnar_versions
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -51,6 +52,7 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         cache=settings.cache_path / "page-indexes",
         max_gaps=settings.max_index_gaps,
         clusters=workspace.clusters,
+        has_cluster=partial(has_cluster, workspace),
     )
 
 
@@ -160,15 +162,16 @@ def _locate(
 ) -> _Spent:
     """Looks up the slices of ``versions`` (of their definitions), and commits what was found."""
     spent, done = _Spent(), 0
-    if versions:
-        refuse_unharvested(workspace, {(s.crawl, s.subset): indexes[s.crawl, s.subset] for s in versions})
+    by = {s: _carried_by(workspace, standings[s], indexes[crawl, s.subset]) for s in versions}
+    renamed = {s for s, version in versions.items() if by[s] and _only_renamed(version, standings[s])}
+    if asked := versions.keys() - renamed:
+        refuse_unharvested(workspace, {(crawl, s.subset): indexes[crawl, s.subset] for s in asked})
         follow_catalog(workspace, crawl)
         if why := workspace.short_ways.get(crawl):
             spent.notes[why] = None
     for some in in_passes(workspace, [*versions]):
         progress.report("locate", done, len(versions), crawl)
-        by = {slice_: _carried_by(workspace, standings[slice_], indexes[crawl, slice_.subset]) for slice_ in some}
-        known = what_is_known(workspace, some, [slice_ for slice_, index in by.items() if index])
+        known = what_is_known(workspace, some, [s for s in some if by[s]], renamed & some.keys())
         found = {s: _as_before(one, versions[s], standings[s]) for s, one in known.items() if one.asked is None}
         for (via, subsets), asking in _questions(workspace, known, by).items():
             targets = {slice_.defined: target for slice_ in asking if (target := known[slice_].asked) is not None}
@@ -195,7 +198,12 @@ def _carried_by(workspace: Workspace, stands: Standing, index: Index) -> str | N
     found = stands.lookup
     if found is None or not found.complete or workspace.settings.via not in ("auto", found.located_by):
         return None
-    return found.located_by if index.versions.get(found.located_by, found.index) == found.index else None
+    return found.located_by if index.has(found) else None
+
+
+def _only_renamed(version: str, stands: Standing) -> bool:
+    """Whether nothing is wrong with what a slice was located as but the keys of before, which need no index."""
+    return stands.old_keys and stands.lookup is not None and stands.lookup.definition == version
 
 
 def _questions(
@@ -220,11 +228,12 @@ def _found(slice_: Slice, known: Known, answer: LookupResult, mixed: bool, versi
     if gaps is not None and slice_.subset not in {subset for subset, _, _ in gaps.by_subset}:
         gaps = None
     by = answer.index or ""
-    return Found(captures, by, index.versions.get(by, answer.index_version), version, known.counted(captures), gaps)
+    seen = index.version_of(by, answer.index_version)
+    return Found(captures, by, seen, version, known.counted(captures), gaps)
 
 
 def _as_before(known: Known, version: str, stands: Standing) -> Found:
-    """Of a set that only lost members: nothing was asked."""
+    """Of a set that only lost members, or a slice with keys of before: nothing was asked."""
     assert stands.lookup is not None, "it was carried over"
     captures = known.with_new(None)
     return Found(captures, stands.lookup.located_by, stands.lookup.index, version, known.counted(captures), None)

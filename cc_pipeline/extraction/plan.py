@@ -23,7 +23,8 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice, Stage
-from cc_pipeline.extraction.standing import STAGES, Standing
+from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
+from cc_pipeline.index.locator import BOTH
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 
@@ -43,6 +44,7 @@ class Why(Enum):
     HOLE = "a hole in the index was filled"
     NOT_WHOLE = "its index lacks files, which the settings do not allow"
     OTHER_INDEX = "another index is to be asked"
+    KEYS = "its captures have keys of an older bucket"
     CAPTURES = "its captures changed"
     OPEN = "{n} captures are open since {since}"
     DOUBTED = "{n} captures are lost, which nobody accepted"
@@ -88,6 +90,17 @@ class Index:
 
     versions: Mapping[str, str]
     gaps_allowed: bool = True
+
+    def version_of(self, by: str, told: str) -> str:
+        """The version of the index ``by``, or of several that answered together: each as it is known here, else what
+        it ``told`` of itself."""
+        return BOTH.join(self.versions.get(kind, told) for kind in by.split(BOTH))
+
+    def has(self, found: Lookup) -> bool:
+        """Whether what a slice was located by is as it was. An index that is not to be had any more, or that nobody
+        identified, says nothing against what it said."""
+        noted = zip(found.located_by.split(BOTH), found.index.split(BOTH), strict=False)
+        return not found.index or all(self.versions.get(kind, version) == version for kind, version in noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +268,9 @@ def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options)
         return Reason(Why.OTHER_INDEX)
     if not found.complete and not index.gaps_allowed:
         return Reason(Why.NOT_WHOLE)
-    # an index that is not to be had any more, or that nobody identified, says nothing against what it said
-    if found.index and found.index != index.versions.get(found.located_by, found.index):
+    if not index.has(found):
         return Reason(Why.INDEX if found.complete else Why.HOLE)
-    return None
+    return Reason(Why.KEYS) if stands.old_keys else None
 
 
 def _why_fetch(stands: Standing, options: Options) -> Reason | None:

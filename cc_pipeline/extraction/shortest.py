@@ -12,6 +12,7 @@ from typing import Final
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import Look
 from cc_pipeline.extraction.slice import LOCATE
 from cc_pipeline.index.ways import ZIPNUM, cheapest, choice, harvest_way, zipnum_way
@@ -41,15 +42,16 @@ def short_ways(workspace: Workspace, looks: Iterable[Look], targets: Sequence[Ta
 def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> str | None:
     crawl, via = look.asked.crawl, workspace.settings.via
     harvested = {subset for (_, subset), index in look.indexes.items() if "parquet" in index.versions}
-    lacking = {slice_.subset for slice_ in look.plan.of(LOCATE)} - harvested
+    lookups = look.plan.of(LOCATE, but=(Why.KEYS,))
+    lacking = {slice_.subset for slice_ in lookups} - harvested
     if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in look.asked.slices}:
         return None
     if not lacking:
-        # what was located another way needs no harvest now
+        # what was located another way needs no harvest now, nor does another spelling of its keys
         return ""
     if via != "auto":
         return None if via == "parquet" else ""
-    slugs = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
+    slugs = {slice_.whole.target for slice_ in lookups}
     wanted = [target for target in targets if target.slug in slugs]
     files = sum(file.subset in lacking for file in listed_files(workspace, crawl)[0])
     if files <= _FEW:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, is_old
 from cc_pipeline.extraction.brought import Fetch
 from cc_pipeline.extraction.held import slices_that_lost
 from cc_pipeline.extraction.slice import (
@@ -30,6 +31,8 @@ from cc_pipeline.extraction.slice import (
     targets_by_crawl,
 )
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.predicates import Starting
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.lost import StoredSizes
 from cc_pipeline.stages.workspace import Workspace
 
@@ -72,7 +75,8 @@ class Standing:
     """How one slice stands. ``None`` where a stage was never made. ``torn`` says that a run was killed between the
     commits of its page tables. ``lookup`` and ``fetch`` are notes that count: those of what is there now. ``asked`` is
     the note of the last fetch, also of one whose source gave nothing, so that what is there stayed as it was. ``lost``
-    is how many of its records name bytes that are gone."""
+    is how many of its records name bytes that are gone. ``old_keys`` says that captures which did not come have keys
+    of years ago, which nobody has any more."""
 
     located: Made | None = None
     fetched: Made | None = None
@@ -82,6 +86,7 @@ class Standing:
     fetch: Fetch | None = None
     asked: Fetch | None = None
     lost: int = 0
+    old_keys: bool = False
 
     def of(self, stage: Stage) -> Made | None:
         """What stands of one stage."""
@@ -112,6 +117,8 @@ def stand(
     here = {slice_: one.made_from for slice_, one in made[FETCH.label][0].items()} if FETCH in stages else {}
     fetches = {slice_: note for slice_, (made_from, note) in asked.items() if here.get(slice_) == made_from}
     lost = _lost(workspace, made[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
+    both = LOCATE in stages and FETCH in stages
+    old = _with_old_keys(lake, [one for one in lookups if one not in fetches or fetches[one].missing]) if both else ()
     none: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
     located, fetched, parsed = (made.get(stage.label, none) for stage in STAGES)
     return {
@@ -124,6 +131,7 @@ def stand(
             fetches.get(slice_),
             asked[slice_][1] if slice_ in asked else None,
             lost.get(slice_, 0),
+            slice_ in old,
         )
         for slice_ in slices
     }
@@ -175,6 +183,18 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
         for slice_, row in _rows(workspace, "lookups", made)
         if row["made_from"] == made[slice_].made_from
     }
+
+
+def _with_old_keys(lake: Lake, unfetched: Collection[Slice]) -> set[Slice]:
+    """Those of slices with captures that did not come which hold keys of before. Keys of today lie behind them in the
+    order of texts, so that where there are none the footers of ``captures`` say so, and no rows are read."""
+    found: set[Slice] = set()
+    for crawl, targets in targets_by_crawl(unfetched).items():
+        where = {"crawl": crawl, "target": targets, "warc_filename": Starting(OLD_FOLDER)}
+        for batch in stream_rows(lake, "captures", where, ("target", "warc_filename")):
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            found |= {Slice(crawl, target) for target, name in rows if is_old(name)}
+    return found
 
 
 def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -79,14 +79,19 @@ class NoSuchIndex(UserInputError):
 #: What ``via`` may be. ``auto`` leaves the choice to ``choose``.
 VIAS = ("auto", "parquet", "btree", "zipnum")
 
+#: What stands between the names, and between the versions, of indexes that answered together.
+BOTH: Final = "+"
+#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
+UNION: Final = f"btree{BOTH}zipnum"
+
 #: Bytes that cost about as much time as one request at a polite pace.
 REQUEST_BYTES = 256 << 10
 
 #: A price in bytes below which no other index is asked: asking it for its price costs about as much.
 CHEAP = 64 << 20
 
-#: Indexes, the one that tells most of a capture first. A B-tree knows only the URL and the place.
-_ORDER = ("parquet", "zipnum", "btree")
+#: Indexes, the one that tells most first. A B-tree knows only the URL and the place of a capture.
+_ORDER = ("parquet", UNION, "zipnum", "btree")
 
 
 def weight(price: LookupPrice) -> int:
@@ -106,10 +111,10 @@ def choose(
 
     ``available`` maps the name of each index of this crawl to a function that opens its locator. ``via`` names the
     index to use. ``auto`` takes the columnar index, or ZipNum where the columnar index is dear and ZipNum is cheaper
-    (old crawls have no page index, so whole columns are read). It takes a B-tree only where there is nothing else,
-    because a B-tree has neither time nor status. Raises ``NoSuchIndex`` for an index that this crawl does not have.
+    (old crawls have no page index, so whole columns are read). It takes a B-tree alone only where there is nothing
+    else, because a B-tree has neither time nor status. Raises ``NoSuchIndex`` for an index that the crawl has not.
     """
-    if via not in VIAS:
+    if via not in (*VIAS, UNION):
         raise UserInputError(f"via is {via!r}; choose one of {', '.join(VIAS)}")
     there = [name for name in _ORDER if name in available]
     if via != "auto":
@@ -119,6 +124,8 @@ def choose(
     if not there:
         raise NoSuchIndex(f"there is no index of {crawl} here; harvest the crawl or build a URL index for it")
     first = available[there[0]]()
+    if there[0] == UNION:
+        return first, f"{UNION}, each of which knows captures that the other lacks"
     if there[:2] != ["parquet", "zipnum"]:
         return first, f"{first.name}, the only one" if len(
             there

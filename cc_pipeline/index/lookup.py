@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.filters import Filters
-from cc_pipeline.commoncrawl.paths import parse_valid_segments, segments_key
+from cc_pipeline.commoncrawl.paths import cluster_key, parse_valid_segments, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
@@ -25,11 +25,12 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.faces import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
-from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose, weight
+from cc_pipeline.index.locator import UNION, Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.kept import KeptIndexes
 from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.union import UnionLocator
 from cc_pipeline.index.zipnum.kept import Clusters, OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.index.zipnum.marks import Mark
@@ -45,6 +46,7 @@ class IndexSources:
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
+    ``has_cluster`` says of a crawl of the ARC years whether the source has one; ``None``: the source is asked.
     """
 
     transport: Transport
@@ -55,6 +57,7 @@ class IndexSources:
     cache: Path | None = None
     max_gaps: float = 0.0
     clusters: Clusters = field(default_factory=Clusters)
+    has_cluster: Callable[[str], bool] | None = None
 
 
 def look_up(
@@ -78,7 +81,7 @@ def look_up(
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
-    with _open(crawl, subsets, sources) as indexes:
+    with _open(crawl, subsets, sources, via) as indexes:
         locator, why, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
             raise UserInputError(
@@ -87,7 +90,7 @@ def look_up(
         result = locator.locate(crawl, subsets, targets)
         notes = (f"index: {why}", *result.notes)
         captures = dict(result.captures)
-        if crawl == CRAWL_2012 and locator.name == "btree":
+        if crawl == CRAWL_2012 and locator.name in ("btree", UNION):
             captures, note = _of_valid_segments(captures, sources.transport)
             notes += note
     left: set[str] = set()
@@ -114,7 +117,7 @@ def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
     """What ``look_up`` would read; ``index`` and ``why`` say of which index. Raises as ``look_up`` does."""
-    with _open(crawl, subsets, sources) as indexes:
+    with _open(crawl, subsets, sources, via) as indexes:
         locator, why, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         found = locator.price(crawl, subsets, targets)
     return replace(found, index=locator.name, why=why)
@@ -122,20 +125,22 @@ def price_lookup(
 
 @contextmanager
 def open_locators(
-    crawl: str, subsets: Sequence[str], sources: IndexSources
+    crawl: str, subsets: Sequence[str], sources: IndexSources, via: str = "auto"
 ) -> Iterator[dict[str, Callable[[], Locator]]]:
     """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends.
 
-    The columnar index is among them where all of ``subsets`` were harvested.
+    The columnar index is among them where all of ``subsets`` were harvested. In the ARC years only those are looked for
+    that ``via`` can mean.
     """
-    with _open(crawl, subsets, sources) as indexes:
+    with _open(crawl, subsets, sources, via) as indexes:
         yield indexes.available
 
 
 @dataclass(frozen=True, slots=True)
 class _Indexes:
     """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
-    harvested for (none, where it was for none at all), and what identifies the other indexes, by name."""
+    harvested for (none, where it was for none at all), and what ZipNum says of itself, by the names under which it
+    answers."""
 
     available: dict[str, Callable[[], Locator]]
     catalog: Catalog | None
@@ -171,7 +176,7 @@ def _covers(locator: Locator, subsets: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator[_Indexes]:
+def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -> Iterator[_Indexes]:
     transport = sources.transport
     available: dict[str, Callable[[], Locator]] = {}
     catalog: Catalog | None = None
@@ -192,17 +197,22 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources) -> Iterator
                 available["parquet"] = lambda: ParquetLocator(
                     reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
-        published = crawl not in ARC_CRAWLS and not index_is_built(crawl)
-        found = _cluster_if_told(crawl, sources, needed=not available) if published else None
+        if crawl in ARC_CRAWLS:
+            found = None if via == "btree" else _cluster_of_arc_years(crawl, sources)
+        else:
+            found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=not available)
         if found is not None:
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl, found.cluster, sources.clusters.members)
             stack.callback(sources.clusters.keep)
         built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
         if built is not None:
             available["btree"] = lambda: built
-        elif crawl == CRAWL_2012 and transport.exists(URL_INDEX_2012):
+        elif crawl == CRAWL_2012 and via != "zipnum" and transport.exists(URL_INDEX_2012):
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
-        yield _Indexes(available, catalog, lacking, {} if found is None else {"zipnum": found.version})
+        if crawl in ARC_CRAWLS and {"zipnum", "btree"} <= available.keys():
+            available[UNION] = lambda: UnionLocator(available["btree"](), available["zipnum"]())
+        told = {} if found is None else dict.fromkeys(("zipnum", UNION), found.version)
+        yield _Indexes(available, catalog, lacking, told)
 
 
 @contextmanager
@@ -227,6 +237,21 @@ def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> Open
         return None
 
 
+def _cluster_of_arc_years(crawl: str, sources: IndexSources) -> OpenCluster | None:
+    """The same of a crawl whose tree alone would pass for all that is known: nothing is taken for absent but a 404."""
+    if sources.has_cluster is None:
+        return _cluster_if_told(crawl, sources, needed=True)
+    if not sources.has_cluster(crawl):
+        return None
+    found = _cluster_if_told(crawl, sources, needed=True)
+    if found is None:
+        raise EnvironmentFault(
+            f"{cluster_key(crawl)} was there within the last day, and is not now",
+            "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
+        )
+    return found
+
+
 def _marks(path: Path | None) -> list[Mark]:
     """Where keys lie in the newest crawl of the catalog: the first key of each row group, and the rows before it."""
     if path is None or not catalog_exists(path):
@@ -245,9 +270,11 @@ def _marks(path: Path | None) -> list[Mark]:
 def _of_valid_segments(
     captures: dict[str, pa.Table], transport: Transport
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Drops captures of segments that the crawl's own list does not name: their files were never completed."""
+    """Drops captures that the tree alone names, of segments that the crawl's own list does not name: their files were
+    never completed."""
     key = segments_key(CRAWL_2012)
-    if not any(table.num_rows for table in captures.values()):
+    others = {slug: pc.not_equal(table["located_by"], "btree") for slug, table in captures.items()}
+    if all(pc.all(mask).as_py() for mask in others.values()):
         return captures, ()
     try:
         segments = transport.read_parsed(key, lambda data: parse_valid_segments(data, key))
@@ -256,7 +283,10 @@ def _of_valid_segments(
             raise
         return captures, (f"there is no {key}: captures of all segments are taken",)
     valid = pa.array([str(segment) for segment in segments], pa.string())
-    kept = {slug: table.filter(pc.is_in(table["warc_segment"], valid)) for slug, table in captures.items()}
+    kept = {
+        slug: table.filter(pc.or_(others[slug], pc.is_in(table["warc_segment"], valid)))
+        for slug, table in captures.items()
+    }
     lost = sum(table.num_rows for table in captures.values()) - sum(table.num_rows for table in kept.values())
     return kept, (f"{lost} captures of segments outside {key} are left out",) if lost else ()
 

@@ -11,7 +11,9 @@ from cc_pipeline.commoncrawl.btree_keys import btree_key
 from cc_pipeline.commoncrawl.crawl_quirks import has
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.domains import registered_domain
+from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.index.btree.locator import segment_of
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.records import (
     Exchange,
@@ -53,7 +55,7 @@ def warc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, subset: s
 def arc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, file: int) -> str:
     """The key of an ARC file; the milliseconds in its name are when it was made, months after the fetches."""
     made = int(segment_start(crawl, segment).timestamp() * 1000) + 18_000_000_000 + file * 61_007
-    return f"parse-output/segment/{segment_id(spec, crawl, segment)}/{made}_{file}.arc.gz"
+    return arc_key(ArcFile(crawl.id, int(segment_id(spec, crawl, segment)), made, file))
 
 
 def write_archives(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, step: Callable[[int], None]) -> list[Capture]:
@@ -188,7 +190,7 @@ def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[in
         warc_filename=key,
         warc_record_offset=place[0],
         warc_record_length=place[1],
-        warc_segment=key.split("/")[2],
+        warc_segment=segment_of(key) or "",
         warc_record_id=None,
         payload_digest=seeded.sha1_base32(body),
         payload_length=len(body),

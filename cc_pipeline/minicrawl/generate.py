@@ -13,6 +13,7 @@ from pathlib import Path
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.format import pack_pointer
+from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.minicrawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
 from cc_pipeline.minicrawl.indexes import write_columnar, write_zipnum
@@ -136,6 +137,10 @@ def _path_lists(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Seq
 
 
 def _arc_indexes(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> None:
+    if crawl.cdx:
+        write_zipnum(root, spec, crawl, captures)
+    if crawl.id != CRAWL_2012:
+        return
     segments = "".join(segment_id(spec, crawl, number) + "\n" for number in range(crawl.segments))
     _write(root / VALID_SEGMENTS_KEY, segments.encode())
     files: dict[str, tuple[int, int, int]] = {}

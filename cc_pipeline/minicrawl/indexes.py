@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from cc_pipeline.commoncrawl.crawl_quirks import FIRST_WITH, WITHOUT_KEY_STATISTICS, has
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
+from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.seeded import MemberFile
 from cc_pipeline.minicrawl.spec import CrawlSpec, MiniCrawlSpec
@@ -145,7 +146,7 @@ def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _row(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> tuple[Capture, dict[str, Any]]:
-    derived: dict[str, Any] = dict(host_columns(capture.url))
+    derived: dict[str, Any] = host_columns(capture.url) | {"warc_filename": indexed_name(crawl, capture)}
     if crawl.addresses:
         derived["warc_ip_address"] = serving_address(spec.seed, capture.url, capture.domain, crawl)
     if capture.warc_record_id is not None:
@@ -162,6 +163,11 @@ def _value(row: tuple[Capture, dict[str, Any]], column: str) -> Any:
     return extra_value(capture, column)
 
 
+def indexed_name(crawl: CrawlSpec, capture: Capture) -> str:
+    """The archive file of a capture as the crawl's indexes name it."""
+    return f"{OLD_FOLDER}{capture.warc_filename}" if crawl.old_names else capture.warc_filename
+
+
 def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
     """One line without its line feed: key, 14-digit time, and the JSON keys that this crawl's index has."""
     fields: list[tuple[str, str | None]] = [
@@ -169,10 +175,10 @@ def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
         ("mime", capture.content_mime_type),
         ("mime-detected", capture.content_mime_detected),
         ("status", str(capture.fetch_status)),
-        ("digest", capture.content_digest),
+        ("digest", capture.payload_digest if crawl.format == "arc" else capture.content_digest),
         ("length", str(capture.warc_record_length)),
         ("offset", str(capture.warc_record_offset)),
-        ("filename", capture.warc_filename),
+        ("filename", indexed_name(crawl, capture)),
         ("charset", capture.content_charset),
         ("languages", capture.content_languages),
         ("truncated", capture.content_truncated),
@@ -187,7 +193,11 @@ def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
 
 def write_zipnum(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
     """Writes shards, cluster.idx and metadata.yaml; gives their keys in the order of cc-index.paths.gz."""
-    lines = sorted(cdxj_line(spec, crawl, capture).encode() for capture in captures)
+    return write_cdx(root, crawl, sorted(cdxj_line(spec, crawl, capture).encode() for capture in captures))
+
+
+def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]:
+    """The same of sorted CDXJ ``lines`` without their line feeds."""
     folder = f"cc-index/collections/{crawl.id}"
     cluster: list[str] = []
     keys: list[str] = []

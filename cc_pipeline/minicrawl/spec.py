@@ -45,7 +45,9 @@ class CrawlSpec:
     ``zstd``), ``page_version`` of their data pages (``1.0``, ``2.0``), ``long_places`` (offsets and lengths in 64 bits)
     and ``addresses`` (the column ``warc_ip_address``). A supplemental crawl (``CC-SUPPLEMENTAL-2026-22-focus``) lies
     below ``projects/`` and its ``project``, with a table of its own and without path lists. ``protocols`` repeats
-    ``WARC-Protocol`` in response records. A crawl without data is listed in collinfo.json and has nothing else.
+    ``WARC-Protocol`` in response records. ``cdx`` gives a crawl of the ARC years a ZipNum index, which the others have
+    anyway; ``old_names`` puts ``common-crawl/`` in front of the archive files that the indexes name, as in 2015. A
+    crawl without data is listed in collinfo.json and has nothing else.
     """
 
     id: str
@@ -66,6 +68,8 @@ class CrawlSpec:
     long_places: bool = False
     addresses: bool = False
     project: str = "cc-example"
+    cdx: bool = False
+    old_names: bool = False
 
     @property
     def start(self) -> datetime:
@@ -100,7 +104,7 @@ class CrawlSpec:
 
     def described(self) -> dict[str, object]:
         """Its fields, without those added later where they say nothing new: a bucket of before stays the same one."""
-        later = ("compression", "page_version", "long_places", "addresses", "project")
+        later = ("compression", "page_version", "long_places", "addresses", "project", "cdx", "old_names")
         plain = {one.name: one.default for one in fields(self) if one.name in later}
         return {name: value for name, value in asdict(self).items() if name not in plain or value != plain[name]}
 
@@ -130,8 +134,6 @@ class MiniCrawlSpec:
         if len(set(ids)) != len(ids):
             raise UserInputError("a crawl id is listed twice")
         for crawl in self.crawls:
-            if crawl.format == "arc" and crawl.has_data and crawl.id != "CC-MAIN-2012":
-                raise UserInputError(f"{crawl.id} can only be listed without data: its layout is not generated")
             counts = (crawl.segments, crawl.files_per_segment, crawl.parts, crawl.row_group_rows, crawl.page_rows)
             if crawl.compression not in ("gzip", "zstd") or crawl.page_version not in ("1.0", "2.0"):
                 raise UserInputError(f"{crawl.id}: index files are gzip or zstd, with pages of version 1.0 or 2.0")

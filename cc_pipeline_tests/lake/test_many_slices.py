@@ -42,6 +42,17 @@ def test_a_hundred_thousand_names_end_no_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.parametrize("start", ["common-crawl/", "a", "b'", "~", "é"])
+def test_texts_that_start_with_one_are_those_that_python_finds(tmp_path: Path, start: str) -> None:
+    texts = ["", "a", "A", "ab", "b", "b'", "b'x", "b(", "~", "~~", "é", "éa", "ê", "\U0001f600", "crawl-data/x"]
+    texts += ["common-crawl", "common-crawl/", "common-crawl/x", "common-crawl0", "common-crawl."]
+    lake, rest = Lake(str(tmp_path), [SPEC]), {"crawl": "A", "value": 1, "extra": [], "at": 0}
+    data = pa.Table.from_pylist([{**rest, "target": one} for one in texts], schema=SCHEMA)
+    lake.commit("things", data, [], {})
+    found = lake.read("things", {"crawl": "A", "target": predicates.Starting(start)}, ["target"])
+    assert sorted(found["target"].to_pylist()) == sorted(one for one in texts if one.startswith(start))
+
+
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three names are many."""

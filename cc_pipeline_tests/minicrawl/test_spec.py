@@ -31,7 +31,6 @@ SMALL = MiniCrawlSpec(
         {"pages": 3, "sites": 4},
         {"sites": 0},
         {"crawls": (CrawlSpec("CC-MAIN-2024-22"), CrawlSpec("CC-MAIN-2024-22"))},
-        {"crawls": (CrawlSpec("CC-MAIN-2008-2009"),)},
         {"crawls": (CrawlSpec("CC-MAIN-2024-22", parts=0),)},
         {"crawls": (CrawlSpec("CC-MAIN-2024-22", coverage=0.0),)},
     ],

@@ -97,7 +97,7 @@ def search(
     with open_question(targets, [crawl], source=source, home=home) as question:
         (name,) = question.crawls
         sources = sources_for(question.workspace, name, "btree")
-        with open_locators(name, question.settings.subsets, sources) as available:
+        with open_locators(name, question.settings.subsets, sources, "btree") as available:
             locator = _btree(available["btree"]())
             names = archive_names(question.settings.home / "url-index", name)
             rows = list(_items(locator, names, question.targets, limit))

@@ -92,7 +92,7 @@ cluster_index = _spec(
     CLUSTER_INDEX,
     "The sharded CDX index: cdx-*.gz behind cluster.idx, a line a capture.",
     f"{_SITE}/cdxj-index",
-    era="columnar",
+    era="all",
     kinds={"file"},
     deps=(ARCHIVES,),
 )

@@ -17,6 +17,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range, url_of_btree_key
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.old_keys import todays_key
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target, merge_ranges
@@ -56,7 +57,7 @@ class ListedNames:
     """A list of archive files in which a pointer's ``partition`` is the line number, counted from 0."""
 
     def __init__(self, files: Iterable[str], source: str, archive_format: str = "warc") -> None:
-        self.files = tuple(files)
+        self.files = tuple(map(todays_key, files))
         self.source = source
         self.archive_format = archive_format
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
+from cc_pipeline.commoncrawl.old_keys import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.built.names import holds_arc
@@ -50,6 +51,8 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
             raise DataFault(
                 DataKind.UNSUPPORTED, file.path, None, f"column {name} cannot be read as the index schema's ({error})"
             ) from error
+    if "warc_filename" in columns:
+        columns["warc_filename"] = todays_keys(columns["warc_filename"])
     hosts = _hosts(columns, count)
     columns["domain"] = pa.array(_domains(columns, hosts), pa.string())
     columns["extra_columns"] = _extra({name: found.columns[name] for name in found.columns if name not in KNOWN}, count)

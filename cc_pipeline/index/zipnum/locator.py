@@ -15,11 +15,13 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.old_keys import todays_key
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
+from cc_pipeline.index.built.names import is_arc
 from cc_pipeline.index.locator import LookupPrice, LookupResult
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.takers import Takers
@@ -55,9 +57,11 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     file = said.get("filename")
     if not isinstance(file, str) or not file:
         raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} names no file")
+    file = todays_key(file)
     url = said.get("url")
     url = url if isinstance(url, str) else ""
     columns = host_columns(url)
+    arc = is_arc(file)
     extra = {name: value for name, value in said.items() if name not in _TEXTS and name not in _OTHERS}
     moment = _moment(stamp)
     if moment is None:
@@ -65,18 +69,19 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     return {
         **columns,
         **{column: _text(said.get(name)) for name, column in _TEXTS.items()},
+        **({"content_mime_type": None} if arc and said.get("mime") == "unk" else {}),
         "subset": subset_of(file),
         "url_surtkey": key.decode("utf-8", "backslashreplace"),
         "url": url,
         "fetch_time": moment,
-        "fetch_status": _status(said.get("status")),
+        "fetch_status": _status(said.get("status"), None if arc else -1),
         "content_digest": _digest(said.get("digest")),
         "warc_filename": file,
         "warc_record_offset": _number(said, "offset", key, source, offset),
         "warc_record_length": _number(said, "length", key, source, offset),
         "warc_segment": segment_of(file),
         "domain": columns["url_host_registered_domain"] or columns["url_host_name"] or None,
-        "archive_format": "arc" if ".arc" in file.rpartition("/")[2] else "warc",
+        "archive_format": "arc" if arc else "warc",
         "extra_columns": [(name, _text(value)) for name, value in extra.items()] or None,
     }
 
@@ -91,10 +96,10 @@ def _digest(value: object) -> str | None:
     return _text(value.removeprefix("sha1:")) if isinstance(value, str) else None
 
 
-def _status(value: object) -> int:
-    """The status as the columnar index has it: -1 where there is none."""
+def _status(value: object, unknown: int | None) -> int | None:
+    """The status; ``unknown`` where there is none: -1 as in the columnar index, or none, which an ARC record tells."""
     text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else -1
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else unknown
 
 
 def _moment(stamp: bytes) -> datetime | None:

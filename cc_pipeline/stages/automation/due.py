@@ -59,7 +59,9 @@ def decide_crawls(
 #: Why automation makes something again by itself. What other settings or another parser would give has a price that a
 #: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
 #: parser's, from a home that shares the lake.
-_BY_ITSELF: Final = frozenset({Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN})
+_BY_ITSELF: Final = frozenset(
+    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.KEYS, Why.CAPTURES, Why.TORN}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ def due_of(look: Look, now: datetime) -> Due:
         for todo in look.plan.todos
         if todo.first is not None and todo.first.why in _BY_ITSELF
         # a subset that was not harvested cannot be located, and a run of it would fail
-        if todo.locate is None or look.indexes[todo.slice_.crawl, todo.slice_.subset].versions
+        if todo.locate is None
+        or todo.locate.why is Why.KEYS
+        or look.indexes[todo.slice_.crawl, todo.slice_.subset].versions
     }
     by_time: dict[bool, set[str]] = {True: set(), False: set()}
     for slice_ in look.asked.slices:

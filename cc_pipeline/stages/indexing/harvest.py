@@ -39,7 +39,7 @@ from cc_pipeline.transport.faults import RangeFault
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
 MOST_INDEX_FILES: Final = 100_000
 
-ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through a B-tree"
+ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
 
 
 def is_published(workspace: Workspace, crawl: str) -> bool:

@@ -1,4 +1,5 @@
-"""Whether the source has a crawl that no list names: one request for the head of its path list, remembered for a day.
+"""Whether the source has a crawl that no list names, and whether one of the ARC years has a ZipNum index: one request
+for the head of an object that it has then, remembered for a day.
 
 Ids are only asked for that a person or a setting names; none is ever made up here.
 """
@@ -15,7 +16,7 @@ from typing import Final, Literal
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.paths import published_key, segments_key
+from cc_pipeline.commoncrawl.paths import cluster_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.indexing.collinfo import ago
@@ -25,6 +26,9 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 State = Literal["there", "absent", "unknown"]
 
+#: The folders of the home's cache that keep answers about crawls, and about their ZipNum indexes.
+_CRAWLS: Final = "crawls"
+_CLUSTERS: Final = "clusters"
 #: How long an answer is believed.
 _BELIEVED: Final = {"there": timedelta(days=1), "absent": timedelta(days=1), "unknown": timedelta(hours=1)}
 #: A source that refuses is left in peace for a while. A network that fails is not remembered: it may be back at once.
@@ -33,7 +37,7 @@ _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.THROTTLED, FaultKin
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the source answered at ``at`` (aware UTC) about a crawl's path list. ``why`` is the refusal behind
+    """What the source answered at ``at`` (aware UTC) about an object of a crawl. ``why`` is the refusal behind
     ``unknown``, ``remembered`` whether it was asked before."""
 
     crawl: str
@@ -66,6 +70,18 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     return found
 
 
+def has_cluster(workspace: Workspace, crawl: str) -> bool:
+    """Whether the source has the ZipNum index of ``crawl``. Raises ``RangeFault`` where it does not say, which is
+    remembered by nobody: who asks then is not to go by another index alone."""
+    settings = workspace.settings
+    known = _remembered(settings, crawl, _CLUSTERS)
+    if known is not None:
+        return known.state == "there"
+    there = workspace.transport.exists(cluster_key(crawl))
+    _remember(settings, Probe(crawl, "there" if there else "absent", datetime.now(UTC)), _CLUSTERS)
+    return there
+
+
 def unknown(workspace: Workspace, found: Probe) -> EnvironmentFault:
     """The error for a crawl of which the source does not say whether it is there."""
     again = ""
@@ -93,21 +109,21 @@ def evidence(settings: Settings, crawl: str) -> str | None:
     return first_own_key(settings, crawl) or published_key(crawl)
 
 
-def _folder(settings: Settings) -> Path:
-    return settings.cache_path / "crawls"
+def _folder(settings: Settings, of: str = _CRAWLS) -> Path:
+    return settings.cache_path / of
 
 
-def _remembered(settings: Settings, crawl: str) -> Probe | None:
+def _remembered(settings: Settings, crawl: str, of: str = _CRAWLS) -> Probe | None:
     if not scheme_of(settings.source):
         return None
-    found = _read(settings, crawl)
+    found = _read(settings, crawl, of)
     young = found is not None and timedelta(0) <= datetime.now(UTC) - found.at < _BELIEVED[found.state]
     return found if young else None
 
 
-def _read(settings: Settings, crawl: str) -> Probe | None:
+def _read(settings: Settings, crawl: str, of: str = _CRAWLS) -> Probe | None:
     try:
-        noted = json.loads((_folder(settings) / f"{crawl}.json").read_bytes())
+        noted = json.loads((_folder(settings, of) / f"{crawl}.json").read_bytes())
         if noted["source"] != settings.source_text or noted["state"] not in _BELIEVED:
             return None
         return Probe(crawl, noted["state"], datetime.fromisoformat(noted["at"]), str(noted["why"]), remembered=True)
@@ -115,8 +131,8 @@ def _read(settings: Settings, crawl: str) -> Probe | None:
         return None
 
 
-def _remember(settings: Settings, found: Probe) -> None:
-    path = _folder(settings) / f"{found.crawl}.json"
+def _remember(settings: Settings, found: Probe, of: str = _CRAWLS) -> None:
+    path = _folder(settings, of) / f"{found.crawl}.json"
     noted = {"source": settings.source_text, "state": found.state, "at": found.at.isoformat(), "why": found.why}
     # where it cannot be kept, the next command asks again
     with suppress(OSError):

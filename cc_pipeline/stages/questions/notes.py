@@ -25,7 +25,7 @@ COLUMN_NOTES: dict[str, str] = {
     "warc_segment": "Segment of the crawl the file belongs to",
     "domain": "Registered domain; the host itself for IPs and hosts without a public suffix",
     "archive_format": "warc or arc",
-    "located_by": "Which index named the capture: parquet, btree or zipnum",
+    "located_by": "Which index named it: parquet, btree or zipnum; of a whole look-up also btree+zipnum",
     "index_file": "The index file the row came from",
     "index_position": "Row group (parquet), block (btree) or member offset (zipnum) within it",
     "extra_columns": "Columns of the index this version does not know, as text",

@@ -202,6 +202,8 @@ def index_complete_verdict(workspace: Workspace) -> CheckResult:
 
 
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
+    if crawl in ARC_CRAWLS:
+        return None  # each of their indexes lacks captures that the other has
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, workspace.settings.subsets, sources) as available:
