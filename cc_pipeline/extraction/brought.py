@@ -41,6 +41,7 @@ FETCHES_SCHEMA = pa.schema(
         pa.field("made_from", pa.string(), nullable=False),
         pa.field("stored_bytes", pa.int64()),
         pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
+        pa.field("lost_reason", pa.string()),
         pa.field("lost_in_one", pa.int64()),
         pa.field("losses", pa.string()),
         pa.field("losses_accepted", pa.string()),

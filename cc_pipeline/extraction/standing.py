@@ -199,7 +199,7 @@ def _with_old_keys(lake: Lake, unfetched: Collection[Slice]) -> set[Slice]:
 
 def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:
     """The last note of each slice, with what the fetch would have made, or has, of what is there."""
-    names = [one.name for one in fields(Fetch) if one.name not in ("stored", "lost_reason")]
+    names = [one.name for one in fields(Fetch) if one.name != "stored"]
     found: dict[Slice, tuple[str, Fetch]] = {}
     for slice_, row in _rows(workspace, "fetches", slices):
         files = row["stored_files"]

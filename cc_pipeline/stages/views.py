@@ -206,6 +206,7 @@ _FETCHES = {
     "example": "arg_max(example, unsettled)",
     "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
     "silent_runs": "max(silent_runs)",
+    "lost_reason": "max(lost_reason)",
     "lost_in_one": "max(lost_in_one)",
     "mismatched": "sum(mismatched)::BIGINT",
     **{name: f"bool_or({name})" for name in ("losses_doubted", "mismatches_doubted")},

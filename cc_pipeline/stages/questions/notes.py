@@ -268,6 +268,7 @@ _OF_TABLE: dict[str, dict[str, str]] = {
         "example": "One of the unsettled, with its reason in words",
         "rounds": "Runs that asked for the unsettled in vain while the source gave others; the least of them",
         "silent_runs": "Newest runs, one after the other, in which the source gave nothing at all",
+        "lost_reason": "The commonest reason of those that are lost",
         "lost_in_one": "Captures that are lost (neither fetched nor to be asked for) in the file that lost most",
         "losses_doubted": "Whether so much is lost that nobody believes it yet",
         "mismatched": "Of the fetched: captures whose payload is not the one that the index names",

@@ -121,7 +121,7 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     settled = planned - fetched - unsettled
     figures: dict[str, int | float | str] = {
         "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
-        "payloads other than indexed": mismatched, "doubted partitions": doubted,
+        "payloads other than indexed": mismatched, "doubted slices": doubted,
     }  # fmt: skip
     if not unsettled and not doubted and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are here"
@@ -134,8 +134,8 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
         message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
     if doubted:
         message += (
-            f"; of {doubted:,} partitions so much is lost, or has another payload than the index names, that it is "
-            "doubted: run them again (losses_doubted, mismatches_doubted in the view fetches)"
+            "; so much is lost, or has another payload than the index names, that it is doubted: run it again "
+            f"({doubted:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
         )
     bad = doubted or (unsettled and unsettled * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
