@@ -224,8 +224,9 @@ class _Run:
         self._bad(_Job(job.path, tries, length=length), failure)
 
     def _whole(self, path: str, fault: RangeFault) -> None:
-        """A file came whole. Where all do, so do all others."""
-        self.whole.add(path)
+        """A file came whole. Where the first ones do, so do all others; one that failed before tells of itself."""
+        if path not in self.writer.entries:
+            self.whole.add(path)
         if not self.fetched and len(self.whole) >= min(_WHOLE_FILES, self.wanted):
             self.writer.sync()
             raise whole_files(fault) from fault
