@@ -238,9 +238,7 @@ def test_payloads_that_were_wrong_for_a_while_heal(server: FaultServer, mine: li
     assert home.run()[2] == 0
 
 
-def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(
-    server: FaultServer, mine: list[Capture], tmp_path: Path
-) -> None:
+def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(server: FaultServer, tmp_path: Path) -> None:
     home = Home(server, tmp_path / "home")
     assert home.run(OTHER)[1] is None
     path = fetch_stage._witnesses(home.workspace())
@@ -253,12 +251,15 @@ def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(
     is_fresh, records = witness.known(path, [source])
     assert not is_fresh
     assert len(records) == 1
-    # what was good before is asked for, and speaks for the place
-    other = noted[source]["record"]["key"]
-    gone = sorted({one.warc_filename for one in mine} - {other})
-    server.set_rules([Rule("404", times=None, key=f"*{key}") for key in gone])
-    home.run()
-    assert witness.known(path, [source])[0] or home.note()["fetched"]
+    # the record that was good before is asked for, and speaks for the place: all that the run asks for is gone
+    good = records[0]
+    alone = f"bytes={good.offset}-{good.offset + good.length - 1}"
+    server.set_rules([Rule("bit_each", times=None, key="*.warc.gz", ranges=(alone,)), *archives("404")])
+    assert witness.find(home.workspace().transport, witness.Search(records), []) is False
+    server.set_rules([])
+    seen = len(server.hits)
+    assert witness.find(home.workspace().transport, witness.Search(records), []) is True
+    assert [hit.range for hit in server.hits[seen:]] == [alone]
 
 
 def test_a_damaged_note_of_witnesses_knows_none(tmp_path: Path) -> None:
