@@ -42,6 +42,8 @@ def checked(settings: Settings) -> Settings:
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
         if number is not None and not 0 < number < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
+    if settings.wait is not None and not settings.wait >= 0:
+        raise UserInputError(f"{PREFIX}WAIT must be a number of seconds, 0 or more, or inf, not {settings.wait:g}")
     if not 0 <= settings.max_unsettled <= 1:
         raise UserInputError(f"{PREFIX}MAX_UNSETTLED must be a share from 0 to 1, not {settings.max_unsettled:g}")
     if not 0 <= settings.max_index_gaps <= 1:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
-from cc_pipeline.transport.faults import FaultKind, Finding, Verified
+from cc_pipeline.transport.faults import FaultKind, Finding, Verified, judge_head
 from cc_pipeline.transport.gate import Gate, GateClosed
 from cc_pipeline.transport.outage import ANSWERS
 from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
@@ -24,6 +25,11 @@ Follow = Callable[[Answer, Gate], Awaitable["Followed"]]
 NO_BODY = Answer(0, {}, b"")
 
 
+def closed_finding(closed: GateClosed) -> Finding:
+    """The finding of a request that was not sent; it may be sent after so many seconds."""
+    return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)
+
+
 class Asker:
     """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
 
@@ -32,6 +38,7 @@ class Asker:
         self.gate = gate
         self._retry = retry
         self._stats = stats
+        self._good = ""
 
     async def ask(
         self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
@@ -39,49 +46,76 @@ class Asker:
         """The verdict, the last answer and the number of attempts, at most ``tries``; every attempt passes the gate.
 
         ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
+
+        A host that refuses is waited for, and a refusal counts as an attempt once more only when the host has answered
+        others since the last one: then it is the object that is refused.
         """
         stats = self._stats
-        attempt = 0
+        attempt = 1
+        refused_at = -1
         last_wait = 0.0
-        answer = NO_BODY
         while True:
             gate: Gate | None = self.gate
-            attempt += 1
             asked = time.monotonic()
             try:
-                await self.gate.enter()
+                probes = await self.gate.enter()
             except GateClosed as closed:
-                return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds), NO_BODY, attempt - 1
+                return closed_finding(closed), NO_BODY, attempt - (refused_at < 0)
             stats.budget_seconds += time.monotonic() - asked
-            stats.requests += 1
-            sent = time.time()
-            try:
-                answer = await fetch()
-                found = judge(answer)
-            except NoAnswer as error:
-                answer = NO_BODY
-                found = Finding(FaultKind(error.kind), error.detail)
-            finally:
-                self.gate.leave()
+            if probes and refused_at >= 0 and self._good not in ("", key):
+                # another object that came before tells more of the host than one that was refused
+                witness, _, sent = await self._send(partial(self.store.head, self._good), judge_head)
+                self._tell(self.gate, witness, sent, self._good)
+                continue
+            found, answer, sent = await self._send(fetch, judge)
             if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
                 led = await follow(answer, self.gate)
-                found, answer, gate = led.found, led.answer, led.gate
+                found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
             stats.bytes += len(answer.body)
+            self._tell(gate, found, sent, key)
             if isinstance(found, Verified):
-                self.gate.succeeded()
-                if gate is not None and gate is not self.gate:
-                    gate.succeeded()
+                self._good = key
                 return found, answer, attempt
-            stats.faults[found.kind.value] += 1
-            if gate is not None:
-                gate.failed(found, sent, key)
-            if gate is not self.gate and found.kind not in ANSWERS:
-                self.gate.gave_nothing(found, key)
+            is_refused = found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits
+            if is_refused and gate is not None:
+                before, refused_at = refused_at, gate.well
+                if before in (-1, refused_at):
+                    stats.retries += 1
+                    continue
+                attempt += 1
             wait = self._retry.next_wait(found, attempt, last_wait)
-            if wait is None or attempt == tries:
+            if wait is None or (tries is not None and attempt >= tries):
+                if is_refused and gate is not None:
+                    gate.denies()
                 return found, answer, attempt
             last_wait = wait
+            attempt += not is_refused
             stats.retries += 1
             started = time.monotonic()
             await asyncio.sleep(wait)
             stats.retry_seconds += time.monotonic() - started
+
+    async def _send(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, float]:
+        """The verdict, the answer, and when it was asked for (seconds since the epoch)."""
+        self._stats.requests += 1
+        sent = time.time()
+        try:
+            answer = await fetch()
+            return judge(answer), answer, sent
+        except NoAnswer as error:
+            return Finding(FaultKind(error.kind), error.detail), NO_BODY, sent
+        finally:
+            self.gate.leave()
+
+    def _tell(self, gate: Gate | None, found: Verified | Finding, sent: float, key: str) -> None:
+        """Tells the gate of the host that gave the answer, and that of the host that led there."""
+        if isinstance(found, Verified):
+            self.gate.succeeded(sent)
+            if gate is not None and gate is not self.gate:
+                gate.succeeded(sent)
+            return
+        self._stats.faults[found.kind.value] += 1
+        if gate is not None:
+            gate.failed(found, sent, key)
+        if gate is not self.gate and found.kind not in ANSWERS:
+            self.gate.gave_nothing(found, key)

@@ -27,7 +27,7 @@ from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
-from cc_pipeline.transport.budget import SourceLimits
+from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
