@@ -62,8 +62,8 @@ class Asker:
             except GateClosed as closed:
                 return closed_finding(closed), NO_BODY, attempt - (refused_at < 0)
             stats.budget_seconds += time.monotonic() - asked
-            if probes and refused_at >= 0 and self._good not in ("", key):
-                # another object that came before tells more of the host than one that was refused
+            if probes and (refused_at >= 0 or self.gate.denies) and self._good not in ("", key):
+                # an object that came before tells more of the host than one that was refused, or may be
                 witness, _, sent = await self._send(partial(self.store.head, self._good), judge_head)
                 self._tell(self.gate, witness, sent, self._good)
                 continue
@@ -86,7 +86,7 @@ class Asker:
             wait = self._retry.next_wait(found, attempt, last_wait)
             if wait is None or (tries is not None and attempt >= tries):
                 if is_refused and gate is not None:
-                    gate.denies()
+                    gate.denies = True
                 return found, answer, attempt
             last_wait = wait
             attempt += not is_refused

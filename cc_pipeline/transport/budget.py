@@ -208,10 +208,10 @@ class Budget:
             if slows and self._pace is not None:
                 self._pace.slower(now)
 
-    def well(self) -> None:
-        """A probe got an answer: the host does not refuse any more."""
+    def well(self, sent: float) -> None:
+        """A probe sent at ``sent`` got an answer: the host does not refuse any more."""
         with self._exclusive():
-            self._refusals.end(time.time())
+            self._refusals.end(sent)
 
     def earned(self, since: float) -> None:
         """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""

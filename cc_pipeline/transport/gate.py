@@ -61,8 +61,10 @@ class Gate:
         """``outage``, as the budget has it: a host that fails often enough in a row is left alone, and one that refuses
         is passed over. Without it, ``refusals`` says how long the host is waited for.
 
-        ``well`` counts how often it answered after it had refused."""
+        ``well`` counts how often it answered after it had refused. ``denies``: it refuses single objects for good, as
+        whoever asks finds out; the next refusal may be about one as well, so it is probed at once."""
         self.well = 0
+        self.denies = False
         self.waits = outage is None
         self._open_budget = open_budget
         self._outage = outage
@@ -84,7 +86,6 @@ class Gate:
         self._refused_at = 0.0
         self._waited_since = 0.0
         self._asked_for_less = False
-        self._denies = False
         self._earns = False
         self._good = 0
         self._good_since = 0.0
@@ -132,7 +133,7 @@ class Gate:
             self._refused_at = self._refused_at or time.time()
             self._good = 0
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
-            self._report(partial(told, sent=sent, at_once=self._denies))
+            self._report(partial(told, sent=sent, at_once=self.denies))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)
@@ -144,15 +145,11 @@ class Gate:
             elif finding.kind in TROUBLE:
                 self.gave_nothing(finding, key)
 
-    def denies(self) -> None:
-        """The host refuses single objects for good: the next refusal may be about one as well, so it is probed soon."""
-        self._denies = True
-
     def _answers(self, sent: float) -> None:
         """An answer to a request sent at ``sent``: the host does not refuse, if that was after it did."""
         if self._refused_at and sent >= self._refused_at:
             self._is_well()
-            self._report(Budget.well)
+            self._report(partial(Budget.well, sent=sent))
 
     def _is_well(self) -> None:
         self.well += 1

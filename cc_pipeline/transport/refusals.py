@@ -105,9 +105,9 @@ class Refusals:
         )
         return not at_once
 
-    def end(self, now: float) -> None:
-        """The host gave a good answer to a request of after the refusal."""
-        self._db.execute("update refusals set ended = max(?, since) where host = ?", (now, self._host))
+    def end(self, sent: float) -> None:
+        """The host gave a good answer to a request sent at ``sent``, after the refusal."""
+        self._db.execute("update refusals set ended = max(?, since) where host = ?", (sent, self._host))
 
     def _row(self) -> tuple[float, float, int, float, str]:
         row: tuple[float, float, int, float, str] | None = self._db.execute(

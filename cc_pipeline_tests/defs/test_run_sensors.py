@@ -16,7 +16,9 @@ from cc_pipeline.defs.resources import WORKSPACE
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.automation.behind import Behind, behind
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
@@ -95,9 +97,9 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         return answer.skip_reason.skip_message or ""
 
     assert "asked as usual" in tick()
-    budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), BreakerPolicy(threshold=1))
+    budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
-        budget.forbidden(1, "403", None)
+        budget.refused("403", None)
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
