@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.options import most_gaps, read_targets
+from cc_pipeline.cli.options import most_gaps, patience, read_targets
 from cc_pipeline.cli.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault
@@ -47,6 +47,7 @@ def open_question(
     via: str | None = None,
     concurrency: int | None = None,
     allow_gaps: bool = False,
+    wait: bool | None = None,
     several: bool = False,
 ) -> Iterator[Question]:
     """Parses the targets and crawls a person typed, and opens a workspace for the block. ``several`` lets ``all``,
@@ -63,6 +64,7 @@ def open_question(
         via=via,
         concurrency=concurrency,
         max_index_gaps=most_gaps(allow_gaps),
+        wait=patience(wait),
     )
     parsed = read_targets(targets, settings)
     claim_home(settings)

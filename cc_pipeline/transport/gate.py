@@ -152,6 +152,8 @@ class Gate:
             self._report(partial(Budget.well, sent=sent))
 
     def _is_well(self) -> None:
+        if self._waited_since:
+            progress.report(progress.WAITING, 0)
         self.well += 1
         self._refused_at = self._waited_since = 0.0
         self._again.set()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cc_pipeline import progress
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, NotNow
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -211,10 +211,7 @@ class _Run:
 
     def _fault(self, job: _Job, fault: RangeFault) -> None:
         if fault.kind in _STOPPING:
-            raise EnvironmentFault(
-                f"the harvest stopped at {job.path}: {fault.kind.value}, {fault.detail}",
-                "What was harvested is kept; run again later and it goes on from there.",
-            ) from fault
+            raise self.not_now(f"the harvest stopped at {job.path}", fault) from fault
         final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
         # what the source says is not there is asked for once more, after all others: the answer may have been passing
@@ -246,6 +243,13 @@ class _Run:
             if oldest is not None:
                 self.sick_files[oldest] -= 1
                 self.sick_files += Counter()
+
+    def not_now(self, what: str, fault: RangeFault) -> NotNow:
+        self.writer.sync()
+        return NotNow(
+            f"{what}: {fault.kind.value}, {fault.detail}",
+            "What was harvested is kept; run again after that time, or with --wait, and it goes on from there.",
+        )
 
     def sick(self, what: str) -> EnvironmentFault:
         self.writer.sync()
@@ -328,7 +332,7 @@ def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
             if outcome.total != entry.file_size or is_another(outcome.etag, entry.etag):
                 changed.add(outcome.key)
         elif outcome.kind in _STOPPING:
-            raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
+            raise run.not_now(f"{outcome.key} could not be checked", outcome)
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
         else:

@@ -35,7 +35,7 @@ from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport import budget
-from cc_pipeline.transport.budget import BreakerPolicy
+from cc_pipeline.transport import refusals
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.sharing import Opening, openings, take_over
 from cc_pipeline_tests.engines.spark.compared import (
