@@ -61,7 +61,7 @@ check: lint types imports test ## all that CI runs
 lock:            ## solve the dependencies again
 	.ci/lock
 
-bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine, news, facts, shortest, way
+bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine, news, facts, shortest, way, refused
 	$(VENV)/python -m benchmarks.bench_$*
 
 clean:           ## forget the demo's state (keeps .venv)
