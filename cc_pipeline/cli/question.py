@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.options import most_gaps, patience, read_targets
+from cc_pipeline.cli.output import warn
 from cc_pipeline.cli.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, NotNow
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -93,7 +94,13 @@ def sources_for(
     if via in ("auto", "parquet"):
         lacks = needs_harvest(workspace, crawl)
         if harvest and (lacks or has_gaps(workspace, crawl)):
-            despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+            try:
+                despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+            except NotNow as refusal:
+                if via != "auto":
+                    raise
+                # another index may be asked for a few targets with less
+                warn(refusal.what)
         elif lacks and via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,16 @@ def closed_finding(closed: GateClosed) -> Finding:
     return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)
 
 
+@dataclass(slots=True)
+class _Refusal:
+    """The last refusal of one request: ``well`` is how often its host had answered after refusals by then. ``leads``
+    is set where it is asked again before others for the same object."""
+
+    found: Finding | None = None
+    well: int = 0
+    leads: asyncio.Event | None = None
+
+
 class Asker:
     """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
 
@@ -38,7 +49,7 @@ class Asker:
         self.gate = gate
         self._retry = retry
         self._stats = stats
-        self._good = ""
+        self._asked_again: dict[str, asyncio.Event] = {}
 
     async def ask(
         self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
@@ -50,22 +61,32 @@ class Asker:
         A host that refuses is waited for, and a refusal counts as an attempt once more only when the host has answered
         others since the last one: then it is the object that is refused.
         """
+        refusal = _Refusal()
+        try:
+            return await self._ask(key, fetch, judge, tries, follow, refusal)
+        finally:
+            if refusal.leads is not None:
+                del self._asked_again[key]
+                refusal.leads.set()
+
+    async def _ask(
+        self, key: str, fetch: Fetch, judge: Judge, tries: int | None, follow: Follow | None, refusal: _Refusal
+    ) -> tuple[Verified | Finding, Answer, int]:
         stats = self._stats
         attempt = 1
-        refused_at = -1
         last_wait = 0.0
         while True:
             gate: Gate | None = self.gate
+            if refusal.found is not None and await self._is_denied(key, refusal):
+                return refusal.found, NO_BODY, attempt
             asked = time.monotonic()
             try:
                 probes = await self.gate.enter()
             except GateClosed as closed:
-                return closed_finding(closed), NO_BODY, attempt - (refused_at < 0)
+                return closed_finding(closed), NO_BODY, attempt - (refusal.found is None)
             stats.budget_seconds += time.monotonic() - asked
-            if probes and (refused_at >= 0 or self.gate.denies) and self._good not in ("", key):
-                # an object that came before tells more of the host than one that was refused, or may be
-                witness, _, sent = await self._send(partial(self.store.head, self._good), judge_head)
-                self._tell(self.gate, witness, sent, self._good)
+            if probes and (refusal.found is not None or self.gate.denied) and self.gate.witness not in ("", key):
+                await self._ask_a_witness()
                 continue
             found, answer, sent = await self._send(fetch, judge)
             if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
@@ -74,26 +95,41 @@ class Asker:
             stats.bytes += len(answer.body)
             self._tell(gate, found, sent, key)
             if isinstance(found, Verified):
-                self._good = key
                 return found, answer, attempt
-            is_refused = found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits
-            if is_refused and gate is not None:
-                before, refused_at = refused_at, gate.well
-                if before in (-1, refused_at):
+            if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
+                is_own = refusal.found is not None and refusal.well != gate.well
+                refusal.found, refusal.well = found, gate.well
+                if key not in gate.denied:
                     stats.retries += 1
-                    continue
-                attempt += 1
+                    attempt += is_own
+                    if not is_own or attempt < min(tries or attempt + 1, self._retry.most(found)):
+                        continue
+                    gate.denied.add(key)
+                return found, answer, attempt
             wait = self._retry.next_wait(found, attempt, last_wait)
             if wait is None or (tries is not None and attempt >= tries):
-                if is_refused and gate is not None:
-                    gate.denies = True
                 return found, answer, attempt
             last_wait = wait
-            attempt += not is_refused
+            attempt += 1
             stats.retries += 1
             started = time.monotonic()
             await asyncio.sleep(wait)
             stats.retry_seconds += time.monotonic() - started
+
+    async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
+        """Whether an object is refused for good. One request of those that were refused finds out for all of it."""
+        other = self._asked_again.get(key)
+        if other is not None and other is not refusal.leads:
+            await other.wait()
+        elif other is None:
+            refusal.leads = self._asked_again[key] = asyncio.Event()
+        return key in self.gate.denied
+
+    async def _ask_a_witness(self) -> None:
+        """An object that came before tells more of the host than one that was refused, or may be."""
+        key = self.gate.witness
+        found, _, sent = await self._send(partial(self.store.head, key), judge_head)
+        self._tell(self.gate, found, sent, key)
 
     async def _send(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, float]:
         """The verdict, the answer, and when it was asked for (seconds since the epoch)."""
@@ -110,7 +146,7 @@ class Asker:
     def _tell(self, gate: Gate | None, found: Verified | Finding, sent: float, key: str) -> None:
         """Tells the gate of the host that gave the answer, and that of the host that led there."""
         if isinstance(found, Verified):
-            self.gate.succeeded(sent)
+            self.gate.succeeded(sent, key)
             if gate is not None and gate is not self.gate:
                 gate.succeeded(sent)
             return

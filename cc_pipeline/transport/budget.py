@@ -52,13 +52,14 @@ class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
     ``asks``: the host refused or was out, and this one request finds out whether it is back. ``earns``: a faster rate
-    can be earned."""
+    can be earned. ``witness`` is the key of an object that came from the host once."""
 
     start: float
     spacing: float
     count: int
     asks: bool = False
     earns: bool = False
+    witness: str = ""
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -143,8 +144,9 @@ class Budget:
                 if isinstance(admitted, Closed):
                     return admitted
                 asks = asks or not admitted
+            witness = self._refusals.witness() if asks else ""
             if self._pace is None:
-                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks)
+                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, witness=witness)
             if next_slot > max(now, pause_until) + CLOCK_JUMP:
                 next_slot = now
             # those elsewhere have as much each as is left here
@@ -154,7 +156,7 @@ class Budget:
             count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
             start = max(now, next_slot, pause_until)
             self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
-        return Lease(start, spacing, count, asks, pace < self._pace.most)
+        return Lease(start, spacing, count, asks, pace < self._pace.most, witness)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -212,6 +214,10 @@ class Budget:
         """A probe sent at ``sent`` got an answer: the host does not refuse any more."""
         with self._exclusive():
             self._refusals.end(sent)
+
+    def came(self, key: str) -> None:
+        """An object came: it can be asked for to find out whether the host refuses."""
+        self._refusals.came(key)
 
     def earned(self, since: float) -> None:
         """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""

@@ -61,10 +61,13 @@ class Gate:
         """``outage``, as the budget has it: a host that fails often enough in a row is left alone, and one that refuses
         is passed over. Without it, ``refusals`` says how long the host is waited for.
 
-        ``well`` counts how often it answered after it had refused. ``denies``: it refuses single objects for good, as
-        whoever asks finds out; the next refusal may be about one as well, so it is probed at once."""
+        ``well`` counts how often it answered after it had refused. ``witness`` is an object that came, perhaps long
+        ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the next
+        refusal may be about one as well, so it is probed at once."""
         self.well = 0
-        self.denies = False
+        self.witness = ""
+        self.denied: set[str] = set()
+        self._knows_witness = False
         self.waits = outage is None
         self._open_budget = open_budget
         self._outage = outage
@@ -113,9 +116,15 @@ class Gate:
         self._in_flight -= 1
         self._room.set()
 
-    def succeeded(self, sent: float) -> None:
-        """A request sent at ``sent`` (seconds since the epoch) got what it asked for."""
+    def succeeded(self, sent: float, key: str = "") -> None:
+        """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
+        for."""
         self._answers(sent)
+        self.witness = key or self.witness
+        self.denied.discard(key)
+        if key and not self._knows_witness:
+            self._knows_witness = True
+            self._report(partial(Budget.came, key=key))
         if self._earns:
             self._good += 1
             self._good_since = sent if self._good == 1 else self._good_since
@@ -129,11 +138,11 @@ class Gate:
         """A request for ``key`` sent at ``sent`` failed. When the source refuses or asks for it, all processes wait."""
         if finding.kind not in ENVIRONMENT_KINDS:
             self._answers(sent)
-        elif finding.kind is FaultKind.FORBIDDEN:
+        elif finding.kind is FaultKind.FORBIDDEN and key not in self.denied:
             self._refused_at = self._refused_at or time.time()
             self._good = 0
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
-            self._report(partial(told, sent=sent, at_once=self.denies))
+            self._report(partial(told, sent=sent, at_once=bool(self.denied)))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)
@@ -251,6 +260,7 @@ class Gate:
             self._start_anew()
             self._was_out = self._outage is not None
             self._refused_at = self._refused_at or asked
+            self.witness = self.witness or lease.witness
         elif self._refused_at and self._refused_at < asked:
             self._is_well()
         self._asked_for_less = self._asked_for_less and lease.start > asked
@@ -279,7 +289,8 @@ class Gate:
             self._was_out = self._outage is not None
             self._refuse_all(GateClosed(closed))
             return
-        progress.waiting(host, closed.why, left, _moment(closed.until, "%H:%M:%S"))
+        why = closed.why if self.witness else f"{closed.why}; nothing came from it yet, so check the credentials"
+        progress.waiting(host, why, left, _moment(closed.until, "%H:%M:%S"))
         self._again.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._again.wait(), max(0.0, min(left, _LOOK_AGAIN)))

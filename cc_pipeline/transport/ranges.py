@@ -32,9 +32,13 @@ class RetryPolicy:
     longest: float = 30.0
     few: Mapping[FaultKind, int] = field(default_factory=lambda: _FEW)
 
+    def most(self, finding: Finding) -> int:
+        """Attempts in all where they end like this."""
+        return min(self.attempts, self.few.get(finding.kind, self.attempts))
+
     def next_wait(self, finding: Finding, attempt: int, last_wait: float) -> float | None:
         """Seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
-        if finding.kind in PERMANENT_KINDS or attempt >= min(self.attempts, self.few.get(finding.kind, self.attempts)):
+        if finding.kind in PERMANENT_KINDS or attempt >= self.most(finding):
             return None
         return min(self.longest, random.uniform(self.base, max(self.base, last_wait * 3)))
 

@@ -40,6 +40,7 @@ create table if not exists refusals (
   host text primary key, since real not null, until real not null, probes integer not null, ended real not null,
   why text not null
 ) without rowid;
+create table if not exists witnesses (host text primary key, key text not null) without rowid;
 """
 
 
@@ -108,6 +109,15 @@ class Refusals:
     def end(self, sent: float) -> None:
         """The host gave a good answer to a request sent at ``sent``, after the refusal."""
         self._db.execute("update refusals set ended = max(?, since) where host = ?", (sent, self._host))
+
+    def witness(self) -> str:
+        """The key of an object that came from the host once; empty where none did."""
+        found = self._db.execute("select key from witnesses where host = ?", (self._host,)).fetchone()
+        return "" if found is None else str(found[0])
+
+    def came(self, key: str) -> None:
+        """An object came."""
+        self._db.execute("insert or replace into witnesses values (?, ?)", (self._host, key))
 
     def _row(self) -> tuple[float, float, int, float, str]:
         row: tuple[float, float, int, float, str] | None = self._db.execute(

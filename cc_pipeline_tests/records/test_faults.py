@@ -31,7 +31,8 @@ VARYING = ("fetched_at", "attempts", "stored_file", "served_by", "stored_offset"
 #: What a fault that never goes away becomes. Throttling and lost connections stop the whole run when nothing
 #: else comes through; over a tenth of the ranges they become rows.
 PERSISTENT = {
-    "403": {"forbidden"},
+    # where nothing else is asked for, a refused range may stand for a source that refuses
+    "403": {"forbidden", "breaker_open"},
     "404": {"not_found"},
     "416": {"range_not_satisfiable"},
     "429": {"throttled"},

@@ -231,7 +231,8 @@ class _Run:
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
         if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
             count, tried = len(self.sick_files), len(self.recent)
-            raise self.sick(f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}")
+            what = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
+            raise self.sick(what, failure.kind)
 
     def _count(self, failed: str | None) -> None:
         """Remembers the last outcomes; a file that fails again and again counts once."""
@@ -251,9 +252,9 @@ class _Run:
             "What was harvested is kept; run again after that time, or with --wait, and it goes on from there.",
         )
 
-    def sick(self, what: str) -> EnvironmentFault:
+    def sick(self, what: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
-        return EnvironmentFault(
+        return (NotNow if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {what}",
             "Check the source and the network. What was harvested is kept; run again and it goes on from there.",
         )
@@ -297,8 +298,8 @@ def harvest_crawl(
         )
         run.run()
         if not run.fetched and not known and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
-            first = next(iter(run.failed.values())).reason
-            raise run.sick(f"none of {run.wanted} files could be fetched: {first}")
+            first = next(iter(run.failed.values()))
+            raise run.sick(f"none of {run.wanted} files could be fetched: {first.reason}", first.kind)
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     if run.unchecked:
         raise Incomplete(
