@@ -85,7 +85,7 @@ class Asker:
             except GateClosed as closed:
                 return closed_finding(closed), NO_BODY, attempt - (refusal.found is None)
             stats.budget_seconds += time.monotonic() - asked
-            if probes and (refusal.found is not None or self.gate.denied) and self.gate.witness not in ("", key):
+            if probes and (refusal.found is not None or self.gate.denied) and self.gate.witness:
                 await self._ask_a_witness()
                 continue
             found, answer, sent = await self._send(fetch, judge)
@@ -130,6 +130,9 @@ class Asker:
         key = self.gate.witness
         found, _, sent = await self._send(partial(self.store.head, key), judge_head)
         self._tell(self.gate, found, sent, key)
+        if isinstance(found, Finding):
+            # whoever waits does as well, should it be this object that is refused by now
+            self.gate.witness = ""
 
     async def _send(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, float]:
         """The verdict, the answer, and when it was asked for (seconds since the epoch)."""

@@ -67,7 +67,7 @@ class Gate:
         self.well = 0
         self.witness = ""
         self.denied: set[str] = set()
-        self._knows_witness = False
+        self._told_witness = self._took_witness = False
         self.waits = outage is None
         self._open_budget = open_budget
         self._outage = outage
@@ -88,6 +88,8 @@ class Gate:
         # since when the host refuses, as this process knows it (0: it does not), and since when it is waited for
         self._refused_at = 0.0
         self._waited_since = 0.0
+        # until when it was said to refuse, and when that was said first
+        self._closed_until = self._seen_at = 0.0
         self._asked_for_less = False
         self._earns = False
         self._good = 0
@@ -115,6 +117,7 @@ class Gate:
         """The request has ended, whatever its outcome."""
         self._in_flight -= 1
         self._room.set()
+        self._again.set()
 
     def succeeded(self, sent: float, key: str = "") -> None:
         """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
@@ -122,8 +125,8 @@ class Gate:
         self._answers(sent)
         self.witness = key or self.witness
         self.denied.discard(key)
-        if key and not self._knows_witness:
-            self._knows_witness = True
+        if key and not self._told_witness:
+            self._told_witness = self._took_witness = True
             self._report(partial(Budget.came, key=key))
         if self._earns:
             self._good += 1
@@ -260,7 +263,8 @@ class Gate:
             self._start_anew()
             self._was_out = self._outage is not None
             self._refused_at = self._refused_at or asked
-            self.witness = self.witness or lease.witness
+            if not self._took_witness:
+                self.witness, self._took_witness = lease.witness, True
         elif self._refused_at and self._refused_at < asked:
             self._is_well()
         self._asked_for_less = self._asked_for_less and lease.start > asked
@@ -284,8 +288,12 @@ class Gate:
         now = time.time()
         self._refused_at = self._refused_at or now
         self._waited_since = self._waited_since or now
+        if self._closed_until != closed.until:
+            self._closed_until, self._seen_at = closed.until, now
         waited, left = now - self._waited_since, closed.until - now
-        if not self.waits or self._refusals.gives_up(waited, left):
+        # a probe that was due just now may be under way, here or in another process
+        fresh = self._in_flight > 0 or now - self._seen_at < self._refusals.probes[0]
+        if not self.waits or self._refusals.gives_up(waited, left, probed=fresh):
             self._was_out = self._outage is not None
             self._refuse_all(GateClosed(closed))
             return

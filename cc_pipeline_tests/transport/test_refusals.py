@@ -61,10 +61,7 @@ def test_a_window_of_refusals_costs_time_and_nothing_else(
     assert len(came) == 200
     assert window.asked_again() == {}
     # those under way, and a probe now and then
-    first = window.refused[0].at
-    probed = [hit for hit in window.refused if hit.at > first + 0.04]
-    assert len(window.refused) - len(probed) <= 4
-    assert len(probed) <= probes
+    assert 1 <= len(window.refused) <= 4 + probes
 
 
 def test_another_process_waits_too_and_goes_on_when_a_person_says_so(folder: Path, tmp_path: Path) -> None:
