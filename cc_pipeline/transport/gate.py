@@ -291,9 +291,11 @@ class Gate:
         if self._closed_until != closed.until:
             self._closed_until, self._seen_at = closed.until, now
         waited, left = now - self._waited_since, closed.until - now
+        policy = self._refusals
+        is_over = not self.waits or policy.gives_up(waited, left)
         # a probe that was due just now may be under way, here or in another process
-        fresh = self._in_flight > 0 or now - self._seen_at < self._refusals.probes[0]
-        if not self.waits or self._refusals.gives_up(waited, left, probed=fresh):
+        is_probed = self._in_flight > 0 or now - self._seen_at < policy.probes[0]
+        if is_over and not (self.waits and is_probed and policy.waits_for_probes(waited, left)):
             self._was_out = self._outage is not None
             self._refuse_all(GateClosed(closed))
             return
@@ -301,7 +303,8 @@ class Gate:
         progress.waiting(host, why, left, _moment(closed.until, "%H:%M:%S"))
         self._again.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._again.wait(), max(0.0, min(left, _LOOK_AGAIN)))
+            look_again = min(_LOOK_AGAIN, policy.probes[0]) if is_over else _LOOK_AGAIN
+            await asyncio.wait_for(self._again.wait(), max(0.0, min(left, look_again)))
 
     def _release(self, *, asks: bool = False) -> None:
         while self._waiting:

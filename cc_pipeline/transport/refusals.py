@@ -61,12 +61,14 @@ class RefusalPolicy:
             return self.probes[-1]
         return self.probes[probes] - (self.probes[probes - 1] if probes else 0.0)
 
-    def gives_up(self, waited: float, left: float, *, probed: bool = False) -> bool:
-        """Whether somebody who ``waited`` does not wait for what is ``left``, in seconds. While the source is being
-        ``probed`` who waited at all waits for that too."""
-        if self.wait == math.inf or (probed and self.wait and waited and left <= self.probes[-1]):
-            return False
-        return left > LONGEST_PAUSE or waited + left > self.wait
+    def gives_up(self, waited: float, left: float) -> bool:
+        """Whether somebody who ``waited`` does not wait for what is ``left``, in seconds."""
+        return self.wait < math.inf and (left > LONGEST_PAUSE or waited + left > self.wait)
+
+    def waits_for_probes(self, waited: float, left: float) -> bool:
+        """Whether somebody who would give up waits for the probe that is under way: the next comes when ``left`` is
+        over."""
+        return self.wait > 0 and 0 < waited <= self.wait + self.probes[0] and left <= self.probes[-1]
 
 
 class Refusals:

@@ -93,9 +93,6 @@ def test_a_refused_harvest_is_answered_by_the_url_index(
         assert outcomes(tmp_path) == {"fetched": mine}
         said = cli("lookup", DOMAIN, "--harvest", "--format", "jsonl", *words)
         assert (said.status, len(said.out.splitlines())) == (0, mine), said
-        # there is no other way for who names one
-        said = cli("lookup", DOMAIN, "--harvest", "--via", "parquet", *words)
-        assert said.status == 3, said
 
 
 def test_a_source_that_refuses_is_waited_for_and_told(
