@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _NEWEST = 10
 #: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
 _INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {
-    one.__name__: one for one in (Incomplete, IndexIncomplete, NotNow)
+    **{one.__name__: one for one in (Incomplete, IndexIncomplete, NotNow)},
+    # a range of it that was asked for outside of a harvest
+    "RangeNotNow": NotNow,
 }
 
 

@@ -115,6 +115,7 @@ class Workspace:
             s3_endpoint=settings.lake_endpoint,
             s3_region=settings.s3_region,
             rate=own_rate,
+            refusals=RefusalPolicy(probes=()),
             concurrency=_OWN_PLACE,
         )
 

@@ -68,10 +68,10 @@ class Gate:
         self.witness = ""
         self.denied: set[str] = set()
         self._told_witness = self._took_witness = False
-        self.waits = outage is None
         self._open_budget = open_budget
         self._outage = outage
         self._refusals = refusals or RefusalPolicy()
+        self.waits = outage is None and bool(self._refusals.probes)
         self._in_a_row = 0
         self._objects: set[str] = set()
         self._was_out = False
@@ -141,7 +141,7 @@ class Gate:
         """A request for ``key`` sent at ``sent`` failed. When the source refuses or asks for it, all processes wait."""
         if finding.kind not in ENVIRONMENT_KINDS:
             self._answers(sent)
-        elif finding.kind is FaultKind.FORBIDDEN and key not in self.denied:
+        elif finding.kind is FaultKind.FORBIDDEN and self._refusals.probes and key not in self.denied:
             self._refused_at = self._refused_at or time.time()
             self._good = 0
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)

@@ -200,3 +200,14 @@ def test_the_rate_is_halved_after_a_refusal_and_earned_again(folder: Path, tmp_p
         while rate() != 400.0:
             assert time.monotonic() < until
             time.sleep(0.01)
+
+
+def test_a_place_of_ones_own_pauses_nothing(folder: Path) -> None:
+    with (
+        FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server,
+        over(server.url, refusals=RefusalPolicy(probes=())) as transport,
+    ):
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert (raised.value.kind, raised.value.attempts, len(server.hits)) == (FaultKind.FORBIDDEN, 3, 3)
+        assert transport.read("f1", 0, 4).attempts == 1

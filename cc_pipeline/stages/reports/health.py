@@ -357,7 +357,7 @@ def _finding(state: HostState) -> Finding:
     if state.paused_until is not None:
         return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
     if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
-        return Finding("note", "budget", f"{text}; {state.rate:.2g} requests/s for now{refused}")
+        return Finding("note" if refused else "ok", "budget", f"{text}; {state.rate:.2g} requests/s for now{refused}")
     return Finding("ok", "budget", text + refused)
 
 
