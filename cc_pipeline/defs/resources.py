@@ -60,12 +60,12 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
         engine=given["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None),
     )
     refuse_alone(context.instance, settings.hosts)
-    settings = replace(settings, wait=_patience(settings, run))
+    settings = replace(settings, wait=patience(settings, run))
     with open_workspace(settings) as workspace:
         yield workspace
 
 
-def _patience(settings: Settings, run: dg.DagsterRun | None) -> float | None:
+def patience(settings: Settings, run: dg.DagsterRun | None) -> float | None:
     """Seconds that a source that refuses is waited for: not in a tick, and not for long in what automation started,
     which comes back."""
     if run is None:

@@ -11,7 +11,8 @@ from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
 
 #: Kinds for which a few tries are enough; more would only load the source.
 _FEW: Mapping[FaultKind, int] = {
-    FaultKind.FORBIDDEN: 3,
+    # in between the source has answered others
+    FaultKind.FORBIDDEN: 2,
     FaultKind.WHOLE_OBJECT: 3,
     FaultKind.LONG_BODY: 3,
     FaultKind.WRONG_RANGE: 3,

@@ -47,8 +47,8 @@ create table if not exists witnesses (host text primary key, key text not null) 
 @dataclass(frozen=True, slots=True)
 class RefusalPolicy:
     """``probes`` are seconds from a refusal to each request that finds out whether it is over; after the last one they
-    come as far apart as it was from the refusal. Without any, a refusal is a matter of the object alone. ``wait`` is how
-    many seconds a request waits (0: not at all; ``math.inf``: for ever, and for any ``Retry-After``)."""
+    come as far apart as it was from the refusal. Without any, a refusal is a matter of the object alone. ``wait`` is
+    how many seconds a request waits (0: not at all; ``math.inf``: for ever, and for any ``Retry-After``)."""
 
     probes: tuple[float, ...] = field(default_factory=lambda: PROBES)
     wait: float = field(default_factory=lambda: WAIT)
