@@ -36,8 +36,8 @@ class _Refusal:
     """The last refusal of one request: ``well`` is how often its host had answered after refusals by then. ``leads``
     is set where it is asked again before others for the same object."""
 
-    found: Finding | None = None
-    well: int = 0
+    found: Finding
+    well: int
     leads: asyncio.Event | None = None
 
 
@@ -61,60 +61,57 @@ class Asker:
         A host that refuses is waited for, and a refusal counts as an attempt once more only when the host has answered
         others since the last one: then it is the object that is refused.
         """
-        refusal = _Refusal()
+        refusal: _Refusal | None = None
         try:
-            return await self._ask(key, fetch, judge, tries, follow, refusal)
+            stats = self._stats
+            attempt = 1
+            last_wait = 0.0
+            while True:
+                gate: Gate | None = self.gate
+                if refusal is not None and await self._is_denied(key, refusal):
+                    return refusal.found, NO_BODY, attempt
+                asked = time.monotonic()
+                try:
+                    probes = await self.gate.enter()
+                except GateClosed as closed:
+                    return closed_finding(closed), NO_BODY, attempt - (refusal is None)
+                stats.budget_seconds += time.monotonic() - asked
+                if probes and (refusal is not None or self.gate.denied) and self.gate.witness:
+                    await self._ask_a_witness()
+                    continue
+                found, answer, sent = await self._send(fetch, judge)
+                if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
+                    led = await follow(answer, self.gate)
+                    found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
+                stats.bytes += len(answer.body)
+                self._tell(gate, found, sent, key)
+                if isinstance(found, Verified):
+                    return found, answer, attempt
+                if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
+                    is_own = refusal is not None and refusal.well != gate.well
+                    refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
+                    if key in gate.denied:
+                        return found, answer, attempt
+                    attempt += is_own
+                    most = self._retry.most(found)
+                    if is_own and attempt >= min(tries or most, most):
+                        gate.denied.add(key)
+                        return found, answer, attempt
+                    stats.retries += 1
+                    continue
+                wait = self._retry.next_wait(found, attempt, last_wait)
+                if wait is None or (tries is not None and attempt >= tries):
+                    return found, answer, attempt
+                last_wait = wait
+                attempt += 1
+                stats.retries += 1
+                started = time.monotonic()
+                await asyncio.sleep(wait)
+                stats.retry_seconds += time.monotonic() - started
         finally:
-            if refusal.leads is not None:
+            if refusal is not None and refusal.leads is not None:
                 del self._asked_again[key]
                 refusal.leads.set()
-
-    async def _ask(
-        self, key: str, fetch: Fetch, judge: Judge, tries: int | None, follow: Follow | None, refusal: _Refusal
-    ) -> tuple[Verified | Finding, Answer, int]:
-        stats = self._stats
-        attempt = 1
-        last_wait = 0.0
-        while True:
-            gate: Gate | None = self.gate
-            if refusal.found is not None and await self._is_denied(key, refusal):
-                return refusal.found, NO_BODY, attempt
-            asked = time.monotonic()
-            try:
-                probes = await self.gate.enter()
-            except GateClosed as closed:
-                return closed_finding(closed), NO_BODY, attempt - (refusal.found is None)
-            stats.budget_seconds += time.monotonic() - asked
-            if probes and (refusal.found is not None or self.gate.denied) and self.gate.witness:
-                await self._ask_a_witness()
-                continue
-            found, answer, sent = await self._send(fetch, judge)
-            if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
-                led = await follow(answer, self.gate)
-                found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
-            stats.bytes += len(answer.body)
-            self._tell(gate, found, sent, key)
-            if isinstance(found, Verified):
-                return found, answer, attempt
-            if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
-                is_own = refusal.found is not None and refusal.well != gate.well
-                refusal.found, refusal.well = found, gate.well
-                if key not in gate.denied:
-                    stats.retries += 1
-                    attempt += is_own
-                    if not is_own or attempt < min(tries or attempt + 1, self._retry.most(found)):
-                        continue
-                    gate.denied.add(key)
-                return found, answer, attempt
-            wait = self._retry.next_wait(found, attempt, last_wait)
-            if wait is None or (tries is not None and attempt >= tries):
-                return found, answer, attempt
-            last_wait = wait
-            attempt += 1
-            stats.retries += 1
-            started = time.monotonic()
-            await asyncio.sleep(wait)
-            stats.retry_seconds += time.monotonic() - started
 
     async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
         """Whether an object is refused for good. One request of those that were refused finds out for all of it."""
