@@ -65,7 +65,7 @@ lock:            ## solve the dependencies again
 smoke-live: setup ## a look at the real source, before a release: 60 requests at most, one a second
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)') --answers benchmarks/results/smoke-live-$$(date -u +%F).json
 
-bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine, news, facts, shortest, way
+bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine, news, facts, shortest, way, refused
 	$(VENV)/python -m benchmarks.bench_$*
 
 clean:           ## forget the demo's state (keeps .venv)

@@ -23,7 +23,7 @@ from benchmarks.catalog_rivals import duckdb_rate, pyarrow_rate, user_method
 from benchmarks.catalog_server import far_server
 from benchmarks.report import Report, spread
 from cc_pipeline.index.footers.walk import COMPILED
-from cc_pipeline.transport.budget import default_limits
+from cc_pipeline.transport.rates import default_limits
 
 #: Seconds of distance, and the requests under way that it takes.
 DISTANCES = ((0.030, 160), (0.200, 448))

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cc_pipeline.transport.rates import default_limits
+
+_HTTPS, _BUCKET = default_limits("https://data.commoncrawl.org"), default_limits("s3://commoncrawl")
 HOUR: Final = 3_600.0
 TB, GB, KIB, MIB = 1e12, 1e9, 1 << 10, 1 << 20
 
@@ -69,11 +72,12 @@ FIGURES: Final[dict[str, Figure]] = {
         "the same 87 pages, with 200 links each; in large files it is less",
     ),
     "public_rate": Figure(
-        10, "10 a second", "requests to data.commoncrawl.org", "assumed", "our default ([faults.md](faults.md))"
+        _HTTPS.rate or 0, f"{_HTTPS.rate:g} a second", "requests to data.commoncrawl.org", "assumed",
+        "our default, once it is earned ([faults.md](faults.md#the-budget-and-the-breaker))",
     ),
     "bucket_rate": Figure(
-        1_000, "1,000 a second", "requests to the bucket, of all hosts", "assumed",
-        "our default; Common Crawl asks for “a few thousand” of everyone together",
+        _BUCKET.rate or 0, f"{_BUCKET.rate:g} a second", "requests to the bucket, of all hosts", "assumed",
+        "our default; more with a contact; Common Crawl asks for “a few thousand” of everyone together",
     ),
     "line": Figure(125e6, "1 Gbit/s", "a line from outside", "assumed", "whatever yours is"),
     "region_line": Figure(

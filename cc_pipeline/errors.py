@@ -95,6 +95,10 @@ class Incomplete(EnvironmentFault):
     """
 
 
+class NotNow(Incomplete):
+    """The source refuses for longer than was waited for; the message says when it may be asked again."""
+
+
 class IndexIncomplete(Incomplete):
     """Files of a crawl's index could not be read, so captures in them would be left out of an answer in silence."""
 

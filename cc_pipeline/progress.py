@@ -22,6 +22,29 @@ def report(stage: str, done: int, total: int | None = None, detail: str = "") ->
     _sinks[-1](stage, done, total, detail)
 
 
+#: The stage of a source that is waited for: what is done are the seconds left, and no detail says that it is over.
+WAITING = "waiting"
+_STATUS_PAGE = "status.commoncrawl.org"
+
+
+def waiting(host: str, why: str, left: float, until: str) -> None:
+    """Tells that nothing is sent to ``host`` for ``left`` seconds, which ends at ``until`` (words), and what a person
+    can do."""
+    is_common_crawls = host.endswith(".commoncrawl.org") or host.startswith("commoncrawl.s3.")
+    more = f"; see {_STATUS_PAGE}" if is_common_crawls else ""
+    report(
+        WAITING,
+        round(left),
+        None,
+        f"{host} refuses ({why}): next try in {left:.0f} s, at {until}. Ctrl-C keeps everything{more}",
+    )
+
+
+def to_nobody_else(sink: ProgressSink) -> None:
+    """Sends to ``sink`` what nobody watches."""
+    _sinks[0] = sink
+
+
 def human_bytes(count: float) -> str:
     """``count`` bytes for a person, e.g. ``1.4 MB``."""
     for unit in ("B", "KB", "MB", "GB"):

@@ -10,6 +10,7 @@ import pytest
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.transport import refusals
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.sharing import share_out
 
@@ -26,6 +27,13 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTru
     """The bucket's root and the truth about it."""
     root = tmp_path_factory.mktemp("minicrawl") / "bucket"
     return root, ensure(root, TEST)
+
+
+@pytest.fixture(autouse=True)
+def refusals_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that refuses is probed soon, and not waited for long."""
+    monkeypatch.setattr(refusals, "PROBES", (0.02, 0.05, 0.1))
+    monkeypatch.setattr(refusals, "WAIT", 0.25)
 
 
 @pytest.fixture(autouse=True)

@@ -51,7 +51,7 @@ def run_job(
 ) -> Iterator[Made]:
     assert workers == 2
     # each breaker that it is told of opens again, a little later
-    refused([replace(one, opened_at=one.opened_at + 1, opens=one.opens + 1) for one in closed])
+    refused([replace(one, since=one.since + 1, probes=one.probes + 1) for one in closed])
     how = os.environ.get("STAND_IN", "")
     with tempfile.TemporaryDirectory() as home:
         own = {f"CC_PIPELINE_{name}": value for name, value in settings.items()}

@@ -54,6 +54,8 @@ def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None
         ("SUBSETS", "warc,wat", "'wat'"),
         ("RATE", "fast", "not a number"),
         ("RATE", "0", "above 0"),
+        ("WAIT", "-1", "0 or more"),
+        ("WAIT", "nan", "0 or more"),
         ("RATE", "inf", "above 0"),
         ("RATE", "nan", "above 0"),
         ("SOURCE", "ftp://x", "use a folder"),

@@ -12,13 +12,13 @@ from importlib.abc import MetaPathFinder
 import typer
 from rich.markup import escape
 
-from cc_pipeline import interruption
+from cc_pipeline import interruption, progress
 from cc_pipeline.cli import replay, run, whole_files
 from cc_pipeline.cli.asking import facts, sql
 from cc_pipeline.cli.handing import copy, dataset, export, get, report
 from cc_pipeline.cli.home import automation, choices, doctor, domains, init
 from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
-from cc_pipeline.cli.output import console_err, drop_output, usable_streams
+from cc_pipeline.cli.output import console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 
 app = typer.Typer(
@@ -88,6 +88,7 @@ def main() -> None:
     """
     gc.set_threshold(_GC_EVERY)
     usable_streams()
+    progress.to_nobody_else(tell_of_waiting)
     with _without_pandas(), interruption.watched():
         try:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -77,6 +78,14 @@ Where = Annotated[
         metavar="FILTER",
         show_default=False,
         help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
+    ),
+]
+Wait = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        show_default=False,
+        help="Whether to wait for a source that refuses (default: at a terminal; elsewhere two minutes).",
     ),
 ]
 Yes = Annotated[
@@ -158,6 +167,18 @@ def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
 def at_any_price(yes: bool) -> int | None:
     """The limit of a fetch (bytes or requests) that the flag means; ``None`` leaves it to the environment."""
     return _NO_LIMIT if yes else None
+
+
+def patience(wait: bool | None) -> float | None:
+    """The seconds that the flag has a command wait for a source that refuses: without it, at a terminal until somebody
+    stops it, unless the environment says otherwise; ``None`` leaves it to that."""
+    from cc_pipeline.settings.reading import in_environment
+    from cc_pipeline.transport.refusals import WAIT_ATTENDED
+
+    if wait is not None:
+        return math.inf if wait else 0.0
+    attended = sys.stdin.isatty() and sys.stderr.isatty() and in_environment("wait") is None
+    return WAIT_ATTENDED if attended else None
 
 
 def most_gaps(allow_gaps: bool) -> float | None:

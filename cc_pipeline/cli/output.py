@@ -112,12 +112,29 @@ def progress_bars() -> Iterator[None]:
     tasks: dict[str, TaskID] = {}
 
     def sink(stage: str, done: int, total: int | None, detail: str) -> None:
+        if bars.disable:
+            tell_of_waiting(stage, done, total, detail)
+            return
         if stage not in tasks:
             tasks[stage] = bars.add_task(stage, total=total, detail="")
-        bars.update(tasks[stage], completed=done, total=total, detail=detail)
+        over = stage == progress.WAITING and not detail
+        bars.update(tasks[stage], completed=done, total=total, detail=detail, visible=not over)
 
     with bars, progress.progress_to(sink):
         yield
+
+
+#: Seconds that were left when a source was last waited for.
+_left = [0]
+
+
+def tell_of_waiting(stage: str, done: int, total: int | None, detail: str) -> None:
+    """Writes a line to standard error for each time that a source is waited for, where no bar shows it."""
+    del total
+    if stage == progress.WAITING:
+        if done > _left[0]:
+            warn(detail)
+        _left[0] = done
 
 
 def usable_streams() -> None:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.options import most_gaps, read_targets
+from cc_pipeline.cli.options import most_gaps, patience, read_targets
+from cc_pipeline.cli.output import warn
 from cc_pipeline.cli.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, NotNow
 from cc_pipeline.settings import Settings, claim_home, load_settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def open_question(
     via: str | None = None,
     concurrency: int | None = None,
     allow_gaps: bool = False,
+    wait: bool | None = None,
     several: bool = False,
 ) -> Iterator[Question]:
     """Parses the targets and crawls a person typed, and opens a workspace for the block. ``several`` lets ``all``,
@@ -63,6 +65,7 @@ def open_question(
         via=via,
         concurrency=concurrency,
         max_index_gaps=most_gaps(allow_gaps),
+        wait=patience(wait),
     )
     parsed = read_targets(targets, settings)
     claim_home(settings)
@@ -91,7 +94,13 @@ def sources_for(
     if via in ("auto", "parquet"):
         lacks = needs_harvest(workspace, crawl)
         if harvest and (lacks or has_gaps(workspace, crawl)):
-            despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+            try:
+                despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+            except NotNow as refusal:
+                if via != "auto":
+                    raise
+                # another index may be asked for a few targets with less
+                warn(refusal.what)
         elif lacks and via == "parquet":
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def replay(
     crawl: options.Crawls,
     domain: options.Targets,
+    wait: options.Wait = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -38,7 +39,7 @@ def replay(
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []
     with (
-        open_question(domain, crawl, source=source, home=home) as question,
+        open_question(domain, crawl, source=source, home=home, wait=wait) as question,
         Launcher(question.workspace) as launcher,
         progress_bars(),
     ):

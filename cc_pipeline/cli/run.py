@@ -12,7 +12,7 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.home.choices import as_the_home_has_it
-from cc_pipeline.cli.output import console, progress_bars
+from cc_pipeline.cli.output import console, progress_bars, warn
 from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import (
     agreed_builds,
@@ -26,7 +26,7 @@ from cc_pipeline.cli.running import (
 )
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, UserInputError, disk_is_full
 from cc_pipeline.settings import Settings, claim_home, load_settings
 from cc_pipeline.stages.automation import watch_list
 
@@ -51,6 +51,7 @@ def run(
     engine: options.Engine = None,
     where: options.Where = None,
     allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
     yes: options.Yes = False,
     accept_losses: options.AcceptLosses = None,
     totals: Annotated[bool, typer.Option("--totals", help="Then show the totals of the whole home.")] = False,
@@ -58,6 +59,7 @@ def run(
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
     Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
+    A source that refuses is waited for: Ctrl-C keeps everything.
 
     [bold]Examples[/]
 
@@ -91,6 +93,7 @@ def run(
         max_bytes=options.at_any_price(yes),
         max_requests=options.at_any_price(yes),
         accept_losses=tuple(accept_losses) if accept_losses else None,
+        wait=options.patience(wait),
     )
     if settings.engine == "spark":
         refuse_unready(settings)
@@ -273,9 +276,15 @@ def materialize(
                 console.print(line, highlight=False, soft_wrap=True)
         harvested: list[object] = []
         others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
-        whole = despite_gaps(
-            lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), console)
-        )
+        try:
+            whole = despite_gaps(
+                lambda: step("index", lambda: harvested.extend(launcher.harvest_what_is_new(others)), console)
+            )
+        except NotNow as refusal:
+            whole = False
+            if not short_ways:
+                raise
+            _answer_all_the_same(workspace, looks(), targets, refusal)
         if harvested or not whole:
             now = looks()
         try:
@@ -287,6 +296,25 @@ def materialize(
         step("cc.duckdb", launcher.publish_what_is_new, console)
         afterwards(workspace, before, looks())
     return trouble
+
+
+def _answer_all_the_same(
+    workspace: Workspace, looks: Sequence[Look], targets: Sequence[Target], refusal: NotNow
+) -> None:
+    """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
+    as well."""
+    from cc_pipeline.extraction.shortest import said, short_ways
+
+    try:
+        found = short_ways(workspace, looks, targets, refused=True)
+    except EnvironmentFault:
+        raise refusal from None
+    if not found:
+        raise refusal
+    warn(refusal.what)
+    workspace.short_ways.update(found)
+    for line in said(found):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cc_pipeline.cli.output import console_err, progress_bars, warn
-from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, NotNow, UserInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 #: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
 _NEWEST = 10
 #: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer.
-_INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {one.__name__: one for one in (Incomplete, IndexIncomplete)}
+_INCOMPLETE: dict[str | None, type[EnvironmentFault]] = {
+    **{one.__name__: one for one in (Incomplete, IndexIncomplete, NotNow)},
+    # a range of it that was asked for outside of a harvest
+    "RangeNotNow": NotNow,
+}
 
 
 def step(name: str, work: Callable[[], object], screen: Console = console_err) -> None:

@@ -1,6 +1,7 @@
 """The one resource: the open workspace that all stages of a run work with."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster as dg
 
@@ -10,12 +11,15 @@ from cc_pipeline.defs.internals import share_engines
 from cc_pipeline.defs.partitions import ENGINE_TAG, tried_tags
 from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import load_settings, split_places
+from cc_pipeline.settings import Settings, load_settings, split_places
 from cc_pipeline.stages.workspace import Workspace, open_workspace
+from cc_pipeline.transport.refusals import WAIT_UNATTENDED
 
 #: The key under which assets, checks, sensors and schedules ask for it.
 WORKSPACE = "workspace"
 
+#: Tags of runs that a schedule or a sensor started.
+_AUTOMATION = frozenset({"dagster/schedule_name", "dagster/sensor_name"})
 _CONFIG = {
     "source": dg.Field(
         str,
@@ -56,8 +60,19 @@ def workspace_of_settings(context: dg.InitResourceContext) -> Iterator[Workspace
         engine=given["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None),
     )
     refuse_alone(context.instance, settings.hosts)
+    settings = replace(settings, wait=patience(settings, run))
     with open_workspace(settings) as workspace:
         yield workspace
+
+
+def patience(settings: Settings, run: dg.DagsterRun | None) -> float | None:
+    """Seconds that a source that refuses is waited for: not in a tick, and not for long in what automation started,
+    which comes back."""
+    if run is None:
+        return 0.0
+    if run.tags.keys() & _AUTOMATION:
+        return min(WAIT_UNATTENDED, WAIT_UNATTENDED if settings.wait is None else settings.wait)
+    return settings.wait
 
 
 @dg.definitions

@@ -24,16 +24,19 @@ _WEB: Final = ("http", "https")
 _FEW: Final = 32
 
 
-def short_ways(workspace: Workspace, looks: Iterable[Look], targets: Sequence[Target]) -> dict[str, str]:
+def short_ways(
+    workspace: Workspace, looks: Iterable[Look], targets: Sequence[Target], *, refused: bool = False
+) -> dict[str, str]:
     """The crawls that need no harvest for what is planned of ``targets``, and why, in words for a person (empty where
     the columnar index is not needed at all). It costs two requests a crawl at most: for its path list, and to learn
-    whether it has a URL index.
+    whether it has a URL index. ``refused``: the source refused the harvest, so that any way with fewer requests than
+    that will do.
 
     Raises ``EnvironmentFault`` when the source does not say.
     """
     found: dict[str, str] = {}
     for look in looks:
-        why = _short_way(workspace, look, targets)
+        why = _without_harvest(workspace, look, targets) if refused else _short_way(workspace, look, targets)
         if why is not None:
             found[look.asked.crawl] = why
     return found
@@ -51,8 +54,7 @@ def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> s
         return ""
     if via != "auto":
         return None if via == "parquet" else ""
-    slugs = {slice_.whole.target for slice_ in lookups}
-    wanted = [target for target in targets if target.slug in slugs]
+    wanted = _wanted(look, targets)
     files = sum(file.subset in lacking for file in listed_files(workspace, crawl)[0])
     if files <= _FEW:
         return None
@@ -61,6 +63,24 @@ def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> s
     if chosen.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
     return choice(chosen, ways)
+
+
+def _without_harvest(workspace: Workspace, look: Look, targets: Sequence[Target]) -> str | None:
+    crawl = look.asked.crawl
+    wanted = _wanted(look, targets)
+    harvested = all("parquet" in index.versions for index in look.indexes.values())
+    if workspace.settings.via != "auto" or not has_subsets(crawl) or harvested or not wanted:
+        return None
+    chosen, dear = zipnum_way(wanted), harvest_way(wanted)
+    if chosen.requests > dear.requests or workspace.clusters.find(workspace.transport, crawl) is None:
+        return None
+    return f"the source refused the harvest; {chosen.why}"
+
+
+def _wanted(look: Look, targets: Sequence[Target]) -> list[Target]:
+    """Those of ``targets`` that have to be located."""
+    slugs = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
+    return [target for target in targets if target.slug in slugs]
 
 
 def said(ways: Mapping[str, str]) -> list[str]:

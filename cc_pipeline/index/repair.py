@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.faces import RangeReader, same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
@@ -209,7 +209,7 @@ class _Run:
         self.failed.append((group.path, group.row_group, f"{fault.kind.value}: {fault.detail}"))
         self.lost += fault.kind in ENVIRONMENT_KINDS
         if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _SICK:
-            raise EnvironmentFault(
+            raise (NotNow if isinstance(fault, NotNow) else EnvironmentFault)(
                 f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
                 "What was read is kept; run again and it goes on from there.",
             ) from fault

@@ -42,6 +42,8 @@ def checked(settings: Settings) -> Settings:
     for name, number in (("RATE", settings.rate), ("CONCURRENCY", settings.concurrency)):
         if number is not None and not 0 < number < math.inf:
             raise UserInputError(f"{PREFIX}{name} must be a number above 0, not {number}")
+    if settings.wait is not None and not settings.wait >= 0:
+        raise UserInputError(f"{PREFIX}WAIT must be a number of seconds, 0 or more, or inf, not {settings.wait:g}")
     for name, share in (
         ("MAX_UNSETTLED", settings.max_unsettled),
         ("MAX_LOST", settings.max_lost),

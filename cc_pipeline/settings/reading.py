@@ -63,6 +63,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "publish_every": number_in(env, "PUBLISH_EVERY", float),
         "webhook": text_in(env, "WEBHOOK"),
         "rate": number_in(env, "RATE", float),
+        "wait": number_in(env, "WAIT", float),
         "concurrency": number_in(env, "CONCURRENCY", int),
         "max_bytes": number_in(env, "MAX_BYTES", int),
         "max_requests": number_in(env, "MAX_REQUESTS", int),

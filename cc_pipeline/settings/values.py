@@ -24,7 +24,8 @@ class Settings:
     what lets somebody in there; ``redirects`` are hosts that a web place may redirect to. ``s3_endpoint``,
     ``s3_region`` and ``s3_anonymous`` say how buckets are reached that ``s3_places`` does not name (``buckets.py``).
     ``rate`` is requests per second and ``concurrency`` requests in flight, both per host and machine; ``None`` means
-    the source's own default.
+    the source's own default. ``wait`` is how many seconds a source that refuses is waited for (0: not at all,
+    ``math.inf``: for ever); ``None`` means as long as a run that nobody watches waits.
     ``max_bytes`` and ``max_requests`` are the most that the fetches of one command may cost. ``max_unsettled`` is the
     share of a partition's captures that may fail to come without failing its run, ``max_lost`` the share of a
     command's captures that the source may have lost before that is doubted, ``accept_losses`` the numbers of losses
@@ -67,6 +68,7 @@ class Settings:
     publish_every: float = 10.0
     webhook: str = field(default="", repr=False)
     rate: float | None = None
+    wait: float | None = None
     concurrency: int | None = None
     max_bytes: int = 20_000_000_000
     max_requests: int = 200_000

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,10 +31,11 @@ from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.stores.watched import Watch
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.states import paused_for
+from cc_pipeline.transport.rates import OWN_BUCKET_RATE, default_limits, refuse_nameless
+from cc_pipeline.transport.refusals import RefusalPolicy
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.brought import Shortfall
@@ -43,12 +44,8 @@ if TYPE_CHECKING:
     from cc_pipeline.records.plan import FetchPrice
 
 #: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
-_LIST_RETRY = RetryPolicy(
-    attempts=3, longest=2.0, patience=5.0, few={FaultKind.UNREACHABLE: 2, FaultKind.FORBIDDEN: 2, FaultKind.TIMEOUT: 1}
-)
+_LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, few={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
 _LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
-#: Seconds for which a pause that the list's host asked for is waited out.
-_LIST_PAUSE = 5.0
 #: Requests to the lake's own place at the same time.
 _OWN_PLACE = 32
 
@@ -121,8 +118,14 @@ class Workspace:
     def place(self) -> Transport:
         """The one transport to the lake's own place, for stored records and exports."""
         settings = self.settings
+        own_rate = default_limits(settings.lake, settings.lake_endpoint).rate and OWN_BUCKET_RATE
         return Transport(
-            settings.lake, s3_endpoint=settings.lake_endpoint, s3_region=settings.s3_region, concurrency=_OWN_PLACE
+            settings.lake,
+            s3_endpoint=settings.lake_endpoint,
+            s3_region=settings.s3_region,
+            rate=own_rate,
+            refusals=RefusalPolicy(probes=()),
+            concurrency=_OWN_PLACE,
         )
 
     def index_place(self, crawl: str) -> Transport:
@@ -187,14 +190,10 @@ class Workspace:
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
             return self.transport
-        return self._open(settings, root, access, _LIST_RETRY, _LIST_TIMEOUTS)
+        return self._open(replace(settings, wait=0.0), root, access, _LIST_RETRY, _LIST_TIMEOUTS)
 
     def _download_crawl_list(self) -> bytes:
         name = self.settings.collinfo.rpartition("/")[2]
-        if self._list_transport is not self.transport:
-            pause = paused_for(self.settings.budget_path, self._list_transport.store.host)
-            if pause > _LIST_PAUSE:
-                raise range_fault(FaultKind.THROTTLED, name, None, None, f"it asked for {pause:.0f} s of peace", 0)
         return self._list_transport.read_all(name).data
 
     def close(self) -> None:
@@ -267,7 +266,9 @@ def open_transport(
     watch: Watch | None = None,
 ) -> Transport:
     """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
-    ``watch`` sees what it asks."""
+    ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact."""
+    for place in (root, *(mirror for mirror, _ in mirrors)):
+        refuse_nameless(default_limits(place, settings.s3_at(place).endpoint), settings.rate, settings.contact)
     return Transport(
         root,
         mirrors=mirrors,
@@ -278,6 +279,7 @@ def open_transport(
         hosts=settings.hosts,
         budget_path=settings.budget_path,
         retry=retry,
+        refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
         timeouts=timeouts,
         s3_endpoint=settings.s3_endpoint,
         s3_region=settings.s3_region,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
-from cc_pipeline.transport.faults import FaultKind, Finding, Verified
+from cc_pipeline.transport.faults import FaultKind, Finding, Verified, judge_head
 from cc_pipeline.transport.gate import Gate, GateClosed
 from cc_pipeline.transport.outage import ANSWERS
 from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
@@ -24,6 +26,21 @@ Follow = Callable[[Answer, Gate], Awaitable["Followed"]]
 NO_BODY = Answer(0, {}, b"")
 
 
+def closed_finding(closed: GateClosed) -> Finding:
+    """The finding of a request that was not sent; it may be sent after so many seconds."""
+    return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """The last refusal of one request: ``well`` is how often its host had answered after refusals by then. ``leads``
+    is set where it is asked again before others for the same object."""
+
+    found: Finding
+    well: int
+    leads: asyncio.Event | None = None
+
+
 class Asker:
     """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
 
@@ -32,6 +49,7 @@ class Asker:
         self.gate = gate
         self._retry = retry
         self._stats = stats
+        self._asked_again: dict[str, asyncio.Event] = {}
 
     async def ask(
         self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
@@ -39,49 +57,101 @@ class Asker:
         """The verdict, the last answer and the number of attempts, at most ``tries``; every attempt passes the gate.
 
         ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
+
+        A host that refuses is waited for, and a refusal counts as an attempt once more only when the host has answered
+        others since the last one: then it is the object that is refused.
         """
-        stats = self._stats
-        attempt = 0
-        last_wait = 0.0
-        answer = NO_BODY
-        while True:
-            gate: Gate | None = self.gate
-            attempt += 1
-            asked = time.monotonic()
-            try:
-                await self.gate.enter()
-            except GateClosed as closed:
-                return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds), NO_BODY, attempt - 1
-            stats.budget_seconds += time.monotonic() - asked
-            stats.requests += 1
-            sent = time.time()
-            try:
-                answer = await fetch()
-                found = judge(answer)
-            except NoAnswer as error:
-                answer = NO_BODY
-                found = Finding(FaultKind(error.kind), error.detail)
-            finally:
-                self.gate.leave()
-            if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
-                led = await follow(answer, self.gate)
-                found, answer, gate = led.found, led.answer, led.gate
-            stats.bytes += len(answer.body)
-            if isinstance(found, Verified):
-                self.gate.succeeded()
-                if gate is not None and gate is not self.gate:
-                    gate.succeeded()
-                return found, answer, attempt
-            stats.faults[found.kind.value] += 1
-            if gate is not None:
-                gate.failed(found, sent, key)
-            if gate is not self.gate and found.kind not in ANSWERS:
-                self.gate.gave_nothing(found, key)
-            wait = self._retry.next_wait(found, attempt, last_wait)
-            if wait is None or attempt == tries:
-                return found, answer, attempt
-            last_wait = wait
-            stats.retries += 1
-            started = time.monotonic()
-            await asyncio.sleep(wait)
-            stats.retry_seconds += time.monotonic() - started
+        refusal: _Refusal | None = None
+        try:
+            stats = self._stats
+            attempt = 1
+            last_wait = 0.0
+            while True:
+                gate: Gate | None = self.gate
+                if refusal is not None and await self._is_denied(key, refusal):
+                    return refusal.found, NO_BODY, attempt
+                asked = time.monotonic()
+                try:
+                    probes = await self.gate.enter()
+                except GateClosed as closed:
+                    return closed_finding(closed), NO_BODY, attempt - (refusal is None)
+                stats.budget_seconds += time.monotonic() - asked
+                if probes and (refusal is not None or self.gate.denied) and self.gate.witness:
+                    await self._ask_a_witness()
+                    continue
+                found, answer, sent = await self._send(fetch, judge)
+                if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
+                    led = await follow(answer, self.gate)
+                    found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
+                stats.bytes += len(answer.body)
+                self._tell(gate, found, sent, key)
+                if isinstance(found, Verified):
+                    return found, answer, attempt
+                if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
+                    is_own = refusal is not None and refusal.well != gate.well
+                    refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
+                    if key in gate.denied:
+                        return found, answer, attempt
+                    attempt += is_own
+                    most = self._retry.most(found)
+                    if is_own and attempt >= min(tries or most, most):
+                        gate.denied.add(key)
+                        return found, answer, attempt
+                    stats.retries += 1
+                    continue
+                wait = self._retry.next_wait(found, attempt, last_wait)
+                if wait is None or (tries is not None and attempt >= tries):
+                    return found, answer, attempt
+                last_wait = wait
+                attempt += 1
+                stats.retries += 1
+                started = time.monotonic()
+                await asyncio.sleep(wait)
+                stats.retry_seconds += time.monotonic() - started
+        finally:
+            if refusal is not None and refusal.leads is not None:
+                del self._asked_again[key]
+                refusal.leads.set()
+
+    async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
+        """Whether an object is refused for good. One request of those that were refused finds out for all of it."""
+        other = self._asked_again.get(key)
+        if other is not None and other is not refusal.leads:
+            await other.wait()
+        elif other is None:
+            refusal.leads = self._asked_again[key] = asyncio.Event()
+        return key in self.gate.denied
+
+    async def _ask_a_witness(self) -> None:
+        """An object that came before tells more of the host than one that was refused, or may be."""
+        key = self.gate.witness
+        found, _, sent = await self._send(partial(self.store.head, key), judge_head)
+        self._tell(self.gate, found, sent, key)
+        if isinstance(found, Finding):
+            # whoever waits does as well, should it be this object that is refused by now
+            self.gate.witness = ""
+
+    async def _send(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, float]:
+        """The verdict, the answer, and when it was asked for (seconds since the epoch)."""
+        self._stats.requests += 1
+        sent = time.time()
+        try:
+            answer = await fetch()
+            return judge(answer), answer, sent
+        except NoAnswer as error:
+            return Finding(FaultKind(error.kind), error.detail), NO_BODY, sent
+        finally:
+            self.gate.leave()
+
+    def _tell(self, gate: Gate | None, found: Verified | Finding, sent: float, key: str) -> None:
+        """Tells the gate of the host that gave the answer, and that of the host that led there."""
+        if isinstance(found, Verified):
+            self.gate.succeeded(sent, key)
+            if gate is not None and gate is not self.gate:
+                gate.succeeded(sent)
+            return
+        self._stats.faults[found.kind.value] += 1
+        if gate is not None:
+            gate.failed(found, sent, key)
+        if gate is not self.gate and found.kind not in ANSWERS:
+            self.gate.gave_nothing(found, key)

@@ -1,4 +1,4 @@
-"""The request budget all processes of a machine share: limits by host, leases, breaker."""
+"""The request budget all processes of a machine share: leases by host, refusals, pauses."""
 
 from __future__ import annotations
 
@@ -6,75 +6,19 @@ import os
 import sqlite3
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cc_pipeline.addresses import host_of, scheme_of
-from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.transport.faults import LONGEST_WAIT
 from cc_pipeline.transport.outage import TABLE as _OUTAGES
 from cc_pipeline.transport.outage import Closed, OutagePolicy, Outages
+from cc_pipeline.transport.rates import TABLE as _PACES
+from cc_pipeline.transport.rates import Pace, SourceLimits, shared_among, slot_spacing
+from cc_pipeline.transport.refusals import CLOCK_JUMP, SHORT_PAUSE, RefusalPolicy, Refusals
+from cc_pipeline.transport.refusals import TABLE as _REFUSALS
 
-
-@dataclass(frozen=True, slots=True)
-class SourceLimits:
-    """Per host and machine: ``rate`` in requests per second (``None``: as fast as it goes), ``concurrency`` in
-    requests under way. ``shared`` says whether other processes of this machine count too."""
-
-    rate: float | None
-    concurrency: int
-    shared: bool = True
-
-
-#: The public mirror. Common Crawl asks all users together to stay at a few thousand requests a second.
-_PUBLIC = SourceLimits(rate=10.0, concurrency=8)
-#: The index server answers about 100,000 look-ups an hour for everybody together.
-_INDEX_SERVER = SourceLimits(rate=1.0, concurrency=2)
-#: S3 itself takes some 5,500 reads a second and prefix.
-_BUCKET = SourceLimits(rate=1_000.0, concurrency=128)
-_OWN_MACHINE = SourceLimits(rate=None, concurrency=128, shared=False)
-
-_BY_HOST = {"data.commoncrawl.org": _PUBLIC, "index.commoncrawl.org": _INDEX_SERVER}
-
-
-def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
-    """The limits of a source as ``open_store`` takes it."""
-    scheme = scheme_of(source)
-    if scheme in ("", "file"):
-        return _OWN_MACHINE
-    if scheme == "s3":
-        if s3_endpoint is None or not is_loopback(host_of(s3_endpoint)):
-            return _BUCKET
-        return _OWN_MACHINE
-    host = host_of(source)
-    return _OWN_MACHINE if is_loopback(host) else _BY_HOST.get(host, _PUBLIC)
-
-
-def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int | None) -> SourceLimits:
-    """The defaults with what a person set; a rate set on purpose is shared by the machine's processes."""
-    limits = defaults
-    if rate is not None:
-        limits = replace(limits, rate=rate, shared=True)
-    if concurrency is not None:
-        limits = replace(limits, concurrency=concurrency)
-    return limits
-
-
-def shared_among(limits: SourceLimits, hosts: int) -> SourceLimits:
-    """The even share of one of ``hosts`` (at least 1) that ask the same source, each with a budget file of its own.
-
-    Rates of all shares add up to ``limits``. So do requests at the same time, unless there are more hosts than those:
-    each may send one. Hosts know nothing of each other, so shares below one request a second may meet in one second.
-    """
-    rate = None if limits.rate is None else limits.rate / hosts
-    return replace(limits, rate=rate, concurrency=max(1, limits.concurrency // hosts))
-
-
-#: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no
-#: window of one second sees more than 1.05 times the rate.
-JITTER = 0.1
 #: A slot is void when this many seconds have passed.
 SLOT_LIFE = 0.025
 #: A lease reaches at most this many seconds ahead.
@@ -83,21 +27,11 @@ _LEASE_SECONDS = 0.05
 _PATIENCE = 30.0
 #: Seconds after which a process that did not renew its share counts as gone.
 _HOLDER_LIFE = 10.0
-#: Seconds in which a slowed-down rate comes back in full.
-RECOVERY = 120.0
-#: The smallest share of its full rate that a host is slowed down to.
-_SLOWEST_FACTOR = 1 / 64
-#: Seconds. A stored time that lies this much further ahead than it can was written before the clock was set back.
-_CLOCK_JUMP = 60.0
-
 _TABLES = """
 create table if not exists hosts (
   host text primary key, rate real, concurrency integer,
   next_slot real not null default 0, pause_until real not null default 0,
-  factor real not null default 1, factor_at real not null default 0,
-  forbidden integer not null default 0, opens integer not null default 0,
-  opened_at real not null default 0, open_until real not null default 0,
-  slowed_at real not null default 0, last_refusal text, last_refusal_at real not null default 0
+  last_refusal text, last_refusal_at real not null default 0
 ) without rowid;
 create table if not exists holders (
   host text, holder text, pid integer, granted integer, expires real, primary key (host, holder)
@@ -114,38 +48,18 @@ LENT_LIFE = 240.0
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerPolicy:
-    """``threshold`` refusals without a success open the breaker for ``first`` seconds, then twice as long each
-    time it opens again, at most ``longest``."""
-
-    threshold: int = 5
-    first: float = 300.0
-    longest: float = 7200.0
-
-
-@dataclass(frozen=True, slots=True)
 class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
-    ``asks``: the host was out, and this one request finds out whether it is back."""
+    ``asks``: the host refused or was out, and this one request finds out whether it is back. ``earns``: a faster rate
+    can be earned. ``witness`` is the key of an object that came from the host once."""
 
     start: float
     spacing: float
     count: int
     asks: bool = False
-
-
-def slot_spacing(rate: float) -> float:
-    """Seconds between slots such that no second sees more than 1.05 times ``rate``, jitter included."""
-    most = max(1, int(rate * 1.05))
-    # the millionth is for what floating point loses where a slot is late by exactly the jitter
-    return max(1 / rate, (1 + JITTER + 1e-6) / most)
-
-
-def recovered(factor: float, seconds: float) -> float:
-    """The factor of the rate, ``age`` seconds after it was ``factor``. A negative ``age`` (clock set back) changes
-    nothing."""
-    return min(1.0, factor + max(0.0, seconds) / RECOVERY)
+    earns: bool = False
+    witness: str = ""
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -176,7 +90,7 @@ def open_file(path: Path | None) -> sqlite3.Connection:
     _write_ahead(db)
     db.execute("pragma synchronous = off")
     with Exclusive(db):
-        for statement in (_TABLES + _OUTAGES).split(";"):
+        for statement in (_TABLES + _OUTAGES + _REFUSALS + _PACES).split(";"):
             db.execute(statement)
     return db
 
@@ -189,22 +103,25 @@ class Budget:
         path: Path | None,
         host: str,
         limits: SourceLimits,
-        breaker: BreakerPolicy | None = None,
+        refusals: RefusalPolicy | None = None,
         outage: OutagePolicy | None = None,
     ) -> None:
         """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing."""
         self.host = host
         self.limits = limits
-        self._breaker = breaker or BreakerPolicy()
         self._holder = uuid.uuid4().hex
         self._db = open_file(path)
+        self._refusals = Refusals(self._db, host, refusals or RefusalPolicy())
+        self._outages = None if outage is None else Outages(self._db, host, outage)
+        self._pace = None if limits.rate is None else Pace(self._db, host, limits)
         with self._exclusive():
             self._db.execute(
                 "insert into hosts (host, rate, concurrency) values (?, ?, ?) on conflict (host) do update "
                 "set rate = excluded.rate, concurrency = excluded.concurrency",
                 (host, limits.rate, limits.concurrency),
             )
-        self._outages = None if outage is None else Outages(self._db, host, outage)
+            if self._pace is not None:
+                self._pace.open(time.time())
 
     def close(self) -> None:
         """Gives back what this process holds."""
@@ -212,39 +129,34 @@ class Budget:
         self._db.close()
 
     def lease(self, wanted: int) -> Lease | Closed:
-        """Slots for up to ``wanted`` requests, at least one. ``Closed``: the breaker is open, or the host is out."""
+        """Slots for up to ``wanted`` requests, at least one. ``Closed``: the host refuses, asked for a pause worth
+        telling, or is out."""
         now = time.time()
         with self._exclusive():
-            row = self._row("next_slot, pause_until, factor, factor_at, forbidden, open_until, last_refusal")
-            next_slot, pause_until, factor, factor_at, forbidden, open_until, refusal = row
-            if now < open_until <= now + max(self._breaker.longest, LONGEST_WAIT) + _CLOCK_JUMP:
-                return Closed(open_until, refusal or "refused")
-            if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
+            next_slot, pause_until, refusal = self._row("next_slot, pause_until, last_refusal")
+            if pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
                 pause_until = now
+            if pause_until > now + SHORT_PAUSE:
+                return Closed(pause_until, refusal or "refused")
             asks = False
-            if self._outages is not None:
-                if pause_until > now + self._outages.policy.pause:
-                    return Closed(pause_until, refusal or "refused")
-                admitted = self._outages.admits(now)
+            for one in (self._refusals, self._outages):
+                admitted = one is None or one.admits(now)
                 if isinstance(admitted, Closed):
                     return admitted
-                asks = not admitted
-                wanted = 1 if asks else wanted
-            if self.limits.rate is None:
-                return Lease(max(now, pause_until), 0.0, wanted, asks)
-            if next_slot > max(now, pause_until) + _CLOCK_JUMP:
+                asks = asks or not admitted
+            witness = self._refusals.witness() if asks else ""
+            if self._pace is None:
+                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, witness=witness)
+            if next_slot > max(now, pause_until) + CLOCK_JUMP:
                 next_slot = now
             # those elsewhere have as much each as is left here
-            rate = self.limits.rate / (1 + self._lent(now)) * recovered(factor, now - factor_at)
+            pace = self._pace.rate
+            rate = pace / (1 + self._lent(now))
             spacing = slot_spacing(rate)
-            # after a refusal, one request at a time finds out whether it is over
-            count = 1 if forbidden else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
+            count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
             start = max(now, next_slot, pause_until)
-            self._db.execute(
-                "update hosts set next_slot = ?, factor_at = min(factor_at, ?) where host = ?",
-                (start + count * spacing, now, self.host),
-            )
-        return Lease(start, spacing, count, asks)
+            self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
+        return Lease(start, spacing, count, asks, pace < self._pace.most, witness)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -256,7 +168,7 @@ class Budget:
         """
         now = time.time()
         with self._exclusive():
-            self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + _CLOCK_JUMP))
+            self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + CLOCK_JUMP))
             count, granted = self._db.execute(
                 "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
                 (self.host, self._holder),
@@ -272,59 +184,51 @@ class Budget:
         return share
 
     def slow_down(self, refusal: str, retry_after: float | None) -> None:
-        """The source asked for less: all processes wait, then go on at half the rate (halved once a second)."""
-        with self._exclusive():
-            self._slow_down(time.time(), refusal, retry_after)
-
-    def _slow_down(self, now: float, refusal: str, retry_after: float | None) -> None:
-        factor, factor_at, slowed_at, pause_until = self._row("factor, factor_at, slowed_at, pause_until")
-        current = recovered(factor, now - factor_at)
-        if not 0 <= now - slowed_at <= 1:
-            current = max(_SLOWEST_FACTOR, current / 2)
-            slowed_at = now
-        if pause_until > now + LONGEST_WAIT + _CLOCK_JUMP:
-            pause_until = now
-        pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
-        self._db.execute(
-            "update hosts set factor = ?, factor_at = ?, slowed_at = ?, pause_until = ?, last_refusal = ?, "
-            "last_refusal_at = ? where host = ?",
-            (current, now, slowed_at, pause, refusal, now, self.host),
-        )
-
-    def forbidden(
-        self, refusals: int, refusal: str, retry_after: float | None, sent: float | None = None
-    ) -> Closed | None:
-        """Counts refusals without a success between them; says so when that opened the breaker.
-
-        ``sent`` is when the last of the refused requests was sent (seconds since the epoch). Requests that were under
-        way together are one refusal: none of them could know of another, so those sent before the last slow-down add
-        nothing to a count that has begun.
-        """
+        """The source asked for less: all processes wait (a second, or as long as it says), then go on at half the
+        rate."""
         now = time.time()
         with self._exclusive():
-            count, opens, open_until, slowed_at = self._row("forbidden, opens, open_until, slowed_at")
-            self._slow_down(now, refusal, retry_after)
-            if sent is not None and count and sent <= slowed_at <= now:
-                return Closed(open_until, refusal) if now < open_until else None
-            count += refusals
-            if count < self._breaker.threshold:
-                self._db.execute("update hosts set forbidden = ? where host = ?", (count, self.host))
-                return None
-            if not now < open_until <= now + max(self._breaker.longest, LONGEST_WAIT) + _CLOCK_JUMP:
-                opens += 1
-                stay = min(self._breaker.longest, self._breaker.first * 2 ** (opens - 1))
-                open_until = now + max(stay, retry_after or 0.0)
-                self._db.execute(
-                    "update hosts set opens = ?, opened_at = ?, open_until = ? where host = ?",
-                    (opens, now, open_until, self.host),
-                )
-            # one more refusal after the reopening opens it again
-            self._db.execute("update hosts set forbidden = ? where host = ?", (self._breaker.threshold - 1, self.host))
-        return Closed(open_until, refusal)
+            (pause_until,) = self._row("pause_until")
+            if pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
+                pause_until = now
+            pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
+            self._db.execute("update hosts set pause_until = ? where host = ?", (pause, self.host))
+            self._note(now, refusal)
+            if self._pace is not None:
+                self._pace.slower(now)
 
-    def succeeded(self) -> None:
-        """A success after refusals: the count starts anew."""
-        self._db.execute("update hosts set forbidden = 0, opens = 0 where host = ?", (self.host,))
+    def refused(
+        self, refusal: str, retry_after: float | None, sent: float | None = None, *, at_once: bool = False
+    ) -> None:
+        """The source refused a request sent at ``sent`` (seconds since the epoch; now): nothing is sent but probes. It
+        goes on at half the rate, but where it is probed ``at_once`` and answers."""
+        now = time.time()
+        with self._exclusive():
+            sent = now if sent is None else sent
+            slows = self._refusals.begin(now, refusal, retry_after, sent, at_once=at_once)
+            self._note(now, refusal)
+            if slows and self._pace is not None:
+                self._pace.slower(now)
+
+    def well(self, sent: float) -> None:
+        """A probe sent at ``sent`` got an answer: the host does not refuse any more."""
+        with self._exclusive():
+            self._refusals.end(sent)
+
+    def came(self, key: str) -> None:
+        """An object came: it can be asked for to find out whether the host refuses."""
+        self._refusals.came(key)
+
+    def earned(self, since: float) -> None:
+        """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""
+        if self._pace is not None:
+            with self._exclusive():
+                self._pace.faster(time.time(), since)
+
+    def _note(self, now: float, refusal: str) -> None:
+        self._db.execute(
+            "update hosts set last_refusal = ?, last_refusal_at = ? where host = ?", (refusal, now, self.host)
+        )
 
     def out(self, why: str, wait: float | None) -> Closed | None:
         """The host gives nothing: all processes that can ask others leave it alone."""
@@ -338,16 +242,11 @@ class Budget:
         if self._outages is not None:
             self._outages.end()
 
-    def trouble(self) -> tuple[float, float, str | None, int]:
-        """(paused until, breaker open until, last refusal, refusals counted), as all processes left it."""
-        pause, opened, refusal, count = self._row("pause_until, open_until, last_refusal, forbidden")
-        return pause, opened, refusal, count
-
     def _lent(self, now: float) -> int:
         """Even shares that others have whom this file does not count."""
         row = self._db.execute(
             "select coalesce(max(shares), 0) from lent where host in (?, ?) and until > ? and until < ?",
-            (self.host, EVERY_HOST, now, now + LENT_LIFE + _CLOCK_JUMP),
+            (self.host, EVERY_HOST, now, now + LENT_LIFE + CLOCK_JUMP),
         ).fetchone()
         return int(row[0])
 

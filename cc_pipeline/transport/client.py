@@ -13,13 +13,13 @@ from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.stores.watched import Watch
-from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
     RangeFault,
     Verified,
     advice,
+    judge_head,
     judge_range,
     judge_whole,
     range_fault,
@@ -27,8 +27,9 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.loop import LoopThread, Stream
 from cc_pipeline.transport.mirrored import Answered, Mirrored
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_head, judge_write, size_in
+from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
+from cc_pipeline.transport.refusals import RefusalPolicy
 
 T = TypeVar("T")
 #: Bytes that ``read_all`` reads at most unless its caller says otherwise.
@@ -45,7 +46,8 @@ class Transport:
     for what a place before them does not give (``mirrored.py``). ``rate`` (requests per second) and ``concurrency``
     (requests at the same time) are limits per host and, with a ``budget_path``, for all processes that use the same
     file; ``None`` means the host's own default. ``hosts`` (machines) share them, each with a file of its own: this one
-    keeps to its even share. ``redirects`` are hosts that a web place may redirect to (``redirects.py``), beside those
+    keeps to its even share. ``refusals`` says how long a request waits for a host that refuses; among several places it
+    is passed over instead. ``redirects`` are hosts that a web place may redirect to (``redirects.py``), beside those
     it is known to. ``s3_buckets`` (by name) are reached in ways of their own, all others as ``s3_endpoint``,
     ``s3_region`` and ``s3_anonymous`` say. ``memory_bound`` limits the bytes of answers being read or not yet taken.
     ``watch`` sees each request to a web place or a bucket, and its answer as it came.
@@ -62,7 +64,7 @@ class Transport:
         hosts: int = 1,
         budget_path: Path | None = None,
         retry: RetryPolicy | None = None,
-        breaker: BreakerPolicy | None = None,
+        refusals: RefusalPolicy | None = None,
         outage: OutagePolicy | None = None,
         s3_endpoint: str | None = None,
         s3_region: str | None = None,
@@ -85,7 +87,7 @@ class Transport:
             hosts=hosts,
             budget_path=budget_path,
             retry=retry or RetryPolicy(),
-            breaker=breaker,
+            refusals=refusals or RefusalPolicy(),
             outage=(outage or OutagePolicy()) if mirrors else None,
             redirects=tuple(redirects),
             watch=watch,

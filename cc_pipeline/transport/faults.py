@@ -10,8 +10,8 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from cc_pipeline.addresses import shown
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind
-from cc_pipeline.stores.answer import Span
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind, NotNow
+from cc_pipeline.stores.answer import Answer, Span
 from cc_pipeline.transport.etags import is_one_of
 
 
@@ -74,7 +74,8 @@ _ADVICE: Final = {
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
     FaultKind.WHOLE_OBJECT: "Ranges are needed (HTTP Range): use a server, proxy or mirror that serves them, S3, or a "
     "copy in a folder",
-    FaultKind.BREAKER_OPEN: "The source refused repeatedly: run again after the time given",
+    FaultKind.BREAKER_OPEN: "What came is kept: run it again after the time given, or with --wait. A source that "
+    "never answered may want other credentials",
 }
 
 
@@ -107,6 +108,10 @@ class RangeEnvironmentFault(RangeFault, EnvironmentFault):
     """The place did not answer as it should, whatever was asked for."""
 
 
+class RangeNotNow(RangeEnvironmentFault, NotNow):
+    """The place refuses for longer than was waited for."""
+
+
 def range_fault(
     kind: FaultKind,
     key: str,
@@ -120,7 +125,8 @@ def range_fault(
     """The fault of the family that its kind belongs to. ``tag`` goes back to whoever asked for the range."""
     fault: RangeFault
     if kind in ENVIRONMENT_KINDS:
-        fault = RangeEnvironmentFault(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])
+        family = RangeNotNow if kind is FaultKind.BREAKER_OPEN else RangeEnvironmentFault
+        fault = family(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])
     else:
         fault = RangeDataFault(kind, key, offset, f"{kind.value}: {detail}")
     fault.kind, fault.key, fault.offset, fault.length = kind, key, offset, length
@@ -228,6 +234,13 @@ def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes
     if declared.isdecimal() and int(declared) != len(body):
         return judge_length(int(declared), body) or Finding(FaultKind.SHORT_BODY, "incomplete")
     return Verified(0, len(body), etag_in(headers))
+
+
+def judge_head(answer: Answer) -> Verified | Finding:
+    """Whether there is an object."""
+    if answer.status == 200:
+        return Verified(0, 0, etag_in(answer.headers))
+    return judge_status(answer.status, answer.headers, answer.body)
 
 
 def judge_length(expected: int, body: bytes) -> Finding | None:

@@ -13,10 +13,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.budget import SLOT_LIFE, Budget
-from cc_pipeline.transport.faults import FaultKind, Finding
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
+from cc_pipeline.transport.rates import SUCCESSES
+from cc_pipeline.transport.refusals import RefusalPolicy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,12 +29,16 @@ _RENEWAL = 1.0
 _FULL_HOUSE = 0.2
 
 
+#: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
+_LOOK_AGAIN = 1.0
+
+
 class GateClosed(Exception):
-    """The circuit breaker is open, or the host is out. The message says why and until when."""
+    """The host refuses, or is out, for longer than somebody waits. The message says why and until when."""
 
     def __init__(self, closed: Closed) -> None:
         self.until = closed.until
-        super().__init__(_words(closed))
+        super().__init__(f"refuses ({closed.why}); nothing is sent before {_moment(closed.until, '%Y-%m-%d %H:%M:%S')}")
 
     @property
     def seconds(self) -> float:
@@ -45,38 +52,62 @@ class Gate:
     The budget's file is asked on a thread of its own, so that a busy disk never stops the loop.
     """
 
-    def __init__(self, open_budget: Callable[[], Budget], outage: OutagePolicy | None = None) -> None:
-        """``outage``, as the budget has it: a host that fails often enough in a row is left alone."""
+    def __init__(
+        self,
+        open_budget: Callable[[], Budget],
+        outage: OutagePolicy | None = None,
+        refusals: RefusalPolicy | None = None,
+    ) -> None:
+        """``outage``, as the budget has it: a host that fails often enough in a row is left alone, and one that refuses
+        is passed over. Without it, ``refusals`` says how long the host is waited for.
+
+        ``well`` counts how often it answered after it had refused. ``witness`` is an object that came, perhaps long
+        ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the next
+        refusal may be about one as well, so it is probed at once."""
+        self.well = 0
+        self.witness = ""
+        self.denied: set[str] = set()
+        self._told_witness = self._took_witness = False
         self._open_budget = open_budget
         self._outage = outage
+        self._refusals = refusals or RefusalPolicy()
+        self.waits = outage is None and bool(self._refusals.probes)
         self._in_a_row = 0
         self._objects: set[str] = set()
         self._was_out = False
         self._budget: Budget | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-budget")
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[bool]] = deque()
         self._pump: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
+        self._again = asyncio.Event()
         self._in_flight = 0
         self._granted = 0
         self._renewed = 0.0
         self._pause_until = 0.0
-        self._closed: Closed | None = None
-        self._refusals = 0
-        self._had_refusals = False
-        self._news: deque[tuple[Finding | None, float]] = deque()
+        # since when the host refuses, as this process knows it (0: it does not), and since when it is waited for
+        self._refused_at = 0.0
+        self._waited_since = 0.0
+        # until when it was said to refuse, and when that was said first
+        self._closed_until = self._seen_at = 0.0
+        self._asked_for_less = False
+        self._earns = False
+        self._good = 0
+        self._good_since = 0.0
+        self._news: deque[Callable[[Budget], object]] = deque()
         self._told_out: Finding | None = None
         self._told_well = False
         self._reporter: asyncio.Task[None] | None = None
 
-    async def enter(self) -> None:
-        """Returns when one request may be sent. Raises ``GateClosed`` while the breaker is open."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def enter(self) -> bool:
+        """Returns when one request may be sent, and whether it finds out for all others if the host is well again.
+        Raises ``GateClosed`` where the host refuses for longer than is waited for."""
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._let_pass())
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.leave()  # the gate let it pass at the same moment
@@ -86,32 +117,58 @@ class Gate:
         """The request has ended, whatever its outcome."""
         self._in_flight -= 1
         self._room.set()
+        self._again.set()
 
-    def succeeded(self) -> None:
-        """A request got what it asked for."""
-        if self._had_refusals:
-            self._had_refusals = False
-            self._report(None)
+    def succeeded(self, sent: float, key: str = "") -> None:
+        """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
+        for."""
+        self._answers(sent)
+        self.witness = key or self.witness
+        self.denied.discard(key)
+        if key and not self._told_witness:
+            self._told_witness = self._took_witness = True
+            self._report(partial(Budget.came, key=key))
+        if self._earns:
+            self._good += 1
+            self._good_since = sent if self._good == 1 else self._good_since
+            if self._good >= SUCCESSES:
+                self._good = 0
+                self._report(partial(Budget.earned, since=self._good_since))
         if self._outage is not None:
             self._answered()
 
     def failed(self, finding: Finding, sent: float, key: str) -> None:
-        """A request for ``key`` sent at ``sent`` (seconds since the epoch) failed.
-
-        When the source asks for it, all processes slow down.
-        """
-        if finding.kind is FaultKind.FORBIDDEN:
-            self._had_refusals = True
-            self._report(finding, sent)
+        """A request for ``key`` sent at ``sent`` failed. When the source refuses or asks for it, all processes wait."""
+        if finding.kind not in ENVIRONMENT_KINDS:
+            self._answers(sent)
+        elif finding.kind is FaultKind.FORBIDDEN and self._refusals.probes and key not in self.denied:
+            self._refused_at = self._refused_at or time.time()
+            self._good = 0
+            told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
+            self._report(partial(told, sent=sent, at_once=bool(self.denied)))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)
-            self._report(finding, sent)
+            self._asked_for_less, self._good = True, 0
+            self._report(partial(Budget.slow_down, refusal=finding.detail, retry_after=finding.retry_after))
         if self._outage is not None:
             if finding.kind in ANSWERS:
                 self._answered()
             elif finding.kind in TROUBLE:
                 self.gave_nothing(finding, key)
+
+    def _answers(self, sent: float) -> None:
+        """An answer to a request sent at ``sent``: the host does not refuse, if that was after it did."""
+        if self._refused_at and sent >= self._refused_at:
+            self._is_well()
+            self._report(partial(Budget.well, sent=sent))
+
+    def _is_well(self) -> None:
+        if self._waited_since:
+            progress.report(progress.WAITING, 0)
+        self.well += 1
+        self._refused_at = self._waited_since = 0.0
+        self._again.set()
 
     def gave_nothing(self, finding: Finding, key: str) -> None:
         """A request for ``key`` brought nothing, be it by the fault of a host that this one redirects to."""
@@ -145,8 +202,8 @@ class Gate:
             await self._ask(self._budget.close)
         self._thread.shutdown()
 
-    def _report(self, finding: Finding | None, sent: float = 0.0) -> None:
-        self._news.append((finding, sent))
+    def _report(self, news: Callable[[Budget], object]) -> None:
+        self._news.append(news)
         self._wake()
 
     def _wake(self) -> None:
@@ -154,30 +211,14 @@ class Gate:
             self._reporter = asyncio.create_task(self._tell())
 
     async def _tell(self) -> None:
-        """Tells the other processes through the budget file. News that arrives meanwhile is written in one go."""
+        """Tells the other processes through the budget file."""
         # an error of the budget file also meets the next request, which raises it
         with suppress(EnvironmentFault):
-            await self._tell_all()
-
-    async def _tell_all(self) -> None:
-        while self._news or self._told_out is not None or self._told_well:
-            budget = await self._the_budget()
-            await self._tell_of_outages(budget)
-            news, self._news = self._news, deque()
-            if not news:
-                continue
-            findings = [finding for finding, _ in news if finding is not None]
-            waits = [finding.retry_after for finding in findings if finding.retry_after is not None]
-            longest = max(waits, default=None)
-            forbidden = [finding for finding in findings if finding.kind is FaultKind.FORBIDDEN]
-            if forbidden:
-                # what is told together was under way together, and counts once
-                sent = max(at for finding, at in news if finding is not None and finding.kind is FaultKind.FORBIDDEN)
-                self._closed = await self._ask(budget.forbidden, 1, forbidden[-1].detail, longest, sent)
-            elif findings:
-                await self._ask(budget.slow_down, findings[-1].detail, longest)
-            else:
-                await self._ask(budget.succeeded)
+            while self._news or self._told_out is not None or self._told_well:
+                budget = await self._the_budget()
+                await self._tell_of_outages(budget)
+                if self._news:
+                    await self._ask(self._news.popleft(), budget)
 
     async def _tell_of_outages(self, budget: Budget) -> None:
         out, self._told_out = self._told_out, None
@@ -197,34 +238,36 @@ class Gate:
                     await self._wait_for_room()
                     continue
                 wanted = min(room, len(self._waiting))
-                if budget.limits.rate is None and not budget.limits.shared and self._outage is None:
-                    await self._pass_freely(wanted)
+                free = budget.limits.rate is None and not budget.limits.shared and self._outage is None
+                if free and not self._refused_at and not self._asked_for_less:
+                    # for a place that no other process counts against, and that is well
+                    for _ in range(wanted):
+                        self._release()
                 else:
                     await self._pass_on_lease(budget, wanted)
         except Exception as error:
             self._refuse_all(error)
 
-    async def _pass_freely(self, wanted: int) -> None:
-        """For a place that no other process counts against: only answers to this process slow it down."""
-        if self._closed is not None and self._closed.until > time.time():
-            self._refuse_all(GateClosed(self._closed))
-            return
-        delay = self._pause_until - time.time()
-        if delay > 0:
-            await asyncio.sleep(delay)
-        for _ in range(wanted):
-            self._release()
-
     async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
+        asked = time.time()
+        if self._reporter is not None:
+            # what came before is known then to whoever gives leases
+            await asyncio.wait([self._reporter])
         lease = await self._ask(budget.lease, wanted)
         if isinstance(lease, Closed):
-            self._was_out = self._outage is not None
-            self._refuse_all(GateClosed(lease))
+            await self._wait_for(lease, budget.host)
             return
+        self._earns = lease.earns
         if lease.asks:
             # one failure of the request that finds out is enough
             self._start_anew()
-            self._was_out = True
+            self._was_out = self._outage is not None
+            self._refused_at = self._refused_at or asked
+            if not self._took_witness:
+                self.witness, self._took_witness = lease.witness, True
+        elif self._refused_at and self._refused_at < asked:
+            self._is_well()
+        self._asked_for_less = self._asked_for_less and lease.start > asked
         for number in range(lease.count):
             due = lease.start + number * lease.spacing
             delay = due - time.time()
@@ -235,14 +278,40 @@ class Gate:
             late = now - due > SLOT_LIFE and not lease.asks
             if lease.spacing and (late or now < self._pause_until):
                 continue  # a missed slot is void, or the place has asked for a pause meanwhile
-            self._release()
+            if self._refused_at >= asked and not lease.asks:
+                return  # it has refused meanwhile
+            self._release(asks=lease.asks)
 
-    def _release(self) -> None:
+    async def _wait_for(self, closed: Closed, host: str) -> None:
+        """Waits a moment for a host that refuses or asked for a pause, and tells how long that takes; or ends what
+        waits to be sent."""
+        now = time.time()
+        self._refused_at = self._refused_at or now
+        self._waited_since = self._waited_since or now
+        if self._closed_until != closed.until:
+            self._closed_until, self._seen_at = closed.until, now
+        waited, left = now - self._waited_since, closed.until - now
+        policy = self._refusals
+        is_over = not self.waits or policy.gives_up(waited, left)
+        # a probe that was due just now may be under way, here or in another process
+        is_probed = self._in_flight > 0 or now - self._seen_at < policy.probes[0]
+        if is_over and not (self.waits and is_probed and policy.waits_for_probes(waited, left)):
+            self._was_out = self._outage is not None
+            self._refuse_all(GateClosed(closed))
+            return
+        why = closed.why if self.witness else f"{closed.why}; nothing came from it yet, so check the credentials"
+        progress.waiting(host, why, left, _moment(closed.until, "%H:%M:%S"))
+        self._again.clear()
+        with suppress(TimeoutError):
+            look_again = min(_LOOK_AGAIN, policy.probes[0]) if is_over else _LOOK_AGAIN
+            await asyncio.wait_for(self._again.wait(), max(0.0, min(left, look_again)))
+
+    def _release(self, *, asks: bool = False) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 self._in_flight += 1
-                turn.set_result(None)
+                turn.set_result(asks)
                 return
 
     def _refuse_all(self, error: Exception) -> None:
@@ -286,6 +355,5 @@ class Gate:
             ) from error
 
 
-def _words(closed: Closed) -> str:
-    until = datetime.fromtimestamp(closed.until, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"refused repeatedly ({closed.why}); nothing is sent before {until}"
+def _moment(when: float, how: str) -> str:
+    return datetime.fromtimestamp(when, UTC).strftime(f"{how} UTC")

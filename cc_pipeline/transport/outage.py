@@ -14,10 +14,10 @@ from cc_pipeline.transport.faults import FaultKind
 
 #: Kinds that are about one object, or settle it: whoever says so is well.
 ANSWERS: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.CHANGED_OBJECT})
-#: Kinds that the circuit breaker counts, which knows longer waits.
-_OF_THE_BREAKER: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.BREAKER_OPEN})
+#: Kinds of a host that refuses, which is another matter (``refusals.py``).
+_REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.BREAKER_OPEN})
 #: Kinds that say that a host is not well, when they come one after the other.
-TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _OF_THE_BREAKER
+TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS
 
 TABLE: Final = """
 create table if not exists outages (
@@ -38,13 +38,12 @@ class Closed:
 class OutagePolicy:
     """``threshold`` failures without an answer between them, of at least so many ``objects`` (or none that can be
     connected to), and a host is out: for ``first`` seconds, then one request asks whether it is back; if not, for twice
-    as long, at most ``longest``. A host that asks for a pause of more than ``pause`` seconds is passed over as well."""
+    as long, at most ``longest``."""
 
     threshold: int = 5
     objects: int = 3
     first: float = 15.0
     longest: float = 600.0
-    pause: float = 2.0
 
     def is_out(self, failures: int, objects: int, last: FaultKind) -> bool:
         """Whether so many failures in a row, of so many objects, say that a host is out: one file that always fails is

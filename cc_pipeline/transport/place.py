@@ -18,19 +18,13 @@ from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.stores.watched import Watch, WatchedStore
 from cc_pipeline.transport import etags
 from cc_pipeline.transport.asking import Asker, Follow, Judge
-from cc_pipeline.transport.budget import (
-    BreakerPolicy,
-    Budget,
-    SourceLimits,
-    chosen_limits,
-    default_limits,
-    shared_among,
-)
+from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
     Verified,
     etag_in,
+    judge_head,
     judge_range,
     judge_status,
     judge_whole,
@@ -38,6 +32,8 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
+from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.suffixes import Asked, Suffixes
 
 if TYPE_CHECKING:
@@ -67,7 +63,7 @@ class PlaceOptions:
     hosts: int = 1
     budget_path: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    breaker: BreakerPolicy | None = None
+    refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
     outage: OutagePolicy | None = None
     redirects: tuple[str, ...] = ()
     watch: Watch | None = None
@@ -218,16 +214,19 @@ class Place:
 
     def _ready(self) -> Asker:
         if self._asker is None:
-            gate = Gate(lambda: self._budget(self.store.host, self.limits), self.options.outage)
+            gate = self._new_gate(self.store.host, self.limits)
             self._asker = Asker(self.store, gate, self.options.retry, self.stats)
             self._follower = self._open_follower()
         return self._asker
+
+    def _new_gate(self, host: str, limits: SourceLimits) -> Gate:
+        return Gate(lambda: self._budget(host, limits), self.options.outage, self.options.refusals)
 
     def _budget(self, host: str, limits: SourceLimits) -> Budget:
         # where others can be asked, all processes have to know that this one is out
         shared = limits.shared or (self.options.outage is not None and self.local is None)
         path = self.options.budget_path if shared else None
-        return Budget(path, host, limits, self.options.breaker, self.options.outage)
+        return Budget(path, host, limits, self.options.refusals, self.options.outage)
 
     def _open_follower(self) -> Follower | None:
         if self.local is not None:
@@ -250,7 +249,7 @@ class Place:
             return self._asker.gate
         if host not in self._gates:
             limits = self.options.limits(address)
-            self._gates[host] = Gate(lambda: self._budget(host, limits), self.options.outage)
+            self._gates[host] = self._new_gate(host, limits)
         return self._gates[host]
 
     def _client(self, address: str) -> HttpClient:
@@ -270,13 +269,6 @@ def size_in(answer: Answer) -> int | None:
     """How many bytes an object has, as the answer of a HEAD says."""
     length = answer.headers.get("content-length", "")
     return int(length) if length.isdecimal() else None
-
-
-def judge_head(answer: Answer) -> Verified | Finding:
-    """Whether there is an object."""
-    if answer.status == _OK:
-        return Verified(0, 0, etag_in(answer.headers))
-    return judge_status(answer.status, answer.headers, answer.body)
 
 
 def judge_write(answer: Answer) -> Verified | Finding:

@@ -12,7 +12,8 @@ from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
 
 #: Kinds for which a few tries are enough; more would only load the source.
 _FEW: Mapping[FaultKind, int] = {
-    FaultKind.FORBIDDEN: 3,
+    # in between the source has answered others
+    FaultKind.FORBIDDEN: 2,
     FaultKind.WHOLE_OBJECT: 3,
     FaultKind.LONG_BODY: 3,
     FaultKind.WRONG_RANGE: 3,
@@ -25,25 +26,23 @@ class RetryPolicy:
 
     The next wait is drawn between ``base`` and three times the last one, at most ``longest`` ("decorrelated
     jitter"), so that many clients that failed together do not come back together. A ``Retry-After`` is
-    waited for in full when it is at most ``patience``; a longer one ends the attempts.
+    waited for by all requests to the host together (``gate.py``).
     """
 
     attempts: int = 6
     base: float = 0.5
     longest: float = 30.0
-    patience: float = 120.0
     few: Mapping[FaultKind, int] = field(default_factory=lambda: _FEW)
+
+    def most(self, finding: Finding) -> int:
+        """Attempts in all where they end like this."""
+        return min(self.attempts, self.few.get(finding.kind, self.attempts))
 
     def next_wait(self, finding: Finding, attempt: int, last_wait: float) -> float | None:
         """Seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
-        most = min(self.attempts, self.few.get(finding.kind, self.attempts))
-        if finding.final or finding.kind in PERMANENT_KINDS or attempt >= most:
+        if finding.final or finding.kind in PERMANENT_KINDS or attempt >= self.most(finding):
             return None
-        asked = finding.retry_after or 0.0
-        if asked > self.patience:
-            return None
-        drawn = random.uniform(self.base, max(self.base, last_wait * 3))
-        return max(asked, min(self.longest, drawn))
+        return min(self.longest, random.uniform(self.base, max(self.base, last_wait * 3)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ from cc_pipeline.addresses import host_of, scheme_of, shown
 from cc_pipeline.stores.answer import Answer, NoAnswer
 from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.stores.web import HttpClient, HttpStore
+from cc_pipeline.transport.asking import closed_finding
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
 from cc_pipeline.transport.gate import Gate, GateClosed
 from cc_pipeline.transport.ranges import TransportStats
@@ -105,12 +107,13 @@ def _may_be_public(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Where redirects led: the verdict, the last answer, and the gate of the host that gave it (``None``: no request
-    was sent to it)."""
+    """Where redirects led: the verdict, the last answer, the gate of the host that gave it (``None``: no request
+    was sent to it), and when that was asked (0: no request was sent)."""
 
     found: Verified | Finding
     answer: Answer
     gate: Gate | None
+    sent: float = 0.0
 
 
 class Follower:
@@ -149,6 +152,7 @@ class Follower:
         the object is wanted. The last answer is cut as ``HttpClient.ask`` says, and judged."""
         address = self._store.url(key)
         size: int | None = None
+        sent = 0.0
         for _ in range(_MOST_HOPS):
             if answer.status not in _REDIRECTS:
                 break
@@ -171,11 +175,13 @@ class Follower:
             gate = self._gate_for(address)
             headers = {**asked, **self._store.headers_at(address)}
             try:
+                await gate.enter()
+                sent = time.time()
                 answer = await self._send(gate, method, address, headers, hoped_for, bound)
             except GateClosed as closed:
                 return Followed(closed_finding(closed), answer, None)
             except NoAnswer as error:
-                return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate)
+                return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate, sent)
         if answer.status in _REDIRECTS:
             return Followed(Finding(FaultKind.REDIRECTED, "one redirect after the other"), answer, gate)
         found = judge(answer)
@@ -184,12 +190,11 @@ class Follower:
         elif size is not None and found.total and found.total != size:
             detail = f"{found.total} bytes where the redirect spoke of {size}"
             found = Finding(FaultKind.WRONG_RANGE, detail)
-        return Followed(found, answer, gate)
+        return Followed(found, answer, gate, sent)
 
     async def _send(
         self, gate: Gate, method: str, address: str, headers: Mapping[str, str], hoped_for: int, bound: int
     ) -> Answer:
-        await gate.enter()
         self._stats.requests += 1
         try:
             client = self._client_for(address)
@@ -198,8 +203,3 @@ class Follower:
             return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound)
         finally:
             gate.leave()
-
-
-def closed_finding(closed: GateClosed) -> Finding:
-    """The finding of a request that was not sent; it may be sent after so many seconds."""
-    return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)

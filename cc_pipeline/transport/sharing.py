@@ -1,7 +1,7 @@
 """What the budget of this machine and those of workers elsewhere have to tell each other.
 
 Each worker keeps to a budget file of its own. So its even share is lent by the file here for as long as it may ask, and
-a circuit breaker that opened on one side is taken over by the other: whoever refused one of us is asked by none.
+a refusal on one side is taken over by the other: whoever refuses one of us is asked by none.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ _RENEWAL: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A circuit breaker that opened at ``opened_at`` until ``open_until`` (seconds since the epoch), for the
-    ``opens``-th time in a row, and no request has succeeded since. One with ``forbidden`` refusals (in a row) more
-    than it takes opens again at the next."""
+    """A circuit breaker that is open: its host refuses ``since`` then (seconds since the epoch), is asked again by one
+    request at ``until``, and was by ``probes`` before."""
 
     host: str
-    opened_at: float
-    open_until: float
-    opens: int
-    forbidden: int
+    since: float
+    until: float
+    probes: int
     why: str
 
 
 def openings(path: Path) -> tuple[Opening, ...]:
-    """The breakers of a budget file that opened, by host, also those that may be tried again by now; none without a
+    """The hosts of a budget file that refuse, by name, also those that may be asked again by now; none without a
     file. Raises ``EnvironmentFault``."""
     if not path.exists():
         return ()
     with _told(path), closing(open_file(path)) as db:
         rows = db.execute(
-            "select host, opened_at, open_until, opens, forbidden, coalesce(last_refusal, '') from hosts "
-            "where opens > 0 order by host"
+            "select host, since, until, probes, why from refusals where since > ended order by host"
         ).fetchall()
     return tuple(Opening(*row) for row in rows)
 
 
 def take_over(path: Path, told: Collection[Opening]) -> None:
-    """Opens the breakers of a budget file that opened elsewhere, unless it knows of a later opening, or of this one: a
-    host that gave something meanwhile, or whose breaker a person closed, stays open to requests. Raises
-    ``EnvironmentFault``."""
+    """Has a budget file know of hosts that refused elsewhere, unless it knows of a later refusal, or of this one: a
+    host that gave something meanwhile, or that a person wants to be asked, is asked. Raises ``EnvironmentFault``."""
     if not told:
         return
     with _told(path), closing(open_file(path)) as db, Exclusive(db):
         for one in told:
+            db.execute("insert or ignore into hosts (host) values (?)", (one.host,))
             db.execute(
-                "insert into hosts (host, opened_at, open_until, opens, forbidden, last_refusal, last_refusal_at) "
-                "values (?, ?, ?, ?, ?, ?, ?) on conflict (host) do update set opened_at = excluded.opened_at, "
-                "open_until = max(open_until, excluded.open_until), opens = max(opens, excluded.opens), "
-                "forbidden = max(forbidden, excluded.forbidden), last_refusal = excluded.last_refusal, "
-                "last_refusal_at = excluded.last_refusal_at where excluded.opened_at > opened_at",
-                (one.host, one.opened_at, one.open_until, one.opens, one.forbidden, one.why, one.opened_at),
+                "update hosts set last_refusal = ?1, last_refusal_at = ?2 where host = ?3 and last_refusal_at < ?2",
+                (one.why, one.since, one.host),
+            )
+            db.execute(
+                "insert into refusals (host, since, until, probes, ended, why) values (?, ?, ?, ?, 0, ?) "
+                "on conflict (host) do update set since = excluded.since, until = max(until, excluded.until), "
+                "probes = max(probes, excluded.probes), why = excluded.why "
+                "where excluded.since > since and excluded.since > ended",
+                (one.host, one.since, one.until, one.probes, one.why),
             )
 
 

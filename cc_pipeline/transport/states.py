@@ -1,15 +1,16 @@
-"""How the hosts stand that requests were sent to, as a person is told: rate, breaker, outages."""
+"""How the hosts stand that requests were sent to, as a person is told: rate, refusals, outages."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cc_pipeline.transport.budget import recovered
+from cc_pipeline.transport.budget import open_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Out:
 @dataclass(frozen=True, slots=True)
 class HostState:
     """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is what is allowed now, ``full_rate``
-    what is allowed when nothing is wrong. Times are ``None`` when they are over. ``out``: the host gives nothing, and
-    others are asked in its place."""
+    what can be earned. ``breaker_open_until``: it refuses, and is asked again then. Times are ``None`` when they are
+    over. ``out``: the host gives nothing, and others are asked in its place."""
 
     host: str
     full_rate: float | None
@@ -52,11 +53,13 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
     try:
         rows = db.execute(
-            "select host, rate, concurrency, factor, factor_at, pause_until, open_until, last_refusal, last_refusal_at,"
-            " (select count(*) from holders where holders.host = hosts.host and expires > ?) from hosts "
-            # one whose breaker opened elsewhere has no limits here before a request is sent to it
-            "where concurrency is not null or open_until > ? order by host",
-            (now, now),
+            "select host, rate, concurrency, coalesce(pace, rate), pause_until, refused.until, last_refusal, "
+            "last_refusal_at, (select count(*) from holders where holders.host = hosts.host and expires > ?1) "
+            "from hosts left join paces using (host) "
+            "left join (select host, until from refusals where since > ended and until > ?1) as refused using (host) "
+            # one that refused elsewhere has no limits here before a request is sent to it
+            "where concurrency is not null or refused.until is not null order by host",
+            (now,),
         ).fetchall()
         out = _outages(db)
     except sqlite3.OperationalError:
@@ -67,38 +70,29 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
         HostState(
             host=host,
             full_rate=rate,
-            rate=None if rate is None else rate * recovered(factor, now - factor_at),
+            rate=None if rate is None else min(rate, pace),
             concurrency=concurrency,
             processes=processes,
             paused_until=_later(pause_until, now),
-            breaker_open_until=_later(open_until, now),
+            breaker_open_until=_later(until or 0.0, now),
             last_refusal=refusal,
             last_refusal_at=datetime.fromtimestamp(refused_at, UTC) if refused_at else None,
             out=out.get(host),
         )
-        for host, rate, concurrency, factor, factor_at, pause_until, open_until, refusal, refused_at, processes in rows
+        for host, rate, concurrency, pace, pause_until, until, refusal, refused_at, processes in rows
     )
 
 
-def paused_for(path: Path, host: str) -> float:
-    """Seconds for which nothing is sent to ``host`` because it asked for a pause; 0 for none."""
-    until = [state.paused_until for state in budget_state(path) if state.host == host and state.paused_until]
-    return max(((moment - datetime.now(UTC)).total_seconds() for moment in until), default=0.0)
-
-
 def reset_breaker(path: Path, host: str) -> bool:
-    """Closes a host's breaker, ends its pause and outage, at a person's wish. Whether the budget knows the host."""
+    """Has a host asked at once, whatever it refused, asked for or did not give, at a person's wish. Whether the budget
+    knows the host."""
     if not path.exists():
         return False
-    db = sqlite3.connect(path, timeout=30, isolation_level=None)
-    try:
-        changed = db.execute(
-            "update hosts set forbidden = 0, opens = 0, open_until = 0, pause_until = 0 where host = ?", (host,)
-        ).rowcount
-        if _has_outages(db):
-            db.execute("delete from outages where host = ?", (host,))
-    finally:
-        db.close()
+    with closing(open_file(path)) as db:
+        changed = db.execute("update hosts set pause_until = 0 where host = ?", (host,)).rowcount
+        # what is told of it again is known, and over
+        db.execute("update refusals set ended = max(?, since) where host = ?", (time.time(), host))
+        db.execute("delete from outages where host = ?", (host,))
     return changed > 0
 
 
@@ -107,15 +101,8 @@ def _later(seconds: float, now: float) -> datetime | None:
 
 
 def _outages(db: sqlite3.Connection) -> Mapping[str, Out]:
-    if not _has_outages(db):
-        return {}
     rows = db.execute("select host, since, until, why from outages")
     return {
         host: Out(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC), why)
         for host, since, until, why in rows
     }
-
-
-def _has_outages(db: sqlite3.Connection) -> bool:
-    """Whether the file is of a version that knows them."""
-    return bool(db.execute("select 1 from sqlite_master where name = 'outages'").fetchall())

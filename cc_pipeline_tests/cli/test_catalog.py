@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +10,9 @@ import pytest
 
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.reports.health import budget_findings
-from cc_pipeline.transport.budget import Budget, SourceLimits
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -71,9 +71,9 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
     assert (
         "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
     )
-    with sqlite3.connect(settings.budget_path) as db:
-        db.execute("update hosts set open_until = ?, last_refusal = 'forbidden', last_refusal_at = ?",
-                   (time.time() + 600, time.time()))  # fmt: skip
+    refusing = Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), RefusalPolicy(probes=(600.0,)))
+    refusing.refused("status 403", None)
+    refusing.close()
     said = cli("doctor", "--source", world.bucket, "--home", tmp_path)
     assert said.status == 1
     assert "data.example.org refuses" in said.out

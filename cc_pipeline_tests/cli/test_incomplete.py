@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cc_pipeline import progress
 from cc_pipeline.minicrawl import TEST, MiniCrawlTruth, ensure
 from cc_pipeline_tests.cli.conftest import NEW, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -75,3 +76,37 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_bac
     said = cli("replay", *words)
     assert said.status == 0, said
     assert outcomes(home) == {"fetched": len(mine)}
+
+
+def test_a_refused_harvest_is_answered_by_the_url_index(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
+) -> None:
+    root, truth = bucket
+    mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
+    with FaultServer(root) as server:
+        words = ("-c", NEW, "--home", tmp_path, "--source", server.url)
+        server.set_rules([Rule("403", key="*.parquet", times=None)])
+        said = cli("run", "-d", DOMAIN, *words)
+        assert said.status == 0, said
+        assert "none of 2 files could be fetched: forbidden" in said.told
+        assert "the source refused the harvest; 9 requests through the URL index" in said.shown
+        assert outcomes(tmp_path) == {"fetched": mine}
+        said = cli("lookup", DOMAIN, "--harvest", "--format", "jsonl", *words)
+        assert (said.status, len(said.out.splitlines())) == (0, mine), said
+
+
+def test_a_source_that_refuses_is_waited_for_and_told(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
+) -> None:
+    with FaultServer(bucket[0], rules=[Rule("403", times=None)]) as server:
+        words = ("lookup", DOMAIN, "-c", NEW, "--home", tmp_path, "--source", server.url)
+        told: list[str] = []
+        with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):
+            said = cli(*words)
+        assert said.status == 3, said
+        assert "nothing is sent before" in said.told
+        assert "waiting: 127.0.0.1" in told[0]
+        told.clear()
+        with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):
+            said = cli(*words, "--no-wait")
+        assert (said.status, told) == (3, [])

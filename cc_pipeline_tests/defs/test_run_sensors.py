@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 import cc_pipeline.defs.automation.run_sensors as run_sensors
 from cc_pipeline.defs.automation.run_sensors import failed_runs, partitions_named, publication, source_breaker
 from cc_pipeline.defs.partitions import KIND_TAG, keys_tags, range_tags
-from cc_pipeline.defs.resources import WORKSPACE
+from cc_pipeline.defs.resources import WORKSPACE, patience
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.automation.behind import Behind, behind
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
@@ -95,9 +99,9 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         return answer.skip_reason.skip_message or ""
 
     assert "asked as usual" in tick()
-    budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), BreakerPolicy(threshold=1))
+    budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
-        budget.forbidden(1, "403", None)
+        budget.refused("403", None)
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
@@ -106,6 +110,19 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         assert [one["event"] for one in told] == ["circuit breaker open", "circuit breaker closed"]
     finally:
         budget.close()
+
+
+def test_what_automation_starts_waits_less_for_a_source_that_refuses(tmp_path: Path) -> None:
+    def waits(of: Mapping[str, str] | None, **settings: str) -> float | None:
+        given = load_settings({f"CC_PIPELINE_{name}": text for name, text in settings.items()}, home=str(tmp_path))
+        return patience(given, None if of is None else dg.DagsterRun(job_name="x", tags=dict(of)))
+
+    sensor = {"dagster/sensor_name": "new_crawls"}
+    assert waits(None) == waits(None, WAIT="inf") == 0
+    assert waits(sensor) == waits(sensor, WAIT="inf") == 30
+    assert waits(sensor, WAIT="5") == 5
+    assert waits({"dagster/backfill": "x"}) is None
+    assert waits({}, WAIT="inf") == math.inf
 
 
 def run_sensors_reset(workspace: Workspace, host: str) -> None:

@@ -195,7 +195,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = workspace.settings.budget_path
-    opening = Opening("refuses.example", time.time(), time.time() + 300, 1, 4, "403")
+    opening = Opening("refuses.example", time.time(), time.time() + 300, 1, "403")
     sharing.take_over(path, [opening])
     shares: list[Any] = []
 
@@ -209,7 +209,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
         list(launcher.extract([NEW], [parse_target(TWO[0])]))
     # the stand-in says of each that it opened again
     [found] = sharing.openings(path)
-    assert (found.host, found.opens, found.open_until) == (opening.host, 2, opening.open_until)
+    assert (found.host, found.probes, found.until) == (opening.host, 2, opening.until)
     assert shares == [(workspace.transport.hosts[0], 2)]
     with sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == []

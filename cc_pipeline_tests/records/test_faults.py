@@ -18,7 +18,6 @@ from cc_pipeline.records.plan import Coalescing, plan_ranges
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport
-from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
@@ -32,7 +31,8 @@ VARYING = ("fetched_at", "attempts", "stored_file", "served_by", "stored_offset"
 #: What a fault that never goes away becomes. Throttling and lost connections stop the whole run when nothing
 #: else comes through; over a tenth of the ranges they become rows.
 PERSISTENT = {
-    "403": {"forbidden"},
+    # where nothing else is asked for, a refused range may stand for a source that refuses
+    "403": {"forbidden", "breaker_open"},
     "404": {"not_found"},
     "416": {"range_not_satisfiable"},
     "429": {"throttled"},
@@ -107,9 +107,8 @@ def fetch(
     brief = Timeouts(connect=2, silence=0.25, total=0.5, slowest=1_000_000)
     timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
-    breaker = BreakerPolicy(threshold=100_000)
     with (
-        Transport(url, retry=retry, timeouts=timeouts, breaker=breaker) as transport,
+        Transport(url, retry=retry, timeouts=timeouts) as transport,
         shelf_at(lake) as storage,
     ):
         result = fetch_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import sqlite3
 import threading
@@ -16,19 +17,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
-from cc_pipeline.transport.budget import (
+from cc_pipeline.transport.budget import Budget, Lease
+from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.rates import (
     JITTER,
-    BreakerPolicy,
-    Budget,
-    Lease,
+    OWN_BUCKET_RATE,
     SourceLimits,
     chosen_limits,
     default_limits,
+    refuse_nameless,
     shared_among,
     slot_spacing,
 )
-from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -111,49 +114,104 @@ def test_throttling_slows_everybody_down_and_comes_back(tmp_path: Path) -> None:
     before = other.lease(1)
     one.slow_down("status 503", 3.0)
     one.slow_down("status 503", None)  # of the same second: halves nothing more
-    after = other.lease(1)
+    paused = other.lease(1)
     assert isinstance(before, Lease)
-    assert isinstance(after, Lease)
-    assert after.start >= before.start + 2.5
-    assert after.spacing == pytest.approx(slot_spacing(50.0), rel=0.05)
+    assert isinstance(paused, Closed)
+    assert paused.until >= before.start + 2.5
     (state,) = budget_state(path)
     assert state.paused_until is not None
     assert state.full_rate == 100.0
     assert state.rate == pytest.approx(50.0, rel=0.05)
     assert not state.breaker_open
     with sqlite3.connect(path) as db:
-        db.execute("update hosts set factor_at = factor_at - 600, pause_until = 0, next_slot = 0")
-    later = one.lease(1)
-    assert isinstance(later, Lease)
-    assert later.spacing == slot_spacing(100.0)
+        db.execute("update hosts set pause_until = 0, next_slot = 0")
+    assert spacing(other) == slot_spacing(50.0)
+    one.earned(time.time() - 60)
+    assert spacing(other) == slot_spacing(50.0), "requests of before say nothing"
+    one.earned(time.time())
+    assert spacing(other) == slot_spacing(100.0)
     one.close()
     other.close()
 
 
-def test_refusals_without_a_success_open_the_breaker_longer_each_time(tmp_path: Path) -> None:
+def spacing(budget: Budget) -> float:
+    lease = budget.lease(1)
+    assert isinstance(lease, Lease)
+    return lease.spacing
+
+
+def learning(path: Path) -> Budget:
+    return Budget(path, HOST, default_limits("https://data.commoncrawl.org"))
+
+
+def test_a_rate_is_earned_halved_by_refusals_and_kept_for_a_week(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "budget.sqlite"
-    policy = BreakerPolicy(threshold=3, first=100, longest=250)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    budget = learning(path)
+    rates = []
+    for _ in range(4):
+        now += 60
+        lease = budget.lease(1)
+        assert isinstance(lease, Lease)
+        rates.append(lease.spacing)
+        assert lease.earns == (len(rates) < 4)
+        budget.earned(now)
+    assert rates == [slot_spacing(rate) for rate in (2.0, 4.0, 8.0, 10.0)]
+    budget.refused("status 403", None)
+    budget.close()
+    now += 3 * 86_400
+    budget = learning(path)
+    budget.well(now)
+    assert spacing(budget) == slot_spacing(5.0), "of days ago"
+    budget.close()
+    now += 5 * 86_400
+    budget = learning(path)
+    assert spacing(budget) == slot_spacing(2.0), "of more than a week ago"
+    budget.close()
+    # a rate that a person set is no matter of learning, and forgets what was learnt
+    budget = Budget(path, HOST, chosen_limits(default_limits("https://data.commoncrawl.org"), 8.0, None))
+    assert spacing(budget) == slot_spacing(8.0)
+    budget.close()
+
+
+def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "budget.sqlite"
+    began = now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    policy = RefusalPolicy(probes=(5.0, 15.0, 60.0))
     one, other = (Budget(path, HOST, SourceLimits(100.0, 8), policy) for _ in range(2))
-    assert one.forbidden(2, "status 403", None) is None
-    one.succeeded()
-    assert one.forbidden(2, "status 403", None) is None
-    for expected in (100, 200, 250):
-        closed = other.forbidden(1, "status 403", None)
-        assert isinstance(closed, Closed)
-        assert closed.until - time.time() == pytest.approx(expected, abs=5)
-        refused = one.lease(1)
-        assert isinstance(refused, Closed)
-        assert refused.why == "status 403"
-        (state,) = budget_state(path)
-        assert state.breaker_open
-        with sqlite3.connect(path) as db:
-            db.execute("update hosts set open_until = 0, pause_until = 0, next_slot = 0")
-        probe = one.lease(50)
-        assert isinstance(probe, Lease)
-        assert probe.count == 1  # half open: one at a time
-    one.succeeded()
-    assert one.forbidden(2, "status 403", None) is None
-    assert one.forbidden(1, "status 403", None) is not None
+    one.refused("status 403", None, now - 1)
+    probes = []
+    while now < began + 250:
+        now += 0.5
+        lease = (one, other)[int(now) % 2].lease(50)
+        if isinstance(lease, Lease):
+            assert (lease.count, lease.asks) == (1, True)
+            probes.append(now - began)
+            one.refused("status 403", None, now)
+            # of those that were under way with the first
+            other.refused("status 403", None, began - 0.5)
+        else:
+            assert lease.why == "status 403"
+    assert probes == pytest.approx([5, 15, 60, 120, 180, 240], abs=1)
+    (state,) = budget_state(path)
+    assert state.breaker_open
+    assert state.rate == 50.0, "halved once"
+    one.well(now)
+    assert spacing(other) == slot_spacing(50.0)
+    # an answer that was long under way closes nothing again
+    one.refused("status 403", None, now - 1)
+    assert isinstance(other.lease(1), Lease)
+    now += 1
+    one.refused("status 403", 100.0, now)
+    closed = other.lease(1)
+    assert isinstance(closed, Closed)
+    assert closed.until == pytest.approx(now + 100)
     assert reset_breaker(path, HOST)
     assert isinstance(one.lease(1), Lease)
     assert not reset_breaker(path, "another.example")
@@ -161,19 +219,28 @@ def test_refusals_without_a_success_open_the_breaker_longer_each_time(tmp_path: 
     other.close()
 
 
-def test_a_burst_of_refusals_counts_once(tmp_path: Path) -> None:
-    path = tmp_path / "budget.sqlite"
-    one, other = (Budget(path, HOST, SourceLimits(100.0, 8), BreakerPolicy(threshold=3)) for _ in range(2))
-    sent = time.time()
-    for budget in (one, other, one, other, one):
-        assert budget.forbidden(1, "status 403", None, sent) is None
-    assert one.trouble()[3] == 1
-    assert one.forbidden(1, "status 403", None, time.time()) is None
-    assert one.forbidden(1, "status 403", None, time.time()) is not None
-    late = other.forbidden(1, "status 403", None, sent)  # of the first burst; the breaker stays as it is
-    assert isinstance(late, Closed)
-    one.close()
-    other.close()
+def test_a_refusal_that_may_be_of_one_object_is_probed_at_once(tmp_path: Path) -> None:
+    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), RefusalPolicy(probes=(50.0,)))
+    budget.refused("status 403", None, at_once=True)
+    probe = budget.lease(5)
+    assert isinstance(probe, Lease)
+    assert (probe.asks, probe.spacing) == (True, slot_spacing(100.0))
+    budget.refused("status 403", None)
+    closed = budget.lease(1)
+    assert isinstance(closed, Closed)
+    assert closed.until == pytest.approx(time.time() + 50, abs=5)
+    budget.well(time.time())
+    assert spacing(budget) == slot_spacing(50.0)
+    budget.close()
+
+
+def test_a_person_can_wait_for_ever_and_others_do_not() -> None:
+    policy = RefusalPolicy(wait=130.0)
+    assert not policy.gives_up(0, 120)
+    assert policy.gives_up(60, 100)
+    assert RefusalPolicy(wait=1e9).gives_up(0, 3600), "so long a pause is told instead"
+    assert not RefusalPolicy(wait=math.inf).gives_up(1e9, 3600)
+    assert RefusalPolicy(wait=0.0).gives_up(0, 0.1)
 
 
 def test_a_clock_set_back_does_not_stop_anybody(tmp_path: Path) -> None:
@@ -199,14 +266,21 @@ def test_defaults_are_gentle_where_it_is_shared() -> None:
     assert public.shared
     assert default_limits("https://data.commoncrawl.org/crawl-data") == public
     bucket = default_limits("s3://commoncrawl")
-    assert bucket.rate is not None
-    assert bucket.rate >= 500
+    assert bucket.rate == 100
+    assert bucket.begin is None
+    assert public.begin == 2
     assert default_limits("/some/folder").rate is None
     assert default_limits("http://127.0.0.1:8000/").rate is None
     assert default_limits("http://[::1]:8000/").rate is None
     assert default_limits("s3://mine", "http://localhost:9000").rate is None
     assert default_limits("https://127.0.0.1.example.org/").rate is not None
     assert chosen_limits(default_limits("/some/folder"), 5.0, 3) == SourceLimits(5.0, 3, shared=True)
+    assert chosen_limits(public, 5.0, 3) == SourceLimits(5.0, 3)
+    with pytest.raises(UserInputError, match="CC_PIPELINE_CONTACT"):
+        refuse_nameless(bucket, 101.0, "")
+    refuse_nameless(bucket, 100.0, "")
+    refuse_nameless(bucket, 2_000.0, "me@example.org")
+    refuse_nameless(default_limits("s3://mine", "http://localhost:9000"), OWN_BUCKET_RATE, "")
 
 
 @given(st.floats(0.2, 5_000), st.integers(1, 64), st.integers(1, 32))
@@ -290,7 +364,7 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     monkeypatch.setattr(time, "time", lambda: now)
     assert budget.renew(0) == 8
     budget.slow_down("status 503", None)
-    assert budget.forbidden(5, "status 403", None) is not None
+    budget.refused("status 403", 120.0)
     now -= back
     other = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(10.0, 8))
     lease = other.lease(5)
@@ -301,6 +375,7 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     assert isinstance(lease, Lease)
     assert lease.spacing > slot_spacing(10.0)
     assert lease.start < now + back % 3600 + 2
+    other.well(now)
     following = other.lease(5)
     assert isinstance(following, Lease)
     assert following.start > lease.start

@@ -20,9 +20,11 @@ from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.absences import branch_of
-from cc_pipeline.transport.budget import BreakerPolicy, Budget, SourceLimits
+from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -95,9 +97,7 @@ def test_one_whole_place_is_enough_and_a_failing_one_is_soon_left_alone(
     bad, good, third = servers
     bad.set_rules([Rule(kind, times=None)])
     waits = {"timeouts": SHORT} if kind == "stall" else {}
-    # refusals are the breaker's, which counts those under way together once
-    breaker = BreakerPolicy(threshold=2, first=60)
-    with over([bad, good, third], breaker=breaker, **waits) as transport:
+    with over([bad, good, third], refusals=RefusalPolicy(probes=(60.0,)), **waits) as transport:
         served = all_came(transport, ranges())
     assert served == {transport.sources[1]: 200}
     assert not third.hits

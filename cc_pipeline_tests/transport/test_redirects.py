@@ -209,7 +209,8 @@ def test_what_the_last_hop_answers_is_judged_and_counts_against_its_host(
         ("404", FaultKind.NOT_FOUND),
         ("wrong_range", FaultKind.WRONG_RANGE),
         ("short", FaultKind.SHORT_BODY),
-        ("403", FaultKind.FORBIDDEN),
+        # it is waited for, as any host that refuses
+        ("403", FaultKind.BREAKER_OPEN),
     ):
         cdn.set_rules([Rule(kind, times=None)])
         with (

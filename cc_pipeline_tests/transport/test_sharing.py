@@ -10,24 +10,26 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport import sharing
-from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease, SourceLimits, shared_among
+from cc_pipeline.transport.budget import EVERY_HOST, LENT_LIFE, Budget, Lease
 from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.rates import SourceLimits, shared_among
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.sharing import lent, openings, take_over
 from cc_pipeline.transport.states import budget_state, reset_breaker
 
 HOST = "example.org"
 LIMITS = SourceLimits(rate=12.0, concurrency=8)
+POLICY = RefusalPolicy(probes=(50.0, 150.0))
 
 
-def refused(path: Path, times: int = 5) -> None:
-    budget = Budget(path, HOST, LIMITS)
-    for _ in range(times):
-        budget.forbidden(1, "403 from it", None)
+def refused(path: Path) -> None:
+    budget = Budget(path, HOST, LIMITS, POLICY)
+    budget.refused("403 from it", None)
     budget.close()
 
 
 def lease_in(path: Path, host: str = HOST) -> Lease | Closed:
-    budget = Budget(path, host, LIMITS)
+    budget = Budget(path, host, LIMITS, POLICY)
     try:
         return budget.lease(100)
     finally:
@@ -41,26 +43,26 @@ def test_a_breaker_that_opened_elsewhere_is_open_here_as_long(tmp_path: Path) ->
     take_over(here, [told])
     closed = lease_in(here)
     assert isinstance(closed, Closed)
-    assert (closed.until, closed.why) == (told.open_until, "403 from it")
+    assert (closed.until, closed.why) == (told.until, "403 from it")
     [state] = budget_state(here)
     assert state.breaker_open
     # it is told on as it is
     assert openings(here) == (told,)
 
 
-def test_one_more_refusal_after_the_time_opens_it_again_for_longer(tmp_path: Path) -> None:
+def test_one_request_finds_out_once_it_is_time(tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
     refused(tmp_path / "there.sqlite")
     [told] = openings(tmp_path / "there.sqlite")
-    over = replace(told, opened_at=told.opened_at - 400, open_until=told.open_until - 400)
-    take_over(path, [over])
-    # one that is over says nothing of a host that nothing was asked of from here
+    take_over(path, [replace(told, since=told.since - 60, until=told.until - 60)])
+    # one that may be asked says nothing of a host that nothing was asked of from here
     assert budget_state(path) == ()
-    assert isinstance(lease_in(path), Lease)
-    refused(path, 1)
-    [again] = openings(path)
-    assert again.opens == 2
-    assert again.open_until - again.opened_at == pytest.approx(600)
+    probe = lease_in(path)
+    assert isinstance(probe, Lease)
+    assert probe.asks
+    assert isinstance(lease_in(path), Closed)
+    [still] = openings(path)
+    assert (still.since, still.probes) == (told.since - 60, 1)
 
 
 def test_what_is_known_already_does_not_close_it_again(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_what_is_known_already_does_not_close_it_again(tmp_path: Path) -> None:
     assert openings(path) == ()
     take_over(path, told)
     assert isinstance(lease_in(path), Lease), "a person closed it"
-    take_over(path, [replace(one, opened_at=one.opened_at + 1) for one in told])
+    take_over(path, [replace(one, since=one.since + 1) for one in told])
     assert isinstance(lease_in(path), Closed), "it opened since"
     assert openings(tmp_path / "none.sqlite") == ()
 

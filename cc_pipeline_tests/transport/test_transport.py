@@ -12,7 +12,6 @@ import pytest
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
-from cc_pipeline.transport.budget import BreakerPolicy
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -77,7 +76,7 @@ def test_reads_are_the_same_wherever_the_object_lies(folder: Path, kind: str) ->
 TRANSIENT = ("429", "500", "503", "reset", "cut", "stall", "short", "long", "empty", "xml_200", "wrong_range")
 
 
-@pytest.mark.parametrize("kind", [*TRANSIENT, "no_range", "whole_object", "403"])
+@pytest.mark.parametrize("kind", [*TRANSIENT, "no_range", "whole_object"])
 def test_a_transient_fault_is_got_over(folder: Path, kind: str) -> None:
     rules = [Rule(kind, retry_after=0)]
     with FaultServer(folder, rules=rules) as server, open_transport(server.url, **waits_for(kind)) as transport:
@@ -91,7 +90,6 @@ PERSISTENT = {
     "429": (FaultKind.THROTTLED, 4),
     "500": (FaultKind.SERVER_ERROR, 4),
     "503": (FaultKind.THROTTLED, 4),
-    "403": (FaultKind.FORBIDDEN, 3),
     "404": (FaultKind.NOT_FOUND, 1),
     "416": (FaultKind.RANGE_NOT_SATISFIABLE, 1),
     "reset": (FaultKind.CONNECTION_RESET, 4),
@@ -229,40 +227,6 @@ def test_a_closed_transport_opens_again(folder: Path) -> None:
         transport.close()
         assert transport.read("f1.bin", 0, 2).data == DATA[:2]
         transport.close()
-
-
-def test_repeated_refusals_open_the_breaker_for_all_processes(folder: Path, tmp_path: Path) -> None:
-    budget = tmp_path / "budget.sqlite"
-    breaker = BreakerPolicy(threshold=3, first=60)
-    rules = [Rule("403", times=None)]
-    with FaultServer(folder, rules=rules) as server:
-        with open_transport(server.url, rate=1000.0, budget_path=budget, breaker=breaker) as transport:
-            outcomes = list(transport.read_many((ByteRange("f1.bin", n, 5) for n in range(50)), concurrency=2))
-            assert {o.kind for o in outcomes if isinstance(o, RangeFault)} == {
-                FaultKind.FORBIDDEN,
-                FaultKind.BREAKER_OPEN,
-            } or {o.kind for o in outcomes if isinstance(o, RangeFault)} == {FaultKind.BREAKER_OPEN}
-        asked = len(server.hits)
-        assert asked < 10
-        with (
-            open_transport(server.url, rate=1000.0, budget_path=budget, breaker=breaker) as other,
-            pytest.raises(RangeFault) as raised,
-        ):
-            other.read("f2.bin", 0, 5)
-        assert raised.value.kind is FaultKind.BREAKER_OPEN
-        assert isinstance(raised.value, EnvironmentFault)
-        assert len(server.hits) == asked
-
-
-def test_one_burst_of_refusals_leaves_the_breaker_closed(folder: Path, tmp_path: Path) -> None:
-    rules = [Rule("403", times=1)]
-    with (
-        FaultServer(folder, latency=0.3, rules=rules) as server,
-        open_transport(server.url, rate=1000.0, concurrency=8, budget_path=tmp_path / "b.sqlite") as transport,
-    ):
-        outcomes = list(transport.read_many((ByteRange("f1.bin", n, 5) for n in range(8)), concurrency=8))
-        assert not [each for each in outcomes if isinstance(each, RangeFault) and each.kind is FaultKind.BREAKER_OPEN]
-        assert transport.stats.faults["forbidden"] == 8
 
 
 def test_the_user_agent_is_sent(folder: Path) -> None:

@@ -53,6 +53,7 @@ def get(
     ] = 10,
     via: options.Via = None,
     subset: options.Subsets = None,
+    wait: options.Wait = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -80,7 +81,7 @@ def get(
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --{form}; add --out FILE or pipe the output somewhere")
     target, period = _page(url), _period(at)
-    settings = _settings(source, home, via, subset)
+    settings = _settings(source, home, via, subset, wait)
     with open_workspace(settings) as workspace:
         chosen = _crawls(workspace, crawl)
         try:
@@ -133,9 +134,12 @@ def _period(at: str | None) -> Span | None:
     return wanted.from_time, wanted.to_time
 
 
-def _settings(source: str | None, home: str | None, via: str | None, subset: list[str] | None) -> Settings:
+def _settings(
+    source: str | None, home: str | None, via: str | None, subset: list[str] | None, wait: bool | None
+) -> Settings:
     """Those of the home that was named, else of the usual home where there is one, else of a folder for caches."""
     given: dict[str, Any] = {"source": source, "via": via, "subsets": tuple(subset) if subset else None}
+    given["wait"] = options.patience(wait)
     settings = load_settings(home=home, **given)
     if read_note(settings.home) is not None:
         claim_home(settings)

@@ -41,6 +41,7 @@ def harvest(
         bool, typer.Option("--refresh", help="Ask each file whether it was published anew, a request each.")
     ] = False,
     allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -68,7 +69,13 @@ def harvest(
     from cc_pipeline.stages.workspace import open_workspace
 
     subsets = tuple(subset) if subset else None
-    settings = load_settings(source=source, home=home, subsets=subsets, max_index_gaps=options.most_gaps(allow_gaps))
+    settings = load_settings(
+        source=source,
+        home=home,
+        subsets=subsets,
+        max_index_gaps=options.most_gaps(allow_gaps),
+        wait=options.patience(wait),
+    )
     if every == bool(crawl):
         raise UserInputError("name crawls with --crawl, or take all of them with --all")
     claim_home(settings)

@@ -89,6 +89,7 @@ def lookup(
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
     harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -121,7 +122,15 @@ def lookup(
     read = _columns_to_read(names, filtered)
     with (
         open_question(
-            targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            allow_gaps=allow_gaps,
+            wait=wait,
+            several=True,
         ) as question,
         capture_writer(chosen, names, out) as write,
     ):
@@ -160,6 +169,7 @@ def check(
     where: options.Where = None,
     facts: AskFacts = False,
     allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
     output: Format = "table",
     source: options.Source = None,
     home: options.Home = None,
@@ -185,7 +195,7 @@ def check(
     failed: list[str] = []
     counts: dict[str, dict[str, int]] = {}
     with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, several=True
+        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps, wait=wait, several=True
     ) as found:
         # a list of reversed names is one target, but a person who lists names wants a row for each
         single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())

@@ -24,6 +24,7 @@ from cc_pipeline.settings.access import own_access
 from cc_pipeline.settings.environment import PREFIX, text_in
 from cc_pipeline.settings.places import split_places
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.refusals import WAIT
 from cc_pipeline.transport.sharing import Opening, take_over
 
 #: Variables that say who somebody is at the source.
@@ -62,7 +63,9 @@ def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] =
     home = _own_folder()
     settings = settings_here(sent, home)
     # one share stays at home, where runs may go on beside the job
-    workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1)))
+    # nor does a cluster wait for as long as a person
+    wait = WAIT if settings.wait is None else min(settings.wait, WAIT)
+    workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1), wait=wait))
     take_over(settings.budget_path, closed)
     _clear(home / "scratch")
     try:

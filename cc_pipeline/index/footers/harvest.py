@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline import progress
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, NotNow
 from cc_pipeline.index.faces import Known, RangeReader, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
@@ -209,10 +209,7 @@ class _Run:
 
     def _fault(self, job: _Job, fault: RangeFault) -> None:
         if fault.kind in _STOPPING:
-            raise EnvironmentFault(
-                f"the harvest stopped at {job.path}: {fault.kind.value}, {fault.detail}",
-                "What was harvested is kept; run again later and it goes on from there.",
-            ) from fault
+            raise self.not_now(f"the harvest stopped at {job.path}", fault) from fault
         if fault.kind is FaultKind.WHOLE_OBJECT:
             self._whole(job.path, fault)
         changed = fault.kind is FaultKind.CHANGED_OBJECT
@@ -245,7 +242,8 @@ class _Run:
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
         if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
             count, tried = len(self.sick_files), len(self.recent)
-            raise self.sick(f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}")
+            what = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
+            raise self.sick(what, failure.kind)
 
     def _count(self, failed: str | None) -> None:
         """Remembers the last outcomes; a file that fails again and again counts once."""
@@ -258,9 +256,16 @@ class _Run:
                 self.sick_files[oldest] -= 1
                 self.sick_files += Counter()
 
-    def sick(self, what: str) -> EnvironmentFault:
+    def not_now(self, what: str, fault: RangeFault) -> NotNow:
         self.writer.sync()
-        return EnvironmentFault(
+        return NotNow(
+            f"{what}: {fault.kind.value}, {fault.detail}",
+            "What was harvested is kept; run again after that time, or with --wait, and it goes on from there.",
+        )
+
+    def sick(self, what: str, kind: Kind) -> EnvironmentFault:
+        self.writer.sync()
+        return (NotNow if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {what}",
             "Check the source and the network. What was harvested is kept; run again and it goes on from there.",
         )
@@ -304,8 +309,8 @@ def harvest_crawl(
         )
         run.run()
         if not run.fetched and not known and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
-            first = next(iter(run.failed.values())).reason
-            raise run.sick(f"none of {run.wanted} files could be fetched: {first}")
+            first = next(iter(run.failed.values()))
+            raise run.sick(f"none of {run.wanted} files could be fetched: {first.reason}", first.kind)
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     if run.unchecked:
         raise Incomplete(
@@ -344,7 +349,7 @@ def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
             elif other and entry.etag and not files.know(outcome.key, entry.etag, outcome.etag or ""):
                 doubted[outcome.key] = Known(entry.etag, outcome.size)
         elif outcome.kind in _STOPPING:
-            raise run.sick(f"{outcome.key} could not be checked: {outcome.kind.value}, {outcome.detail}")
+            raise run.not_now(f"{outcome.key} could not be checked", outcome)
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
         else:

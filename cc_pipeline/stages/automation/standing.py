@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from cc_pipeline.addresses import Access, scheme_of
@@ -51,7 +52,7 @@ def trouble_at(settings: Settings, place: str, access: Access, crawl: str) -> st
     if not scheme_of(place):
         return None if Path(place).is_dir() else f"the folder {place} is not there"
     try:
-        with open_transport(settings, place, access, _ONCE) as transport:
+        with open_transport(replace(settings, wait=0.0), place, access, _ONCE) as transport:
             key = evidence(settings, crawl)
             if key is not None:
                 transport.exists(key)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cc_pipeline.addresses import holds_access, scheme_of, shown
 from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import current_key, parse_path_list, path_list_key
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.errors import DataFault, EnvironmentFault, NotNow, UserInputError
 from cc_pipeline.index.built.names import Shard, folder_of, shard_of
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.workspace import Workspace
@@ -50,6 +50,8 @@ def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
         key = path_list_key(crawl, "warc")
         try:
             paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=_MOST_FILES))
+        except NotNow:
+            raise
         except RangeFault as fault:
             raise EnvironmentFault(
                 f"{crawl} has no path list at {key} ({fault.kind.value})",

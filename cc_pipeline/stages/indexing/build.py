@@ -14,7 +14,7 @@ import pyarrow as pa
 from cc_pipeline import interruption, progress
 from cc_pipeline.archive.members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow, UserInputError
 from cc_pipeline.extraction.gate import limits_of
 from cc_pipeline.extraction.slice import BUILT, Figures, Slice, StageReport
 from cc_pipeline.index.built.names import VERSION, Shard
@@ -175,7 +175,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
             absent += lost.absent
             in_a_row += not lost.absent
             if lost.stops or in_a_row == _MOST_IN_A_ROW:
-                raise _stopped(crawl, done, wanted) from lost
+                raise _stopped(NotNow if lost.stops else EnvironmentFault, crawl, done, wanted) from lost
     progress.report("index archives", wanted, wanted)
     _drop_superseded(workspace, index)
     if done.failed:
@@ -227,8 +227,8 @@ class _NotGiven(Exception):
         super().__init__(why)
 
 
-def _stopped(crawl: str, done: _Done, wanted: int) -> EnvironmentFault:
-    return EnvironmentFault(
+def _stopped(family: type[EnvironmentFault], crawl: str, done: _Done, wanted: int) -> EnvironmentFault:
+    return family(
         f"the index of {crawl} was stopped after {len(done.files):,} of {wanted:,} files: "
         f"{'; '.join(done.failed[-_MOST_IN_A_ROW:])}",
         "What was built stays. Check the source and the network, then run the same command again.",

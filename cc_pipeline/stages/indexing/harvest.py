@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, NotNow
 from cc_pipeline.extraction.lookups import catalog_gaps
 from cc_pipeline.extraction.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.index.built.names import SUBSET
@@ -161,6 +161,8 @@ def _files_of(workspace: Workspace, crawl: str) -> list[IndexFile]:
             paths = workspace.transport.read_parsed(key, lambda data: parse_path_list(data, key, most=MOST_INDEX_FILES))
         else:
             paths = parse_path_list(listed, key, most=MOST_INDEX_FILES)
+    except NotNow:
+        raise
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{crawl} has no path list at {key} ({fault.kind.value})",

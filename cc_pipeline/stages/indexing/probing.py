@@ -17,7 +17,7 @@ from typing import Final, Literal
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import cluster_key, published_key, segments_key
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, NotNow
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.indexing.collinfo import ago
 from cc_pipeline.stages.indexing.own_lists import first_own_key
@@ -38,13 +38,14 @@ _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.THROTTLED, FaultKin
 @dataclass(frozen=True, slots=True)
 class Probe:
     """What the source answered at ``at`` (aware UTC) about an object of a crawl. ``why`` is the refusal behind
-    ``unknown``, ``remembered`` whether it was asked before."""
+    ``unknown``, ``remembered`` whether it was asked before, ``not_now`` whether the source refused everything."""
 
     crawl: str
     state: State
     at: datetime
     why: str = ""
     remembered: bool = False
+    not_now: bool = False
 
 
 def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("there", "absent", "unknown")) -> Probe:
@@ -63,7 +64,8 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     try:
         found = Probe(crawl, "there" if workspace.transport.exists(key, tries=1) else "absent", datetime.now(UTC))
     except RangeFault as fault:
-        found = Probe(crawl, "unknown", datetime.now(UTC), f"{fault.kind.value}, {fault.detail}")
+        why, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
+        found = Probe(crawl, "unknown", datetime.now(UTC), why, not_now=not_now)
         if fault.kind not in _REFUSALS:
             return found
     _remember(settings, found)
@@ -88,7 +90,7 @@ def unknown(workspace: Workspace, found: Probe) -> EnvironmentFault:
     if found.remembered:
         after = found.at + _BELIEVED["unknown"]
         again = f" The source is asked again after {after:%H:%M} UTC."
-    return EnvironmentFault(
+    return (NotNow if found.not_now else EnvironmentFault)(
         f"whether {workspace.settings.source} has {found.crawl} is unknown: {found.why} (asked {ago(found.at)})",
         "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
         f"later.{again}",

@@ -27,7 +27,7 @@ from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
 from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
-from cc_pipeline.transport.budget import SourceLimits
+from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
@@ -344,9 +344,9 @@ def _finding(state: HostState) -> Finding:
         return Finding(
             "bad",
             "breaker",
-            f"{state.host} refuses: no request is sent until {_moment(state.breaker_open_until)}{refused}",
-            "Wait until then and run again: runs go on where they stopped. To try at once: "
-            f"cc-pipeline doctor --reset-breaker {state.host}",
+            f"{state.host} refuses: only one request is sent, after {_moment(state.breaker_open_until)}{refused}",
+            "Run again: it waits, and goes on where it stopped. Where it never answered, check the credentials. To try "
+            f"at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.out is not None:
         over = state.out.until < datetime.now(UTC)
@@ -361,7 +361,7 @@ def _finding(state: HostState) -> Finding:
     if state.paused_until is not None:
         return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
     if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
-        return Finding("note", "budget", f"{text}; slowed down to {state.rate:.2g} requests/s{refused}")
+        return Finding("note" if refused else "ok", "budget", f"{text}; {state.rate:.2g} requests/s for now{refused}")
     return Finding("ok", "budget", text + refused)
 
 

@@ -120,7 +120,9 @@ def look_live(
         raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be looked at")
     begun, at = time.monotonic(), datetime.now(UTC)
     chosen = rate_for(settings) if rate is None else rate
-    plain = replace(settings, rate=chosen, concurrency=1, mirrors=(), mirror_access=(), via="auto", subsets=SUBSETS)
+    plain = replace(
+        settings, rate=chosen, concurrency=1, mirrors=(), mirror_access=(), via="auto", subsets=SUBSETS, wait=0.0
+    )
     own = settings.is_common_crawl and scheme_of(settings.source) != "s3"
     look = Look(plain, most, bucket or (PUBLIC_BUCKET if own else ""))
     with _workspace(look):

@@ -34,8 +34,7 @@ from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport import budget
-from cc_pipeline.transport.budget import BreakerPolicy
+from cc_pipeline.transport import refusals
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.sharing import Opening, openings, take_over
 from cc_pipeline_tests.engines.spark.compared import (
@@ -364,7 +363,7 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
 
 def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slugs = sorted(bucket[1].domains())
-    monkeypatch.setattr(budget, "BreakerPolicy", partial(BreakerPolicy, threshold=2))
+    monkeypatch.setattr(refusals, "PROBES", (200.0,))
     # a request for each record, one after the other
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
 
@@ -407,7 +406,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
             moved.chdir(folder)
             return task()
 
-    monkeypatch.setattr(budget, "BreakerPolicy", partial(BreakerPolicy, threshold=2))
+    monkeypatch.setattr(refusals, "PROBES", (200.0,))
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
     slugs = sorted(bucket[1].domains())
     with FaultServer(bucket[0]) as server:
@@ -428,7 +427,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
         requests, told = job(())
         assert requests > 0
         [opening] = told
-        assert opening.open_until > opening.opened_at
+        assert opening.until > opening.since
         # of whatever job, and of however many new workers
         assert job(told) == (0, told)
         # and of this home's own runs, once they are told

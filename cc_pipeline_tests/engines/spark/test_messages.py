@@ -50,7 +50,7 @@ def test_a_report_is_sent_once() -> None:
 
 
 def test_who_refuses_is_told() -> None:
-    closed = (Opening("example.org", 1.5, 301.5, 1, 4, "403"),)
+    closed = (Opening("example.org", 1.5, 301.5, 1, "403"),)
     assert told(("refused", closed)) == [Refused(closed)]
 
 

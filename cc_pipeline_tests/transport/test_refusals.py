@@ -1,0 +1,213 @@
+"""A source that refuses for a while, or one object for good, or everything: what is sent, and what comes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline import progress
+from cc_pipeline.errors import NotNow
+from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.transport.states import budget_state, reset_breaker
+from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
+from cc_pipeline_tests.refusing import Window
+
+#: As by default, a hundred times as fast.
+POLICY = RefusalPolicy(probes=(0.05, 0.15, 0.6), wait=20.0)
+QUICK = RetryPolicy(base=0.001, longest=0.005)
+CLOSED = [Rule("403", times=None)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "bucket"
+    place.mkdir()
+    for number in range(10):
+        (place / f"f{number}").write_bytes(bytes(1_000))
+    return place
+
+
+@contextmanager
+def over(url: str, **options: object) -> Iterator[Transport]:
+    given: dict[str, object] = {"retry": QUICK, "refusals": POLICY, "concurrency": 4} | options
+    with Transport(url, **given) as transport:
+        yield transport
+
+
+def ranges(count: int) -> list[ByteRange]:
+    return [ByteRange(f"f{number % 10}", number // 10, 4) for number in range(count)]
+
+
+def refused(server: FaultServer) -> list[Hit]:
+    return [hit for hit in server.hits if hit.status == 403]
+
+
+@pytest.mark.parametrize("rate", [None, 500.0])
+@pytest.mark.parametrize(("seconds", "probes"), [(0.03, 0), (0.3, 2), (0.9, 3)])
+def test_a_window_of_refusals_costs_time_and_nothing_else(
+    folder: Path, tmp_path: Path, seconds: float, probes: int, rate: float | None
+) -> None:
+    with FaultServer(folder, latency=0.005) as server:
+        window = Window(server, 50, seconds)
+        with over(server.url, rate=rate, budget_path=tmp_path / "budget.sqlite") as transport:
+            came = list(transport.read_many(ranges(200)))
+    assert all(isinstance(one, RangeBytes) for one in came)
+    assert len(came) == 200
+    assert window.asked_again() == {}
+    # those under way, and a probe now and then
+    assert 1 <= len(window.refused) <= 4 + probes
+
+
+def test_another_process_waits_too_and_goes_on_when_a_person_says_so(folder: Path, tmp_path: Path) -> None:
+    budget, slow = tmp_path / "budget.sqlite", RefusalPolicy(probes=(200.0,), wait=3600.0)
+    with FaultServer(folder, rules=CLOSED) as server:
+        with (
+            over(server.url, rate=500.0, budget_path=budget, refusals=RefusalPolicy((200.0,), 0.0)) as one,
+            pytest.raises(NotNow),
+        ):
+            one.read("f1", 0, 4)
+        server.set_rules([])
+        before = len(server.hits)
+        with over(server.url, rate=500.0, budget_path=budget, refusals=slow) as other:
+            [state] = budget_state(budget)
+            assert state.breaker_open
+
+            def try_at_once() -> None:
+                assert len(server.hits) == before
+                assert reset_breaker(budget, state.host)
+
+            timer = threading.Timer(0.1, try_at_once)
+            timer.start()
+            assert other.read("f2", 0, 4).attempts == 1
+            timer.join()
+        assert len(server.hits) == before + 1
+
+
+def test_one_object_that_is_refused_is_its_own_fault(folder: Path) -> None:
+    with FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server, over(server.url) as transport:
+        outcomes = list(transport.read_many(ranges(300)))
+        faults = [one for one in outcomes if isinstance(one, RangeFault)]
+        assert {(one.key, one.kind) for one in faults} == {("f7", FaultKind.FORBIDDEN)}
+        assert len(faults) == 30
+        assert not [hit for hit in refused(server) if hit.key != "f7"]
+        # one of them finds out for all, by two requests
+        assert max(one.attempts for one in faults) == 2
+        assert len(refused(server)) == 30 + 1
+        # a place that is mended is asked as before
+        server.set_rules([])
+        assert transport.read("f7", 0, 4).attempts == 1
+
+
+def test_an_object_that_is_refused_alone_is_compared_with_one_that_came(folder: Path) -> None:
+    with FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server, over(server.url) as transport:
+        transport.read("f1", 0, 4)
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert raised.value.kind is FaultKind.FORBIDDEN
+        assert [(hit.method, hit.key) for hit in server.hits] == [
+            ("GET", "f1"), ("GET", "f7"), ("HEAD", "f1"), ("GET", "f7"),
+        ]  # fmt: skip
+
+
+def test_another_process_knows_what_came_before(folder: Path, tmp_path: Path) -> None:
+    with FaultServer(folder) as server:
+        with over(server.url, rate=500.0, budget_path=tmp_path / "budget.sqlite") as one:
+            one.read("f1", 0, 4)
+        server.set_rules([Rule("403", "f7", times=None)])
+        with (
+            over(server.url, rate=500.0, budget_path=tmp_path / "budget.sqlite") as other,
+            pytest.raises(RangeFault) as raised,
+        ):
+            other.read("f7", 0, 4)
+        assert raised.value.kind is FaultKind.FORBIDDEN
+        assert [hit.key for hit in server.hits if hit.method == "HEAD"] == ["f1"]
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.3])
+def test_a_source_that_refuses_everything_ends_with_when_to_come_back(folder: Path, wait: float) -> None:
+    with FaultServer(folder, rules=CLOSED) as server:
+        policy = RefusalPolicy(probes=(0.05, 0.15, 0.6), wait=wait)
+        with over(server.url, refusals=policy) as transport:
+            outcomes = list(transport.read_many(ranges(100)))
+        assert {one.kind for one in outcomes if isinstance(one, RangeFault)} == {FaultKind.BREAKER_OPEN}
+        assert len(outcomes) == 100
+        fault = outcomes[0]
+        assert isinstance(fault, NotNow)
+        assert "nothing is sent before 20" in fault.what
+        assert "credentials" in fault.advice
+        # on a busy machine more probes may be due before all are told
+        assert len(server.hits) <= 4 + 4
+
+
+def test_a_long_pause_is_told_at_once_and_not_waited_for(folder: Path, tmp_path: Path) -> None:
+    with FaultServer(folder, rules=[Rule("503", times=None, retry_after=3_000)]) as server:
+        attended = RefusalPolicy(wait=1e6)
+        with over(server.url, refusals=attended, rate=100.0, budget_path=tmp_path / "b.sqlite") as transport:
+            with pytest.raises(NotNow, match=r"refuses .status 503, SlowDown.; nothing is sent before"):
+                transport.read("f1", 0, 4)
+            assert len(server.hits) == 1
+            with pytest.raises(NotNow):
+                transport.read("f2", 0, 4)
+        assert len(server.hits) == 1
+
+
+def test_who_watches_sees_how_long_it_takes_and_what_to_do(folder: Path) -> None:
+    told: list[str] = []
+
+    def sink(stage: str, done: int, total: int | None, detail: str) -> None:
+        assert stage == progress.WAITING
+        told.append(detail)
+
+    with (
+        FaultServer(folder, rules=[Rule("403", times=1)]) as server,
+        progress.progress_to(sink),
+        over(server.url, refusals=RefusalPolicy(probes=(0.1,), wait=20.0)) as transport,
+    ):
+        transport.read("f1", 0, 4)
+        server.set_rules([Rule("403", "f2", times=1)])
+        transport.read("f2", 0, 4)
+    assert "nothing came from it yet, so check the credentials): next try in 0 s, at " in told[0]
+    told = [one for one in told if "credentials" not in one and one]
+    assert "refuses (status 403, AccessDenied): next try in 0 s, at " in told[0]
+    assert "Ctrl-C keeps everything" in told[0]
+    assert "status.commoncrawl.org" not in told[0], "it is no host of theirs"
+    with progress.progress_to(sink):
+        progress.waiting("data.commoncrawl.org", "status 403", 15, "12:00:00 UTC")
+    assert "status.commoncrawl.org" in told[-1]
+
+
+def test_the_rate_is_halved_after_a_refusal_and_earned_again(folder: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.sqlite"
+
+    def rate() -> float | None:
+        [state] = budget_state(budget)
+        return state.rate
+
+    with (
+        FaultServer(folder, rules=[Rule("403", "f1", times=1)]) as server,
+        over(server.url, rate=400.0, budget_path=budget) as transport,
+    ):
+        transport.read("f1", 0, 4)
+        assert rate() == 200.0
+        list(transport.read_many(ranges(30)))
+        until = time.monotonic() + 20
+        while rate() != 400.0:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def test_a_place_of_ones_own_pauses_nothing(folder: Path) -> None:
+    with (
+        FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server,
+        over(server.url, refusals=RefusalPolicy(probes=())) as transport,
+    ):
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert (raised.value.kind, raised.value.attempts, len(server.hits)) == (FaultKind.FORBIDDEN, 2, 2)
+        assert transport.read("f1", 0, 4).attempts == 1
