@@ -144,8 +144,10 @@ class Gate:
         elif finding.kind is FaultKind.FORBIDDEN and self._refusals.probes and key not in self.denied:
             self._refused_at = self._refused_at or time.time()
             self._good = 0
+            # who does not wait may still find out with what came before
+            at_once = bool(self.denied) or (bool(self.witness) and self._refusals.wait < self._refusals.probes[0])
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
-            self._report(partial(told, sent=sent, at_once=bool(self.denied)))
+            self._report(partial(told, sent=sent, at_once=at_once))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)

@@ -211,3 +211,18 @@ def test_a_place_of_ones_own_pauses_nothing(folder: Path) -> None:
             transport.read("f7", 0, 4)
         assert (raised.value.kind, raised.value.attempts, len(server.hits)) == (FaultKind.FORBIDDEN, 2, 2)
         assert transport.read("f1", 0, 4).attempts == 1
+
+
+def test_who_does_not_wait_learns_that_one_object_is_refused_all_the_same(folder: Path) -> None:
+    with (
+        FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server,
+        over(server.url, refusals=RefusalPolicy(probes=(60.0,), wait=0.0)) as transport,
+    ):
+        transport.read("f1", 0, 4)
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert raised.value.kind is FaultKind.FORBIDDEN
+        assert transport.read("f2", 0, 4).attempts == 1
+        server.set_rules(CLOSED)
+        with pytest.raises(NotNow):
+            transport.read("f3", 0, 4)
