@@ -311,6 +311,7 @@ def _give_transport(workspace: Workspace) -> None:
         settings.source,
         retry=RETRY,
         timeouts=TIMEOUTS,
+        refusals=REFUSALS,
         s3_endpoint=settings.s3_endpoint,
         s3_anonymous=settings.s3_anonymous,
     )
