@@ -38,6 +38,7 @@ from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
 from cc_pipeline_tests.world import harvest
 
@@ -50,6 +51,7 @@ TOGETHER: Final = Coalescing(gap=8_000, span=16_000)
 OPTIONS: Final = RecordOptions(coalescing=TOGETHER)
 #: Waits that a test can afford. The numbers of attempts are the real ones.
 RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
+REFUSALS: Final = RefusalPolicy(probes=(0.02, 0.05, 0.1), wait=0.25)
 TIMEOUTS: Final = Timeouts(connect=5, silence=0.4, total=0.6, slowest=1_000_000)
 
 PLACES: Final = ("folder", "http", "s3")
@@ -341,6 +343,7 @@ def _give_transport(workspace: Workspace) -> None:
         settings.source,
         retry=RETRY,
         timeouts=TIMEOUTS,
+        refusals=REFUSALS,
         s3_endpoint=settings.s3_endpoint,
         s3_anonymous=settings.s3_anonymous,
     )

@@ -84,21 +84,22 @@ class Asker:
                     led = await follow(answer, self.gate)
                     found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
                 stats.bytes += len(answer.body)
-                self._tell(gate, found, sent, key)
                 if isinstance(found, Verified):
+                    self._tell(gate, found, sent, key)
                     return found, answer, attempt
                 if found.kind is FaultKind.FORBIDDEN and gate is not None and gate.waits:
-                    is_own = refusal is not None and refusal.well != gate.well
-                    refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
+                    if refusal is not None and refusal.well != gate.well:
+                        attempt += 1
+                        most = self._retry.most(found)
+                        if attempt >= min(tries or most, most):
+                            gate.denied.add(key)
+                    self._tell(gate, found, sent, key)
                     if key in gate.denied:
                         return found, answer, attempt
-                    attempt += is_own
-                    most = self._retry.most(found)
-                    if is_own and attempt >= min(tries or most, most):
-                        gate.denied.add(key)
-                        return found, answer, attempt
+                    refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
                     stats.retries += 1
                     continue
+                self._tell(gate, found, sent, key)
                 wait = self._retry.next_wait(found, attempt, last_wait)
                 if wait is None or (tries is not None and attempt >= tries):
                     return found, answer, attempt

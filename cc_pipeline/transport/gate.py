@@ -144,8 +144,10 @@ class Gate:
         elif finding.kind is FaultKind.FORBIDDEN and self._refusals.probes and key not in self.denied:
             self._refused_at = self._refused_at or time.time()
             self._good = 0
+            # who does not wait may still find out with what came before
+            at_once = bool(self.denied) or (bool(self.witness) and self._refusals.wait < self._refusals.soon)
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
-            self._report(partial(told, sent=sent, at_once=bool(self.denied)))
+            self._report(partial(told, sent=sent, at_once=at_once))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
             self._pause_until = max(self._pause_until, time.time() + wait)
@@ -194,10 +196,11 @@ class Gate:
         self._objects.clear()
 
     async def close(self) -> None:
-        """Gives this process's share back."""
-        for task in (self._pump, self._reporter):
-            if task is not None:
-                task.cancel()
+        """Gives this process's share back, when all that others are to know is told."""
+        if self._pump is not None:
+            self._pump.cancel()
+        if self._reporter is not None:
+            await asyncio.wait([self._reporter])
         if self._budget is not None:
             await self._ask(self._budget.close)
         self._thread.shutdown()
@@ -292,9 +295,9 @@ class Gate:
             self._closed_until, self._seen_at = closed.until, now
         waited, left = now - self._waited_since, closed.until - now
         policy = self._refusals
-        is_over = not self.waits or policy.gives_up(waited, left)
+        is_over = self._outage is not None or policy.gives_up(waited, left)
         # a probe that was due just now may be under way, here or in another process
-        is_probed = self._in_flight > 0 or now - self._seen_at < policy.probes[0]
+        is_probed = self._in_flight > 0 or now - self._seen_at < policy.soon
         if is_over and not (self.waits and is_probed and policy.waits_for_probes(waited, left)):
             self._was_out = self._outage is not None
             self._refuse_all(GateClosed(closed))
@@ -303,7 +306,7 @@ class Gate:
         progress.waiting(host, why, left, _moment(closed.until, "%H:%M:%S"))
         self._again.clear()
         with suppress(TimeoutError):
-            look_again = min(_LOOK_AGAIN, policy.probes[0]) if is_over else _LOOK_AGAIN
+            look_again = min(_LOOK_AGAIN, policy.soon) if is_over else _LOOK_AGAIN
             await asyncio.wait_for(self._again.wait(), max(0.0, min(left, look_again)))
 
     def _release(self, *, asks: bool = False) -> None:

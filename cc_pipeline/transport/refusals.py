@@ -53,6 +53,11 @@ class RefusalPolicy:
     probes: tuple[float, ...] = field(default_factory=lambda: PROBES)
     wait: float = field(default_factory=lambda: WAIT)
 
+    @property
+    def soon(self) -> float:
+        """Seconds until the first probe."""
+        return self.probes[0] if self.probes else 0.0
+
     def gap(self, probes: int) -> float:
         """Seconds from a probe (or the refusal) to the next, when ``probes`` were sent. Below zero: at once."""
         if probes < 0:
@@ -68,7 +73,7 @@ class RefusalPolicy:
     def waits_for_probes(self, waited: float, left: float) -> bool:
         """Whether somebody who would give up waits for the probe that is under way: the next comes when ``left`` is
         over."""
-        return self.wait > 0 and 0 < waited <= self.wait + self.probes[0] and left <= self.probes[-1]
+        return self.wait > 0 and 0 < waited <= self.wait + self.soon and left <= self.probes[-1]
 
 
 class Refusals:

@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline import progress
 from cc_pipeline.errors import NotNow
-from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport, budget
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
@@ -211,3 +211,29 @@ def test_a_place_of_ones_own_pauses_nothing(folder: Path) -> None:
             transport.read("f7", 0, 4)
         assert (raised.value.kind, raised.value.attempts, len(server.hits)) == (FaultKind.FORBIDDEN, 2, 2)
         assert transport.read("f1", 0, 4).attempts == 1
+
+
+def test_who_does_not_wait_learns_that_one_object_is_refused_all_the_same(folder: Path) -> None:
+    with (
+        FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server,
+        over(server.url, refusals=RefusalPolicy(probes=(60.0,), wait=0.0)) as transport,
+    ):
+        transport.read("f1", 0, 4)
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert raised.value.kind is FaultKind.FORBIDDEN
+        assert transport.read("f2", 0, 4).attempts == 1
+        server.set_rules(CLOSED)
+        with pytest.raises(NotNow):
+            transport.read("f3", 0, 4)
+
+
+def test_a_pause_that_a_place_of_ones_own_asks_for_is_waited_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SHORT_PAUSE", 0.1)
+    with (
+        FaultServer(folder, rules=[Rule("503", times=1, retry_after=1)]) as server,
+        over(server.url, refusals=RefusalPolicy(probes=(), wait=20.0)) as transport,
+    ):
+        assert transport.read("f1", 0, 4).attempts == 2
+        first, second = server.hits
+        assert second.at >= first.at + 0.9

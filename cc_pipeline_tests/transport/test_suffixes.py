@@ -12,6 +12,7 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
@@ -143,7 +144,10 @@ def test_one_object_that_fails_says_nothing_about_its_host(bucket: Path) -> None
 def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path, tmp_path: Path) -> None:
     for kind in ("500", "503", "403", "404"):
         with FaultServer(bucket, rules=[Rule(kind, times=None, retry_after=0)]) as server:
-            with Transport(server.url, retry=QUICK, budget_path=tmp_path / "budget.sqlite") as transport:
+            quick = RefusalPolicy(probes=(0.01,), wait=0.1)
+            with Transport(
+                server.url, retry=QUICK, refusals=quick, budget_path=tmp_path / "budget.sqlite"
+            ) as transport:
                 with pytest.raises(RangeFault):
                     transport.read_suffix("f0", 8)
                 server.set_rules([])
