@@ -144,9 +144,9 @@ def test_one_object_that_fails_says_nothing_about_its_host(bucket: Path) -> None
 def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path, tmp_path: Path) -> None:
     for kind in ("500", "503", "403", "404"):
         with FaultServer(bucket, rules=[Rule(kind, times=None, retry_after=0)]) as server:
-            quick = RefusalPolicy(probes=(0.01,), wait=0.1)
+            of_objects = RefusalPolicy(probes=())
             with Transport(
-                server.url, retry=QUICK, refusals=quick, budget_path=tmp_path / "budget.sqlite"
+                server.url, retry=QUICK, refusals=of_objects, budget_path=tmp_path / "budget.sqlite"
             ) as transport:
                 with pytest.raises(RangeFault):
                     transport.read_suffix("f0", 8)
