@@ -91,7 +91,7 @@ class Refusals:
         if since <= ended:
             return True
         if now < until <= now + LONGEST_WAIT + CLOCK_JUMP:
-            return Closed(until, why)
+            return Closed(until, why, never=not self.witness())
         again = now + self.policy.gap(probes + 1)
         self._db.execute("update refusals set probes = ?, until = ? where host = ?", (probes + 1, again, self._host))
         return False
