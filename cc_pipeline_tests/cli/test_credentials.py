@@ -179,9 +179,9 @@ def test_a_home_goes_on_with_credentials_of_the_environment_or_of_netrc(
     # without credentials the list of crawls is the copy of before
     refused = [asked for asked in server.asked if asked.status == 401]
     assert refused
-    assert "forbidden" in alone.err + alone.out
-    assert "forbidden" in by_default.err + by_default.out
-    assert "forbidden" not in by_environment.err + by_environment.out + by_netrc.err + by_netrc.out
+    assert "refuses (status 401" in alone.err + alone.out
+    assert "refuses (status 401" in by_default.err + by_default.out
+    assert "refuses (status 401" not in by_environment.err + by_environment.out + by_netrc.err + by_netrc.out
     assert (odd.status, leaks((odd.err + odd.out).encode())) == (1, [])
     assert str(tmp_path / "odd") in odd.err.replace("\n", "")
 
