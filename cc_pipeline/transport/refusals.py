@@ -55,8 +55,8 @@ class RefusalPolicy:
 
     @property
     def soon(self) -> float:
-        """Seconds until the first probe."""
-        return self.probes[0] if self.probes else 0.0
+        """Seconds until the first probe, at most the usual ones."""
+        return min(self.probes[0], 5.0) if self.probes else 0.0
 
     def gap(self, probes: int) -> float:
         """Seconds from a probe (or the refusal) to the next, when ``probes`` were sent. Below zero: at once."""
