@@ -302,7 +302,7 @@ class Gate:
             self._was_out = self._outage is not None
             self._refuse_all(GateClosed(closed))
             return
-        why = closed.why if self.witness else f"{closed.why}; nothing came from it yet, so check the credentials"
+        why = f"{closed.why}; nothing came from it yet, so check the credentials" if closed.never else closed.why
         progress.waiting(host, why, left, _moment(closed.until, "%H:%M:%S"))
         self._again.clear()
         with suppress(TimeoutError):

@@ -28,10 +28,12 @@ create table if not exists outages (
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing is sent until ``until`` (seconds since the epoch)."""
+    """Nothing is sent until ``until`` (seconds since the epoch). ``never``: the host refuses, and nothing ever came
+    from it."""
 
     until: float
     why: str
+    never: bool = False
 
 
 @dataclass(frozen=True, slots=True)

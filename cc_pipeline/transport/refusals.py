@@ -55,8 +55,8 @@ class RefusalPolicy:
 
     @property
     def soon(self) -> float:
-        """Seconds until the first probe."""
-        return self.probes[0] if self.probes else 0.0
+        """Seconds until the first probe, at most the usual ones."""
+        return min(self.probes[0], 5.0) if self.probes else 0.0
 
     def gap(self, probes: int) -> float:
         """Seconds from a probe (or the refusal) to the next, when ``probes`` were sent. Below zero: at once."""
@@ -91,7 +91,7 @@ class Refusals:
         if since <= ended:
             return True
         if now < until <= now + LONGEST_WAIT + CLOCK_JUMP:
-            return Closed(until, why)
+            return Closed(until, why, never=not self.witness())
         again = now + self.policy.gap(probes + 1)
         self._db.execute("update refusals set probes = ?, until = ? where host = ?", (probes + 1, again, self._host))
         return False

@@ -64,7 +64,7 @@ def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] =
     settings = settings_here(sent, home)
     # one share stays at home, where runs may go on beside the job
     # nor does a cluster wait for as long as a person
-    wait = WAIT if settings.wait is None else min(settings.wait, WAIT)
+    wait = None if settings.wait is None else min(settings.wait, WAIT)
     workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1), wait=wait))
     take_over(settings.budget_path, closed)
     _clear(home / "scratch")
