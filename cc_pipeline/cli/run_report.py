@@ -175,8 +175,10 @@ def _say_shortfall(done: Mapping[Slice, Done]) -> None:
         text = f"{figure} did not come: run the command again, it asks for these alone"
         console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
     if lost:
+        doubted = any(one.after.doubted for one in done.values())
+        said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
         note(
-            f"{lost:,} of {planned:,} captures ({share(lost, planned)}) are missing or damaged in the source itself; "
+            f"{lost:,} of {planned:,} captures ({share(lost, planned)}) are {said}; "
             "each of them and why: "
             "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
         )

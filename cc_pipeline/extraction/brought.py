@@ -42,6 +42,7 @@ FETCHES_SCHEMA = pa.schema(
         pa.field("stored_bytes", pa.int64()),
         pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
         pa.field("lost_reason", pa.string()),
+        pa.field("lost_file", pa.string()),
         pa.field("lost_in_one", pa.int64()),
         pa.field("losses", pa.string()),
         pa.field("losses_accepted", pa.string()),
@@ -62,9 +63,9 @@ class Brought:
     ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
     that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
     ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file. Captures that are
-    lost, mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file, and ``losses`` is a number for
-    which they are; ``mismatched`` of the fetched ones have another payload than the index names, and ``mismatches`` is
-    a number for these and their lengths. ``None`` where an earlier version did not note it.
+    lost, mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``), and ``losses`` is
+    a number for which they are; ``mismatched`` of the fetched ones have another payload than the index names, and
+    ``mismatches`` is a number for which and what. ``None`` where an earlier version did not note it.
     """
 
     planned: int
@@ -79,6 +80,7 @@ class Brought:
     stored_bytes: int | None = None
     stored: Mapping[str, int] | None = None
     lost_reason: str | None = None
+    lost_file: str | None = None
     lost_in_one: int | None = None
     losses: str | None = None
     mismatched: int | None = None
@@ -198,7 +200,9 @@ class Tally:
         for row in odd.group_by("target").aggregate([([], "count_all")]).to_pylist():
             self._mismatched[row["target"]] += row["count_all"]
         _add(self._losses, content_versions(lost.select(_NAMED).to_batches(), "target", ()))
-        _add(self._mismatches, content_versions(odd.select([*_NAMED, "payload_length"]).to_batches(), "target", ()))
+        # the detail has the digest that was computed
+        said = odd.select([*_NAMED, "payload_length", "detail"])
+        _add(self._mismatches, content_versions(said.to_batches(), "target", ()))
 
     def include(self, other: Tally) -> None:
         """Adds the rows that another tally has seen."""
@@ -238,17 +242,14 @@ class Tally:
                 asked=sum(one.asked for one in mine.values()),
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
-                lost_reason=self._commonest_loss(slice_.target),
-                lost_in_one=max(self._lost_files.get(slice_.target, {}).values(), default=0),
+                lost_reason=_most(self._lost_reasons.get(slice_.target, Counter())),
+                lost_file=_most(files := self._lost_files.get(slice_.target, Counter())),
+                lost_in_one=max(files.values(), default=0),
                 losses=self._losses.get(slice_.target, NOTHING),
                 mismatched=self._mismatched[slice_.target],
                 mismatches=self._mismatches.get(slice_.target, NOTHING),
             )
         return found
-
-    def _commonest_loss(self, target: str) -> str | None:
-        reasons = self._lost_reasons.get(target, Counter[str]())
-        return min(reasons, key=lambda name: (-reasons[name], name), default=None)
 
     def _store(self, target: str, file: str, end: int, size: int) -> None:
         files = self._files.setdefault(target, {})
@@ -261,6 +262,10 @@ class Tally:
 
 #: What names a capture among a target's, in a crawl.
 _NAMED: Final = ["target", "warc_filename", "warc_record_offset"]
+
+
+def _most(counts: Counter[str]) -> str | None:
+    return min(counts, key=lambda name: (-counts[name], name), default=None)
 
 
 def _add(numbers: dict[str, str], more: Mapping[str, str]) -> None:
@@ -289,7 +294,9 @@ def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
     numbers = ("losses", "mismatches")
     added: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in summed}
     added["mismatched"] = sum(one.mismatched or 0 for one in parts)
-    added["lost_in_one"] = max(one.lost_in_one or 0 for one in parts)
+    worst = max(parts, key=lambda one: one.lost_in_one or 0)
+    added |= {"lost_in_one": worst.lost_in_one or 0, "lost_file": worst.lost_file}
+    added["lost_reason"] = max(parts, key=lambda one: one.settled).lost_reason
     added |= {name: together(getattr(one, name) or NOTHING for one in parts) for name in numbers}
     return replace(
         # its reason and example

@@ -27,7 +27,7 @@ from cc_pipeline.extraction.held import (
     slices_that_lost,
 )
 from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
-from cc_pipeline.extraction.second_look import come_back
+from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.extraction.standing import Standing, stand
@@ -82,8 +82,9 @@ def fetch_captures(
     reasons = plan(wanted, before, {}, options, (FETCH,)).of(FETCH)
     lost = slices_that_lost(workspace, [one for one in slices if one not in reasons], distrusted) if distrusted else {}
     healed = {slice_: why.n for slice_, why in reasons.items() if why.why is Why.LOST} | lost
-    todo, looks = _worth_asking(workspace, crawl, reasons, replay=replay)
-    todo += lost
+    looked = _look_again(workspace, crawl, reasons, before, replay=replay)
+    gone = _in_vain(reasons, looked, replay=replay)
+    todo = [*(one for one in reasons if one not in gone), *lost]
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in _NOT_PRICED]
         refuse_dear(workspace, {one: before[one] for one in priced})
@@ -96,9 +97,10 @@ def fetch_captures(
         # it was killed between its commit and its end: its journals are settled even if nothing is to be done
         ways[False, False] = []
     for (settled, mismatched), some in ways.items():
-        _fetch(state, some, [one for one in some if one in healed], settled=settled, mismatched=mismatched)
+        again = Again(settled, mismatched, forget=settled and not replay)
+        _fetch(state, some, [one for one in some if one in healed], again)
     forget(workspace.storage, unfinished)
-    _judge_anew(state, [slice_ for slice_ in reasons if slice_ not in todo])
+    _judge_anew(state, gone, looked.in_vain)
     now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if state.judgement else before
     wholes, mine = {slice_.whole for slice_ in state.judgement}, set(slices)
     judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
@@ -108,7 +110,7 @@ def fetch_captures(
         todo,
         started,
         bytes=sum(result.bytes for result in state.results),
-        requests=looks + sum(result.requests for result in state.results),
+        requests=looked.requests + sum(result.requests for result in state.results),
         notes=(*_notes(state), *lost_note(healed)),
     )
     whole = {one.slice_.target: one.figures() for one in of_targets(state.found.values())}
@@ -144,31 +146,54 @@ class _State:
         """How what is known of some slices is judged among all of the command."""
         notes = {slice_: note for slice_, one in self.before.items() if (note := one.asked) is not None}
         workspace = self.workspace
+        # a person was told a number of all that a target lost
+        targets = of_targets({**self.found, **found}.values())
+        told = {one.slice_ for one in targets if one.losses in workspace.accepted_losses}
         return judged(
             found,
             notes,
             workspace.fetched,
             allowed=workspace.settings.max_lost,
-            accepted=workspace.accepted_losses,
+            accepted={slice_ for slice_ in found if slice_.whole in told},
             asked_twice=asked_twice,
         )
 
 
-def _worth_asking(
-    workspace: Workspace, crawl: str, reasons: Mapping[Slice, Reason], *, replay: bool
-) -> tuple[list[Slice], int]:
-    """The slices to ask for: of those that lost something, the ones of which some is there by now. And how many
-    requests it took to know."""
-    looked = [one for one, why in reasons.items() if not replay and why.why in (Why.DOUBTED, Why.PERHAPS)]
-    if not looked:
-        return [*reasons], 0
-    stats = workspace.archives(crawl).stats
-    requests = stats.requests
-    back = come_back(workspace, crawl, looked)
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What of a slice is asked for again beside what is open: what is ``settled``, and what has another payload than
+    the index names (``mismatched``). ``forget``: what does not come of it is open from now on."""
+
+    settled: bool
+    mismatched: bool
+    forget: bool
+
+
+def _look_again(
+    workspace: Workspace,
+    crawl: str,
+    reasons: Mapping[Slice, Reason],
+    before: Mapping[Slice, Standing],
+    *,
+    replay: bool,
+) -> Looked:
+    """What a few requests find of slices that lost something."""
+    looks = {}
+    for slice_, why in reasons.items():
+        note = before[slice_].fetch
+        if not replay and why.why in (Why.DOUBTED, Why.PERHAPS) and note is not None:
+            looks[slice_] = note.second_looks or 0
+    return look_again(workspace, crawl, looks) if looks else Looked(frozenset(), frozenset(), 0)
+
+
+def _in_vain(reasons: Mapping[Slice, Reason], looked: Looked, *, replay: bool) -> list[Slice]:
+    """The slices that lost something of which nothing is there yet, as far as that is known."""
+    if replay:
+        return []
     # a source that was doubted and gives some of it now is asked for all of it
-    doubted = any(reasons[one].why is Why.DOUBTED for one in back)
-    gone = {one for one in looked if one not in back and not (doubted and reasons[one].why is Why.DOUBTED)}
-    return [one for one in reasons if one not in gone], workspace.archives(crawl).stats.requests - requests
+    heals = {reasons[one].why for one in looked.back} & {Why.DOUBTED}
+    lost = [one for one, why in reasons.items() if why.why in (Why.DOUBTED, Why.PERHAPS)]
+    return [one for one in lost if one not in looked.back and reasons[one].why not in heals]
 
 
 def _how(reason: Reason | None, *, replay: bool) -> tuple[bool, bool]:
@@ -187,7 +212,9 @@ def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Stan
     read."""
     found = {}
     for slice_, one in standings.items():
-        if one.fetch is not None and one.fetch.stored_bytes is not None:
+        # a note of an earlier version does not say what is lost
+        is_whole = one.fetch is not None and (one.fetch.losses is not None or not one.fetch.settled)
+        if one.fetch is not None and is_whole and one.fetch.stored_bytes is not None:
             noted = {name: getattr(one.fetch, name) for name in Brought.__slots__}
             found[slice_] = Shortfall(slice_=slice_, **noted)
     silent = [slice_ for slice_, one in standings.items() if slice_ not in found and one.fetched is not None]
@@ -196,9 +223,8 @@ def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Stan
     return found | shortfalls(rows, silent)
 
 
-def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], *, settled: bool, mismatched: bool) -> None:
-    """Fetches ``slices`` and commits what came. ``settled``: what is lost is asked for too, ``mismatched``: so is what
-    has another payload than the index names."""
+def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], again: Again) -> None:
+    """Fetches ``slices`` and commits what came."""
     workspace, crawl = state.workspace, state.crawl
     policy = workspace.settings.digest_policy
     wanted = {one: fetched_from(_said(state.before[one]), policy) for one in slices}
@@ -225,8 +251,9 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], *, s
                 held,
                 RecordOptions(
                     fail_on_digest=policy == "fail",
-                    retry_settled=settled,
-                    retry_mismatched=mismatched,
+                    retry_settled=again.settled,
+                    retry_mismatched=again.mismatched,
+                    forget_settled=again.forget,
                     witnessed=witnessed,
                     search=witness.Search(records, _listed(crawl)),
                 ),
@@ -241,7 +268,8 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], *, s
             witness.note(_witnesses(workspace), fetched.result.witnesses)
         _balanced(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
         held_here.confirm()
-        twice = slices if mismatched and fetched.result.answered else ()
+        result = fetched.result
+        twice = slices if again.mismatched and result.answered and not result.kept_back else ()
         judgement = state.judge(fetched.found, twice)
         if wanted:
             _commit(state, wanted, healed, fetched, judgement)
@@ -280,17 +308,22 @@ def _commit(
     note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] == made_from[s]}, but="asked_at")
 
 
-def _judge_anew(state: _State, slices: Collection[Slice]) -> None:
-    """Notes of slices that were looked at again in vain that this is so, and how they are judged now."""
+def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Slice]) -> None:
+    """Notes how slices of which nothing is there yet are judged now, and of those asked for ``in_vain`` that it was."""
     if not slices:
         return
     found = {slice_: state.found[slice_] for slice_ in slices}
     judgement = {}
     for slice_, one in state.judge(found).items():
         note = state.before[slice_].fetch
-        judgement[slice_] = replace(one, second_looks=1 + (0 if note is None else note.second_looks or 0))
+        looks = (0 if note is None else note.second_looks or 0) + (slice_ in in_vain)
+        judgement[slice_] = replace(one, second_looks=looks)
     made_from = {one: made for one, made in FETCH.made_from(state.workspace.lake, slices).items() if made is not None}
     rows = fetch_rows(found, made_from, {}, judgement)
+    for slice_, row in rows.items():
+        note = state.before[slice_].fetch
+        if note is not None and slice_ not in in_vain:
+            row["asked_at"] = note.asked_at
     note_slices(state.workspace.lake, "fetches", rows, but="asked_at")
     state.judgement |= judgement
 
@@ -341,7 +374,9 @@ def _notes(state: _State) -> tuple[str, ...]:
     if again:
         notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
     if lost:
-        notes.append(f"{lost:,} captures are missing or damaged in the source itself; see the view ledger")
+        doubted = any(one.losses_doubted for one in state.judgement.values())
+        said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
+        notes.append(f"{lost:,} captures are {said}; see the view ledger")
     if odd := sum(one.mismatched or 0 for one in found):
         notes.append(f"{odd:,} records have another payload than the index names; see digest_check in the view ledger")
     return (*notes, *dict.fromkeys(note for result in state.results for note in result.notes))

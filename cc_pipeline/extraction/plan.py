@@ -12,8 +12,8 @@ to be is known once the other was made, and the plan is made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from itertools import product
@@ -194,22 +194,21 @@ def plan(
     ``indexes`` are by crawl and subset. A slice that has not come to a stage which is not among ``stages`` is planned
     no further: whoever wants records of what was never located says so.
     """
-    todos, same = [], []
-    for slice_, asked in wanted.items():
+
+    def of(slice_: Slice, options: Options) -> Todo:
         index = indexes.get((slice_.crawl, slice_.subset), _NO_INDEX)
-        todo = _todo(slice_, asked, standings[slice_], index, options, stages)
-        if todo.first is None:
-            same.append(slice_)
-        else:
-            todos.append(todo)
-    waiting = _beyond(todos)
+        return _todo(slice_, wanted[slice_], standings[slice_], index, options, stages)
+
+    every = {slice_: of(slice_, options) for slice_ in wanted}
+    # they are looked at again another time, and what else is to be done of them is done
+    every |= {slice_: of(slice_, replace(options, before=None)) for slice_ in _beyond(every.values())}
     return Plan(
-        tuple(todo for todo in todos if todo.slice_ not in waiting),
-        (*same, *(todo.slice_ for todo in todos if todo.slice_ in waiting)),
+        tuple(todo for todo in every.values() if todo.first is not None),
+        tuple(slice_ for slice_, todo in every.items() if todo.first is None),
     )
 
 
-def _beyond(todos: Sequence[Todo]) -> frozenset[Slice]:
+def _beyond(todos: Iterable[Todo]) -> frozenset[Slice]:
     """Slices that are looked at again another time: those looked at longest ago come first, a few a command."""
     perhaps = [(todo.fetch.since, todo.slice_) for todo in todos if todo.fetch and todo.fetch.why is Why.PERHAPS]
     return frozenset(slice_ for _, slice_ in sorted(perhaps)[LOOKS:])

@@ -245,7 +245,7 @@ Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 class Total:
     """How a partition (a crawl and a whole target) stands in the subsets asked for: what its slices were made from, and
     captures that were found, planned for the fetch, fetched, still to be asked for, and fetched with another payload
-    than the index names."""
+    than the index names. ``doubted``: nobody believes yet that the others are lost."""
 
     made_from: tuple[str | None, ...] = ()
     captures: int = 0
@@ -253,6 +253,7 @@ class Total:
     fetched: int = 0
     unsettled: int = 0
     mismatched: int = 0
+    doubted: bool = False
 
     @property
     def lost(self) -> int:
@@ -297,6 +298,7 @@ def _totals(found: Look) -> dict[Slice, Total]:
             sum(one.fetched for one in fetches),
             sum(one.unsettled for one in fetches),
             sum(one.mismatched or 0 for one in fetches),
+            any(one.losses_doubted for one in fetches),
         )
     return totals
 

@@ -3,12 +3,13 @@ asked for again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import zip_longest
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cc_pipeline.extraction.brought import mismatched_rows, settled_rows
 from cc_pipeline.extraction.shortfall import LOOKS
@@ -17,62 +18,97 @@ from cc_pipeline.keys import RECORD_KEY_NAMES
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
+from cc_pipeline.transport.ranges import ByteRange
 
-_COLUMNS: Final = [*RECORD_KEY_NAMES, "outcome", "reason", "settled", "digest_check"]
+_JUDGED: Final = ["target", "warc_filename", "outcome", "reason", "settled", "digest_check"]
+_COLUMNS: Final = [*RECORD_KEY_NAMES, *_JUDGED[2:]]
 
 
-def come_back(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> frozenset[Slice]:
-    """Those of ``slices`` of a crawl of which something that was lost is there by now, or has the payload that is
-    indexed: one record each is asked for of at most ``LOOKS`` archive files, first of those of which nothing is here.
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The slices of which something is there by now, those that were asked for in vain, and how many requests it
+    took. Others were not asked for."""
+
+    back: frozenset[Slice]
+    in_vain: frozenset[Slice]
+    requests: int
+
+
+def look_again(workspace: Workspace, crawl: str, looks: Mapping[Slice, int]) -> Looked:
+    """Asks for one lost record, or one with another payload, each of at most ``LOOKS`` archive files, of slices of a
+    crawl. ``looks`` is how often each was looked at before: those looked at least come first, with other files each
+    time.
+
+    Raises ``RangeFault`` where the source answers nothing.
     """
-    asks: list[ByteRange] = []
-    for row in _spread(_lost(workspace, crawl, slices)):
-        place, length = row["warc_filename"], row["warc_record_length"]
-        asks.append(ByteRange(place, row["warc_record_offset"], length, tag=row, tries=1))
-        if len(asks) == LOOKS:
-            break
-    return frozenset(_good(workspace, crawl, asks))
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in looks]}
+    lost: dict[str, Counter[str]] = {}
+    for batch in stream_rows(workspace.lake, "records", where, _JUDGED):
+        files = _wrong(batch).group_by(["target", "warc_filename"]).aggregate([([], "count_all")])
+        for row in files.to_pylist():
+            lost.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
+    ordered = sorted((one for one in looks if one.target in lost), key=lambda one: (looks[one], one))
+    chosen = list(islice(_spread([_turned(lost[one.target], looks[one]) for one in ordered]), LOOKS))
+    wanted: dict[tuple[str, int], dict[str, Any]] = {}
+    askers: dict[tuple[str, int], list[Slice]] = {}
+    seen: set[tuple[str, str]] = set()
+    for batch in stream_rows(workspace.lake, "records", where | {"warc_filename": chosen}, _COLUMNS) if chosen else ():
+        for row in _wrong(batch).to_pylist():
+            # the first record of a file, for each target that lacks it
+            if row["warc_filename"] in chosen and (row["target"], row["warc_filename"]) not in seen:
+                seen.add((row["target"], row["warc_filename"]))
+                place = (row["warc_filename"], row["warc_record_offset"])
+                wanted[place] = row
+                askers.setdefault(place, []).append(Slice(crawl, row["target"]))
+    return _asked(workspace, crawl, dict(islice(wanted.items(), LOOKS)), askers)
 
 
-def _lost(workspace: Workspace, crawl: str, slices: Collection[Slice]) -> Mapping[str, list[dict[str, Any]]]:
-    """For each slice a lost record, or one with another payload, of each file that has any; files with none of its
-    records here come first."""
-    lost: dict[str, dict[str, dict[str, Any]]] = {}
-    here: dict[str, set[str]] = {}
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    for batch in stream_rows(workspace.lake, "records", where, _COLUMNS):
-        rows = pa.Table.from_batches([batch])
-        fetched = rows.filter(pc.equal(rows["outcome"], "fetched")).group_by(["target", "warc_filename"]).aggregate([])
-        for row in fetched.to_pylist():
-            here.setdefault(row["target"], set()).add(row["warc_filename"])
-        for row in pa.concat_tables([settled_rows(rows), mismatched_rows(rows)]).to_pylist():
-            lost.setdefault(row["target"], {}).setdefault(row["warc_filename"], row)
-    return {
-        target: sorted(files.values(), key=lambda row: row["warc_filename"] in here.get(target, ()))
-        for target, files in lost.items()
-    }
+def _wrong(batch: pa.RecordBatch) -> pa.Table:
+    rows = pa.Table.from_batches([batch])
+    return pa.concat_tables([settled_rows(rows), mismatched_rows(rows)])
 
 
-def _spread(by_slice: Mapping[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """One file of each slice, then another one of each; no record twice."""
-    asked: set[tuple[str, int]] = set()
-    for round_ in zip_longest(*by_slice.values()):
-        for row in filter(None, round_):
-            place = (row["warc_filename"], row["warc_record_offset"])
-            if place not in asked:
-                asked.add(place)
-                yield row
+def _turned(files: Counter[str], looks: int) -> list[str]:
+    """Files that lost most first, turned on by as many as were asked each time before."""
+    names = sorted(files, key=lambda name: (-files[name], name))
+    start = looks * LOOKS % len(names)
+    return names[start:] + names[:start]
 
 
-def _good(workspace: Workspace, crawl: str, asks: Iterable[ByteRange]) -> Iterator[Slice]:
-    for got in workspace.archives(crawl).read_many(asks):
-        row = got.tag
-        assert isinstance(row, dict)
-        if isinstance(got, RangeBytes):
-            verdict = examine(got.data, promise_of(row))
-            if verdict.reason is None and (row["outcome"] != "fetched" or verdict.digest_check != "mismatch"):
-                yield Slice(crawl, row["target"])
+def _spread(by_slice: list[list[str]]) -> Iterator[str]:
+    """One file of each slice, then another one of each; none twice."""
+    return iter(dict.fromkeys(name for round_ in zip_longest(*by_slice) for name in round_ if name is not None))
+
+
+def _asked(
+    workspace: Workspace,
+    crawl: str,
+    wanted: Mapping[tuple[str, int], dict[str, Any]],
+    askers: Mapping[tuple[str, int], list[Slice]],
+) -> Looked:
+    archives = workspace.archives(crawl)
+    before = archives.stats.requests
+    back: set[Slice] = set()
+    in_vain: set[Slice] = set()
+    unknown: RangeFault | None = None
+    asks = (ByteRange(*place, row["warc_record_length"], tag=place, tries=1) for place, row in wanted.items())
+    for got in archives.read_many(asks):
+        assert isinstance(got.tag, tuple)
+        if isinstance(got, RangeFault) and got.kind in ENVIRONMENT_KINDS:
+            unknown = got
+        elif not isinstance(got, RangeFault) and _is_right(got.data, wanted[got.tag]):
+            back.update(askers[got.tag])
+        else:
+            in_vain.update(askers[got.tag])
+    if unknown is not None and not back and not in_vain:
+        raise unknown
+    return Looked(frozenset(back), frozenset(in_vain - back), archives.stats.requests - before)
+
+
+def _is_right(data: bytes, row: Mapping[str, Any]) -> bool:
+    verdict = examine(data, promise_of(row))
+    return verdict.reason is None and (row["outcome"] != "fetched" or verdict.digest_check != "mismatch")
 
 
 def promise_of(row: Mapping[str, Any]) -> Promise:

@@ -7,7 +7,8 @@ when a person accepts it, or, of payloads, when the same came once more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -62,38 +63,75 @@ class Judged:
         return self.losses_doubted or self.mismatches_doubted
 
 
+class Command:
+    """What the fetches of one command brought, slice by slice, as sums: a source is judged by all of it."""
+
+    def __init__(self) -> None:
+        self._each: dict[Slice, tuple[int, int, int, int]] = {}
+        self._files: dict[Slice, tuple[str, int]] = {}
+        self._sums = [0, 0, 0, 0]
+        self._lost_in: Counter[str] = Counter()
+
+    def take(self, slice_: Slice, short: Shortfall, believed: Judged) -> None:
+        """Counts a slice, in the place of what it was counted as before."""
+        now = (short.planned, short.fetched, _lost(short, believed), _odd(short, believed))
+        before = self._each.get(slice_, (0, 0, 0, 0))
+        self._each[slice_] = now
+        self._sums = [all_of_it + new - old for all_of_it, new, old in zip(self._sums, now, before, strict=True)]
+        if slice_ in self._files:
+            name, count = self._files.pop(slice_)
+            self._lost_in[name] -= count
+        if now[2] and short.lost_file is not None:
+            self._files[slice_] = short.lost_file, short.lost_in_one or 0
+            self._lost_in[short.lost_file] += short.lost_in_one or 0
+
+    def too_lost(self, allowed: float) -> bool:
+        """Whether more than the share ``allowed`` is lost, or many captures and none is here."""
+        planned, fetched, lost, _ = self._sums
+        # what one archive file lost is one accident, however much of a few files that is
+        accident = max(self._lost_in.values(), default=0)
+        return (lost >= MANY and not fetched) or lost - accident > allowed * max(planned, LEAST_CAPTURES)
+
+    def too_odd(self) -> bool:
+        """Whether too many payloads have another digest than the index."""
+        _, fetched, _, odd = self._sums
+        return odd > MISMATCHED * max(fetched, LEAST_CAPTURES)
+
+
 def judged(
     found: Mapping[Slice, Shortfall],
     before: Mapping[Slice, Fetch],
-    command: dict[Slice, tuple[Shortfall, Judged]],
+    command: Command,
     *,
     allowed: float,
-    accepted: Collection[str],
+    accepted: Collection[Slice],
     asked_twice: Collection[Slice],
 ) -> dict[Slice, Judged]:
-    """How the slices of ``found`` are judged, among all that the ``command`` fetched, which is told of them.
+    """How the slices of ``found`` are judged, among all that the ``command`` fetched, which is told of them. What was
+    doubted ``before`` and is the same stays so, however little a command asks for.
 
-    ``allowed`` is the share of captures that may be lost, ``accepted`` are numbers of losses (of whole targets) that a
-    person accepts. The payloads of the slices ``asked_twice`` were asked for once more.
+    ``allowed`` is the share of captures that may be lost. A person accepts the losses of the slices ``accepted``; the
+    payloads of the slices ``asked_twice`` were asked for once more.
     """
-    told = {one.slice_.target: one.losses for one in of_targets(found.values())}
     believed = {
-        slice_: _believed(short, before.get(slice_), told[slice_.whole.target] in accepted, slice_ in asked_twice)
+        slice_: _believed(short, before.get(slice_), slice_ in accepted, slice_ in asked_twice)
         for slice_, short in found.items()
     }
-    command.update({slice_: (short, believed[slice_]) for slice_, short in found.items()})
-    every = list(command.values())
-    too_lost, too_odd = _too_lost(every, allowed), _too_odd(every)
-    return {
-        slice_: Judged(
+    for slice_, short in found.items():
+        command.take(slice_, short, believed[slice_])
+    too_lost, too_odd = command.too_lost(allowed), command.too_odd()
+    judgement = {}
+    for slice_, one in believed.items():
+        short, note = found[slice_], before.get(slice_)
+        still_lost = note is not None and bool(note.losses_doubted) and note.losses == short.losses
+        still_odd = note is not None and bool(note.mismatches_doubted) and note.mismatches == short.mismatches
+        judgement[slice_] = Judged(
             one.losses_accepted,
-            too_lost and _lost(found[slice_], one) > 0,
+            (too_lost or still_lost) and _lost(short, one) > 0,
             one.mismatches_confirmed,
-            too_odd and _odd(found[slice_], one) > 0,
-            one.second_looks,
+            (too_odd or still_odd) and _odd(short, one) > 0,
         )
-        for slice_, one in believed.items()
-    }
+    return judgement
 
 
 def _believed(short: Shortfall, before: Fetch | None, accepts: bool, twice: bool) -> Judged:
@@ -104,36 +142,21 @@ def _believed(short: Shortfall, before: Fetch | None, accepts: bool, twice: bool
 
 
 def _lost(short: Brought, one: Judged) -> int:
-    return 0 if one.losses_accepted == short.losses else short.settled
+    return 0 if one.losses_accepted is not None and one.losses_accepted == short.losses else short.settled
 
 
 def _odd(short: Shortfall, one: Judged) -> int:
     # nobody here has seen what digests the CDX of the ARC years have
     excepted = short.slice_.crawl in KNOWN_BAD_DIGESTS or short.slice_.crawl in ARC_CRAWLS
-    known = excepted or one.mismatches_confirmed == short.mismatches
-    return 0 if known else short.mismatched or 0
-
-
-def _too_lost(every: Iterable[tuple[Shortfall, Judged]], allowed: float) -> bool:
-    mine = [(short, _lost(short, one)) for short, one in every]
-    lost, planned = sum(count for _, count in mine), sum(short.planned for short, _ in mine)
-    if lost >= MANY and not any(short.fetched for short, _ in mine):
-        return True
-    # what one archive file lost is one accident, however much of a few files that is
-    accident = max((short.lost_in_one or 0 for short, count in mine if count), default=0)
-    return lost - accident > allowed * max(planned, LEAST_CAPTURES)
-
-
-def _too_odd(every: Iterable[tuple[Shortfall, Judged]]) -> bool:
-    mine = [(short.fetched, _odd(short, one)) for short, one in every]
-    return sum(odd for _, odd in mine) > MISMATCHED * max(sum(fetched for fetched, _ in mine), LEAST_CAPTURES)
+    confirmed = one.mismatches_confirmed is not None and one.mismatches_confirmed == short.mismatches
+    return 0 if excepted or confirmed else short.mismatched or 0
 
 
 def too_much(short: Brought, allowed: float) -> bool:
     """Whether more is unsettled than the share ``allowed``, or all that could be had is."""
     if not short.unsettled:
         return False
-    return not short.fetched or short.open > allowed * max(short.planned, LEAST_CAPTURES)
+    return not short.fetched or short.unsettled > allowed * max(short.planned, LEAST_CAPTURES)
 
 
 def refused(

@@ -58,7 +58,8 @@ class RecordsResult:
     rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before). ``fetched``
     captures are good ones read in this run; ``answered`` says whether the source gave anything that settles a capture,
     or was not asked, ``asked`` which of the two. ``outcomes`` counts rows, ``notes`` are sentences about several
-    places, ``witnesses`` a good record of each place that gave one. Call ``settle`` once the rows are committed.
+    places, ``witnesses`` a good record of each place that gave one. ``kept_back`` captures were asked for again and
+    stayed what they were. Call ``settle`` once the rows are committed.
     """
 
     reused: int
@@ -75,6 +76,7 @@ class RecordsResult:
     outcomes: Mapping[str, int]
     notes: tuple[str, ...]
     witnesses: Mapping[str, Promise]
+    kept_back: int
 
 
 def fetch_records(
@@ -204,6 +206,7 @@ def fetch_planned(
         outcomes=outcomes,
         notes=_of_places(transport, before.served),
         witnesses=run.witnesses,
+        kept_back=run.kept_back + run.outcomes.kept_back,
     )
 
 

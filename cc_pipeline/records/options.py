@@ -22,8 +22,9 @@ class RecordOptions:
     source gave a good record within a day; where it did not and gives none now, ``search`` says where one is looked for
     before anything counts as lost (``witness.py``). ``retry_settled`` asks again for captures that are in quarantine or
     gone, ``retry_mismatched`` for those whose payload has another digest than the index; what is held of them stays
-    where nothing better comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is how many threads
-    inflate and check (0: the caller's own); ``None`` leaves one core for fetching and one for storing.
+    where nothing better comes. ``forget_settled``: what was settled is open where nothing comes. ``rotation`` is the
+    size of a stored file in bytes. ``examiners`` is how many threads inflate and check (0: the caller's own); ``None``
+    leaves one core for fetching and one for storing.
     """
 
     fail_on_digest: bool = False
@@ -34,6 +35,7 @@ class RecordOptions:
     search: Search = field(default_factory=Search)
     retry_settled: bool = False
     retry_mismatched: bool = False
+    forget_settled: bool = False
     rotation: int = DEFAULT_ROTATION
     examiners: int | None = None
     coalescing: Coalescing = field(default_factory=Coalescing)

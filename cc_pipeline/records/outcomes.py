@@ -45,6 +45,8 @@ class Outcomes:
         self._rounds: dict[Name, int] = {}
         self._before: dict[Name, Row] = {}
         self._lost_now: set[Name] = set()
+        #: Captures that stayed what they were because nothing better came.
+        self.kept_back = 0
         for row in range(captures.num_rows):
             self.wanted.setdefault(self.name(row), row)
 
@@ -69,12 +71,12 @@ class Outcomes:
         return following
 
     def take(
-        self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] = lambda row: False
+        self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] | None = None
     ) -> int:
         """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
 
-        Of the others it remembers how often they were asked for, and those that ``stays`` says, or that are settled:
-        they stay where nothing better comes.
+        Of the others it remembers how often they were asked for, and those that ``stays`` names (all that are settled
+        otherwise): they stay where nothing better comes.
         """
         taken = 0
         for row in rows:
@@ -84,7 +86,7 @@ class Outcomes:
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
-                if stays(row) or (row.get("settled") and row["reason"] not in _JUDGED_ANEW):
+                if (stays or is_settled)(row):
                     self._before[name] = self._kept(row)
                 continue
             self.of[name] = self._kept(row)
@@ -105,6 +107,7 @@ class Outcomes:
             return False
         if before is not None and (not settled or before["outcome"] == "fetched"):
             self.of[name] = before
+            self.kept_back += 1
             return False
         self.of[name] = outcome | {"settled": settled}
         if settled and outcome["reason"] != _NO_PLACE:
@@ -155,6 +158,11 @@ class Outcomes:
             if values[key] is None:
                 values[key] = nothing
         return values
+
+
+def is_settled(row: Row) -> bool:
+    """Whether a held row is of a capture that is lost, by a verdict that would be the same now."""
+    return bool(row.get("settled")) and row["reason"] not in _JUDGED_ANEW
 
 
 def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:

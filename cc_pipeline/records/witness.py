@@ -22,8 +22,9 @@ from cc_pipeline.errors import DataFault
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.named import NamedPlaces
+from cc_pipeline.transport.ranges import RangeBytes
 
 #: Seconds for which a good record speaks for its place.
 LIFE: Final = 86_400.0
@@ -75,20 +76,18 @@ def _read(path: Path) -> dict[str, tuple[float, Promise]]:
         return {}
 
 
-def find(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> bool:
-    """Whether the source gives a good record now: of those that were good before one, else the first of the first file
-    that there is, or of some of ``files``. A few requests."""
-    return any(_gives(transport, *asked) for asked in _candidates(transport, search, files))
+def find(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> tuple[str, Promise] | None:
+    """A good record that the source gives now, and the place that gave it: of those that were good before one, else
+    the first of the first file that there is, or of some of ``files``. A few requests."""
+    given = (_given(transport, promise) for promise in _candidates(transport, search, files))
+    return next(filter(None, given), None)
 
 
-def _candidates(
-    transport: Transport | NamedPlaces, search: Search, files: Sequence[str]
-) -> Iterator[tuple[str, Promise | None]]:
-    for promise in search.records[:1]:
-        yield promise.key, promise
+def _candidates(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> Iterator[Promise]:
+    yield from search.records[:1]
     first = None if search.listed is None else _first_of(transport, search.listed)
     for key in files[:_FILES] if first is None else (first,):
-        yield key, None
+        yield Promise("", "arc" if ".arc" in key.rpartition("/")[2] else "warc", key, 0, _HEAD, None, None, None)
 
 
 def _first_of(transport: Transport | NamedPlaces, listed: str) -> str | None:
@@ -99,22 +98,35 @@ def _first_of(transport: Transport | NamedPlaces, listed: str) -> str | None:
         return None
 
 
-def _gives(transport: Transport | NamedPlaces, key: str, promise: Promise | None) -> bool:
+def _given(transport: Transport | NamedPlaces, promise: Promise) -> tuple[str, Promise] | None:
     try:
-        if promise is None:
-            return is_first_record(transport.read(key, 0, _HEAD).data, key)
-        verdict = examine(transport.read(key, promise.offset, promise.length).data, promise)
-        return verdict.reason is None and verdict.digest_check != "mismatch"
+        got = _read_of(transport, promise)
     except RangeFault:
-        return False
+        return None
+    if promise.url is None and promise.offset == 0:
+        return (got.source, promise) if is_first_record(got.data, promise) else None
+    verdict = examine(got.data, promise)
+    return (got.source, promise) if verdict.reason is None and verdict.digest_check != "mismatch" else None
 
 
-def is_first_record(data: bytes, key: str) -> bool:
-    """Whether ``data`` begins with the record that an archive file named ``key`` begins with: it says what the file is,
-    and where it names a file, then this one."""
+def _read_of(transport: Transport | NamedPlaces, promise: Promise) -> RangeBytes:
+    try:
+        return transport.read(promise.key, promise.offset, promise.length)
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE or promise.length != _HEAD:
+            raise
+    # a file that is shorter than that
+    about = transport.head(promise.key)
+    return transport.read(promise.key, 0, (about.size if about is not None else None) or 1)
+
+
+def is_first_record(data: bytes, promise: Promise) -> bool:
+    """Whether ``data`` begins with the record that such an archive file begins with: it says what the file is, and
+    where it names a file, then this one."""
+    key = promise.key
     try:
         content = inflate_member(data, key, 0, DEFAULT_LIMIT).content
-        if ".arc" in key.rpartition("/")[2]:
+        if promise.archive_format == "arc":
             return arc.parse_record(content, key, 0).record_type == "filedesc"
         record = warc.parse_record(content, key, 0)
     except DataFault:

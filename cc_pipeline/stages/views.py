@@ -207,6 +207,7 @@ _FETCHES = {
     "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
     "silent_runs": "max(silent_runs)",
     "lost_reason": "max(lost_reason)",
+    "lost_file": "arg_max(lost_file, lost_in_one)",
     "lost_in_one": "max(lost_in_one)",
     "mismatched": "sum(mismatched)::BIGINT",
     **{name: f"bool_or({name})" for name in ("losses_doubted", "mismatches_doubted")},

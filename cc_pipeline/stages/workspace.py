@@ -38,8 +38,7 @@ from cc_pipeline.transport.rates import OWN_BUCKET_RATE, default_limits, refuse_
 from cc_pipeline.transport.refusals import RefusalPolicy
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.brought import Shortfall
-    from cc_pipeline.extraction.shortfall import Judged
+    from cc_pipeline.extraction.shortfall import Command
     from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.records.plan import FetchPrice
 
@@ -144,10 +143,12 @@ class Workspace:
         return {}
 
     @cached_property
-    def fetched(self) -> dict[Slice, tuple[Shortfall, Judged]]:
-        """What the fetches with this workspace brought of each slice, and how that was judged: losses are doubted by
-        their share of all that a command asked for."""
-        return {}
+    def fetched(self) -> Command:
+        """What the fetches with this workspace brought: losses are doubted by their share of all that a command asked
+        for."""
+        from cc_pipeline.extraction.shortfall import Command  # noqa: PLC0415  # it stands on rooms that know a workspace
+
+        return Command()
 
     @cached_property
     def accepted_losses(self) -> set[str]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.extraction import fetch as fetch_stage
@@ -24,6 +25,7 @@ from cc_pipeline.records import witness
 from cc_pipeline.records.check import Promise
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline_tests.faultlies import LIES
 from cc_pipeline_tests.faultmatrix import CRAWL, SPEC
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -80,16 +82,19 @@ class Home:
 
     def wait(self, hours: float) -> None:
         """Nothing was asked for in the last hours."""
-        lake = self.workspace().lake
-        rows = lake.read("fetches")
-        column = rows.schema.get_field_index("asked_at")
-        then = [at - timedelta(hours=hours) for at in rows["asked_at"].to_pylist()]
-        slices = [{"crawl": row["crawl"], "target": row["target"]} for row in rows.to_pylist()]
-        digests = {name: lake.digest("fetches", name) or "" for name in lake.digest_names("fetches") or ()}
-        import pyarrow as pa  # noqa: PLC0415
+        rows = self.workspace().lake.read("fetches").to_pylist()
+        self._write([row | {"asked_at": row["asked_at"] - timedelta(hours=hours)} for row in rows])
 
-        aged = rows.set_column(column, rows.schema.field(column), pa.array(then, rows.schema.field(column).type))
-        lake.commit("fetches", aged, slices, digests)
+    def change_notes(self, **columns: Any) -> None:
+        """The notes have these values."""
+        self._write([row | columns for row in self.workspace().lake.read("fetches").to_pylist()])
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        lake = self.workspace().lake
+        slices = [{"crawl": row["crawl"], "target": row["target"]} for row in rows]
+        digests = {name: lake.digest("fetches", name) or "" for name in lake.digest_names("fetches") or ()}
+        table = pa.Table.from_pylist(rows, schema=lake.specs["fetches"].schema)
+        lake.commit("fetches", table, slices, digests)
 
 
 def archives(lie: str) -> list[Rule]:
@@ -184,6 +189,65 @@ def test_one_file_that_is_gone_is_no_doubt_and_is_looked_for_once_a_day(
     assert requests <= 1 + lost
 
 
+def test_what_is_doubted_stays_so_however_little_is_asked(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    few = sorted({one.warc_filename for one in mine})[:2]
+    server.set_rules([Rule("404", times=None, key=f"*{key}") for key in few])
+    assert home.run()[1] is not None
+    # more is allowed now than is lost, but what was doubted was not accepted
+    for _ in range(3):
+        assert home.run(max_lost=1.0)[1] is not None
+    assert home.run(max_lost=1.0, accept_losses=(home.note()["losses"],))[1] is None
+
+
+def test_notes_of_earlier_versions_do_not_count_as_believed(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    server.set_rules(archives("404"))
+    assert home.run()[1] is not None
+    new = ("lost_reason", "lost_file", "lost_in_one", "losses", "losses_doubted", "mismatched", "mismatches")
+    home.change_notes(**dict.fromkeys((*new, "losses_accepted", "mismatches_doubted", "second_looks")))
+    assert home.run()[1:] == (None, 0), "it was settled, and asked for today"
+    home.wait(25)
+    _, refusal, requests = home.run()
+    assert refusal is not None
+    assert 0 < requests <= LOOKS
+    server.set_rules([])
+    assert home.run()[0].per_target[SITE]["fetched"] == len(mine)
+
+
+def test_a_look_that_nobody_answers_is_none(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    server.set_rules(archives("404"))
+    assert home.run()[1] is not None
+    server.set_rules(archives("500"))
+    with pytest.raises(RangeFault):
+        home.run()
+    assert home.note()["second_looks"] == 0
+
+
+def test_what_does_not_come_after_some_of_it_did_is_open(
+    server: FaultServer, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    server.set_rules(archives("404"))
+    assert home.run()[1] is not None
+    stuck = mine[0].warc_filename
+    server.set_rules([Rule("500", times=None, key=f"*{stuck}")])
+    report, refusal, _ = home.run()
+    assert refusal is not None
+    assert report.per_target[SITE]["unsettled"] == sum(one.warc_filename == stuck for one in mine)
+    server.set_rules([])
+    assert home.run()[0].per_target[SITE]["fetched"] == len(mine)
+
+
 def test_schedules_look_at_growing_distances(server: FaultServer, tmp_path: Path) -> None:
     counts = dict.fromkeys(("quarantined", "unsettled", "given_up", "rounds", "silent_runs"), 0)
     now = datetime(2024, 6, 1, tzinfo=UTC)
@@ -214,6 +278,11 @@ def test_payloads_of_another_digest_are_asked_for_once_more(
     report, refusal, _ = home.run()
     assert refusal is not None
     assert report.per_target[SITE]["fetched"] == len(mine)
+    # nor does one that answers for a part of them alone
+    few = [Rule("500", times=None, key=f"*{mine[0].warc_filename}"), *archives("login_page")]
+    server.set_rules(few)
+    assert home.run()[1] is not None
+    assert home.note()["mismatches_doubted"]
     # the same again is believed, and noted
     server.set_rules(archives("login_page"))
     report, refusal, requests = home.run()
@@ -255,10 +324,10 @@ def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(server: FaultS
     good = records[0]
     alone = f"bytes={good.offset}-{good.offset + good.length - 1}"
     server.set_rules([Rule("bit_each", times=None, key="*.warc.gz", ranges=(alone,)), *archives("404")])
-    assert witness.find(home.workspace().transport, witness.Search(records), []) is False
+    assert witness.find(home.workspace().transport, witness.Search(records), []) is None
     server.set_rules([])
     seen = len(server.hits)
-    assert witness.find(home.workspace().transport, witness.Search(records), []) is True
+    assert witness.find(home.workspace().transport, witness.Search(records), []) == (source, good)
     assert [hit.range for hit in server.hits[seen:]] == [alone]
 
 

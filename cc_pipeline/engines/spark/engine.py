@@ -173,6 +173,7 @@ def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[
         outcomes=outcomes,
         notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
         witnesses={place: promise for one in results for place, promise in one.witnesses.items()},
+        kept_back=sum(one.kept_back for one in results),
     )
     return Fetched(
         result,

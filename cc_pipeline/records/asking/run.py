@@ -16,7 +16,7 @@ from cc_pipeline.records.asking.pending import Arrival, Ask, Bad, Pending, compa
 from cc_pipeline.records.asking.turns import Turns
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
 from cc_pipeline.records.options import RecordOptions
-from cc_pipeline.records.outcomes import Outcomes, outcome_of
+from cc_pipeline.records.outcomes import Outcomes, is_settled, outcome_of
 from cc_pipeline.records.plan import PlannedRange, plan_ranges, usable
 from cc_pipeline.records.segments import Row, SegmentWriter
 from cc_pipeline.records.witness import find
@@ -70,6 +70,7 @@ class FetchRun:
         self.asked = self._gave = False
         self._found_witness: bool | None = True if options.witnessed else None
         self.witnesses: dict[str, Promise] = {}
+        self.kept_back = 0
         self._pending = Pending()
         self._last_try = False
         self._captures: pa.Table = pa.table({name: [] for name in RECORD_KEY_NAMES})
@@ -88,6 +89,7 @@ class FetchRun:
     def begin(self, captures: pa.Table) -> None:
         """Turns to ``captures`` (none of which was there before); what has no outcome yet is carried on."""
         self._done += len(self.outcomes.of)
+        self.kept_back += self.outcomes.kept_back
         rows = self.outcomes.rows_without()
         self._pending = self._pending.renumbered({row: place for place, row in enumerate(rows)})
         if rows:
@@ -97,12 +99,16 @@ class FetchRun:
 
     def take(self, held: Iterable[Row], left: Iterable[Row]) -> tuple[int, int]:
         """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
-        reused = self.outcomes.take(held, self._usable, self._is_doubted)
+        reused = self.outcomes.take(held, self._usable, self._stays)
         return reused, self.outcomes.take(left, self._usable_left)
 
     def _usable(self, row: Row) -> bool:
         """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
         return row["reason"] != "bad_plan" and not self._is_doubted(row) and self._usable_left(row)
+
+    def _stays(self, row: Row) -> bool:
+        """Whether what is held of a capture stays where nothing better comes."""
+        return self._is_doubted(row) or (is_settled(row) and not self.options.forget_settled)
 
     def _is_doubted(self, row: Row) -> bool:
         """Whether a good record is asked for once more because its payload is not the one that the index names."""
@@ -195,9 +201,12 @@ class FetchRun:
     def is_witnessed(self) -> bool:
         """Whether the source has given a good record, in this run or a day before; else it is asked for one, once."""
         if not self.witnesses and self._found_witness is None:
-            self._found_witness = not self.patience.is_refused_now and find(
-                self._transport, self.options.search, [*self.patience.files]
-            )
+            found = None
+            if not self.patience.is_refused_now:
+                found = find(self._transport, self.options.search, [*self.patience.files])
+            if found is not None:
+                self.witnesses[found[0]] = found[1]
+            self._found_witness = found is not None
         return bool(self.witnesses) or bool(self._found_witness)
 
     def conclude(self) -> None:

@@ -127,16 +127,17 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
         message = f"{fetched:,} of {planned:,} captures are here"
         odd = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + odd, figures)
-    message = f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"
+    said = [f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"] if unsettled else []
     if settled:
-        message += f"; {settled:,} are missing or damaged in the source itself"
-    for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
-        message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
+        said.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if doubted:
-        message += (
-            "; so much is lost, or has another payload than the index names, that it is doubted: run it again "
+        said.append(
+            "so much is lost, or has another payload than the index names, that it is doubted: run it again "
             f"({doubted:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
         )
+    message = "; ".join(said)
+    for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
+        message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
     bad = doubted or (unsettled and unsettled * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
 
