@@ -91,7 +91,7 @@ def what_is_known(
 ) -> dict[Slice, Known]:
     """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
     as it is now: only members of these are carried over. ``as_before`` are those of them whose definition is that of
-    before too, so that nothing is asked. What is carried over has today's keys, but where its records came by others."""
+    before too, so that nothing is asked. Carried over are today's keys, but for records that came."""
     sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
     before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
     kept = {
