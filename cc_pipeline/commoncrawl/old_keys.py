@@ -41,8 +41,3 @@ def todays_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     import pyarrow.compute as pc  # noqa: PLC0415
 
     return pc.replace_substring_regex(names, _OLD, r"\1")
-
-
-def is_old(name: str) -> bool:
-    """Whether a name begins as those of before, and means a key of today."""
-    return _OLD_NAME.match(name) is not None

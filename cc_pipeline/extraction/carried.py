@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.members import MemberIndex
-from cc_pipeline.commoncrawl.old_keys import todays_keys
 from cc_pipeline.commoncrawl.parts import SEPARATOR, part_from
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.extraction.held import came_by_old_keys, keys_to_be
 from cc_pipeline.extraction.lookups import members_located
 from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.extraction.targets import definitions
@@ -91,7 +91,7 @@ def what_is_known(
 ) -> dict[Slice, Known]:
     """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
     as it is now: only members of these are carried over. ``as_before`` are those of them whose definition is that of
-    before too, so that nothing is asked. What is carried over has today's keys."""
+    before too, so that nothing is asked. Carried over are today's keys, but for records that came."""
     sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
     before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
     kept = {
@@ -121,12 +121,16 @@ def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> dict[Slice
             mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
             found[own[target]].append(mine.filter(_mask(kept[own[target]], mine)))
     nothing = workspace.lake.specs["captures"].schema.empty_table().drop_columns("target")
-    return {slice_: _with_todays_keys(pa.concat_tables([nothing, *tables])) for slice_, tables in found.items()}
+    came = {crawl: came_by_old_keys(workspace.lake, crawl, [*own]) for crawl in where["crawl"]}
+    return {
+        slice_: _with_todays_keys(pa.concat_tables([nothing, *tables]), came[slice_.crawl])
+        for slice_, tables in found.items()
+    }
 
 
-def _with_todays_keys(captures: pa.Table) -> pa.Table:
+def _with_todays_keys(captures: pa.Table, came: pa.Array) -> pa.Table:
     column = captures.schema.get_field_index("warc_filename")
-    return captures.set_column(column, captures.schema.field(column), todays_keys(captures["warc_filename"]))
+    return captures.set_column(column, captures.schema.field(column), keys_to_be(captures, came))
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:

@@ -10,11 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, todays_keys
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.overlap import overlapping
 from cc_pipeline.extraction.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.keys import SLICE
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.lost import STORED, StoredSizes
@@ -67,6 +70,25 @@ def held_rows(
         files.update(pc.unique(sound.column("stored_file")).to_pylist())
         lost += mine.num_rows - sound.num_rows
     return Held(rows, frozenset(name for name in files if name is not None), lost)
+
+
+def keys_to_be(rows: pa.Table | pa.RecordBatch, came: pa.Array) -> pa.Array | pa.ChunkedArray:
+    """The keys of today for the files of ``rows`` (captures). Those of ``came`` (``came_by_old_keys``) stay: their
+    records were read there."""
+    names = rows["warc_filename"]
+    return pc.if_else(pc.is_in(_named(rows), came), names, todays_keys(names))
+
+
+def came_by_old_keys(lake: Lake, crawl: str, targets: Sequence[str]) -> pa.Array:
+    """The places below the folder of before from which records of ``targets`` came, as texts."""
+    where = {"crawl": crawl, "target": targets, "warc_filename": Starting(OLD_FOLDER)}
+    batches = stream_rows(lake, "records", where, [*PLACE_NAME, "outcome"])
+    came = [_named(batch.filter(pc.not_equal(batch["outcome"], "missing"))) for batch in batches]
+    return pa.concat_arrays([pa.array([], pa.string()), *came])
+
+
+def _named(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
+    return pc.binary_join_element_wise(rows["warc_filename"], pc.cast(rows["warc_record_offset"], pa.string()), " ")
 
 
 def slices_that_lost(

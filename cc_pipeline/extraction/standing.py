@@ -15,9 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, is_old
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER
 from cc_pipeline.extraction.brought import Fetch
-from cc_pipeline.extraction.held import slices_that_lost
+from cc_pipeline.extraction.held import came_by_old_keys, keys_to_be, slices_that_lost
 from cc_pipeline.extraction.slice import (
     FETCH,
     GONE,
@@ -34,6 +36,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Starting
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.lost import StoredSizes
+from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.stages.workspace import Workspace
 
 #: The stages of a slice, in the order in which they are made.
@@ -191,9 +194,11 @@ def _with_old_keys(lake: Lake, unfetched: Collection[Slice]) -> set[Slice]:
     found: set[Slice] = set()
     for crawl, targets in targets_by_crawl(unfetched).items():
         where = {"crawl": crawl, "target": targets, "warc_filename": Starting(OLD_FOLDER)}
-        for batch in stream_rows(lake, "captures", where, ("target", "warc_filename")):
-            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            found |= {Slice(crawl, target) for target, name in rows if is_old(name)}
+        came = None
+        for batch in stream_rows(lake, "captures", where, ("target", *PLACE_NAME)):
+            came = came_by_old_keys(lake, crawl, targets) if came is None else came
+            others = batch.filter(pc.not_equal(batch["warc_filename"], keys_to_be(batch, came)))
+            found |= {Slice(crawl, target) for target in others["target"].unique().to_pylist()}
     return found
 
 

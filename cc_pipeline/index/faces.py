@@ -23,7 +23,8 @@ from cc_pipeline.transport.etags import any_of, is_one_of
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: ETags of one file beyond which they say nothing: there is a new one with each answer.
+#: ETags of one file beyond which they say nothing in a run: there is a new one with each answer. So many are taken
+#: over from other runs at most, so that the end of such a file is read once more.
 _MOST: Final = 4
 #: How often the end of a file is read until it comes under an ETag that is not known.
 _READS: Final = 4
@@ -45,6 +46,9 @@ class Faces:
             with suppress(ValueError, TypeError):
                 key, etag, other = map(str, json.loads(line))
                 self._join(key, etag, other)
+        for known in self._same.values():
+            del known[1 : 1 - _MOST]  # the first one, by which files are kept, and the last
+        self._same = {(key, one): known for (key, one), known in self._same.items() if one in known}
 
     def expected(self, key: str, etag: str | None) -> str | None:
         """What an answer about a file must have that is known under ``etag``, as ``ByteRange.etag`` takes it."""

@@ -46,7 +46,8 @@ class IndexSources:
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
-    ``has_cluster`` says of a crawl of the ARC years whether the source has one; ``None``: the source is asked.
+    ``has_cluster`` says of a crawl of the ARC years whether the source has one (``None``: it refuses that object, and
+    answers others); without it the source is asked.
     """
 
     transport: Transport
@@ -57,7 +58,7 @@ class IndexSources:
     cache: Path | None = None
     max_gaps: float = 0.0
     clusters: Clusters = field(default_factory=Clusters)
-    has_cluster: Callable[[str], bool] | None = None
+    has_cluster: Callable[[str], bool | None] | None = None
 
 
 def look_up(
@@ -88,7 +89,7 @@ def look_up(
                 f"the look-up would read about {price / 1e6:,.0f} MB, more than {most_bytes / 1e6:,.0f}"
             )
         result = locator.locate(crawl, subsets, targets)
-        notes = (f"index: {why}", *result.notes)
+        notes = (f"index: {why}", *indexes.notes, *result.notes)
         captures = dict(result.captures)
         if crawl == CRAWL_2012 and locator.name in ("btree", UNION):
             captures, note = _of_valid_segments(captures, sources.transport)
@@ -139,13 +140,14 @@ def open_locators(
 @dataclass(frozen=True, slots=True)
 class _Indexes:
     """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
-    harvested for (none, where it was for none at all), and what ZipNum says of itself, by the names under which it
-    answers."""
+    harvested for (none, where it was for none at all), what ZipNum says of itself, by the names under which it answers,
+    and what to say to a person."""
 
     available: dict[str, Callable[[], Locator]]
     catalog: Catalog | None
     lacking: tuple[str, ...]
     versions: dict[str, str]
+    notes: tuple[str, ...]
 
 
 def _choose(
@@ -197,22 +199,24 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
                 available["parquet"] = lambda: ParquetLocator(
                     reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
                 )
+        built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
+        published = built is None and crawl == CRAWL_2012 and via != "zipnum" and transport.exists(URL_INDEX_2012)
+        notes: tuple[str, ...] = ()
         if crawl in ARC_CRAWLS:
-            found = None if via == "btree" else _cluster_of_arc_years(crawl, sources)
+            found, notes = (None, ()) if via == "btree" else _cluster_of_arc_years(crawl, sources, tree=published)
         else:
             found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=not available)
         if found is not None:
             available["zipnum"] = lambda: ZipNumLocator(transport, crawl, found.cluster, sources.clusters.members)
             stack.callback(sources.clusters.keep)
-        built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
         if built is not None:
             available["btree"] = lambda: built
-        elif crawl == CRAWL_2012 and via != "zipnum" and transport.exists(URL_INDEX_2012):
+        elif published:
             available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
         if crawl in ARC_CRAWLS and {"zipnum", "btree"} <= available.keys():
             available[UNION] = lambda: UnionLocator(available["btree"](), available["zipnum"]())
         told = {} if found is None else dict.fromkeys(("zipnum", UNION), found.version)
-        yield _Indexes(available, catalog, lacking, told)
+        yield _Indexes(available, catalog, lacking, told, notes)
 
 
 @contextmanager
@@ -237,19 +241,35 @@ def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> Open
         return None
 
 
-def _cluster_of_arc_years(crawl: str, sources: IndexSources) -> OpenCluster | None:
-    """The same of a crawl whose tree alone would pass for all that is known: nothing is taken for absent but a 404."""
-    if sources.has_cluster is None:
-        return _cluster_if_told(crawl, sources, needed=True)
-    if not sources.has_cluster(crawl):
-        return None
+def _cluster_of_arc_years(
+    crawl: str, sources: IndexSources, *, tree: bool
+) -> tuple[OpenCluster | None, tuple[str, ...]]:
+    """The same of a crawl whose tree alone would pass for all that is known, and notes. Nothing is taken for absent but
+    a 404, and, where the source gives the ``tree``, an object that it refuses alone: buckets that must not be listed
+    say 403 for what they lack."""
+    told = _has_cluster(crawl, sources)
+    if told is None and tree:
+        return None, (f"{cluster_key(crawl)} is refused, and taken for absent: the B-tree alone answers",)
+    if told is False:
+        return None, ()
     found = _cluster_if_told(crawl, sources, needed=True)
-    if found is None:
+    if found is None and told:
         raise EnvironmentFault(
             f"{cluster_key(crawl)} was there within the last day, and is not now",
             "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
         )
-    return found
+    return found, ()
+
+
+def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
+    if sources.has_cluster is not None:
+        return sources.has_cluster(crawl)
+    try:
+        return _cluster_if_told(crawl, sources, needed=True) is not None
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.FORBIDDEN:
+            raise
+        return None
 
 
 def _marks(path: Path | None) -> list[Mark]:

@@ -189,7 +189,8 @@ def judge_range(
 
     ``etag`` (one of several, see ``etags.any_of``) and ``length`` are what the object is expected to be; an answer of
     another one is ``changed_object``. A place need not say how long the object is (``/*``): an explicit range is what
-    was asked for without that, and a suffix ends where the object does.
+    was asked for without that, and a suffix ends where the object does, unless it begins where the object does: then
+    it may be the first bytes of one that is longer.
     """
     if status != 206:
         if status == 200:
@@ -206,6 +207,8 @@ def judge_range(
     total = last + 1 if match[3] == "*" else int(match[3])
     if not first <= last < total <= _LARGEST:
         return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
+    if match[3] == "*" and span.offset is None and first == 0 and total != length:
+        return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} may be of the first bytes", final=True)
     if length is not None and is_told and total != length:
         return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset

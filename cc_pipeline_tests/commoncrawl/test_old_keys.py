@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, is_old, todays_key, todays_keys
+from cc_pipeline.commoncrawl.old_keys import OLD_FOLDER, todays_key, todays_keys
 
 KEYS = (
     "crawl-data/CC-MAIN-2015-35/segments/1440644059455.0/warc/CC-MAIN-20150827025419-00000-ip.warc.gz",
@@ -33,13 +33,11 @@ OTHERS = (
 def test_a_name_of_any_year_is_the_key_of_today(key: str) -> None:
     for before in ("", OLD_FOLDER, "s3://aws-publicdatasets/common-crawl/", "https://data.commoncrawl.org/"):
         assert todays_key(before + key) == key
-    assert (is_old(OLD_FOLDER + key), is_old(key)) == (True, False)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_folder_of_that_name_with_other_things_in_it_stays(name: str) -> None:
     assert todays_key(name) == name
-    assert not is_old(name)
 
 
 def test_a_column_says_what_each_of_its_names_says() -> None:

@@ -28,8 +28,9 @@ from cc_pipeline.minicrawl.indexes import write_zipnum
 from cc_pipeline.minicrawl.spec import TEST, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, Place, harvest_world, places
 
@@ -165,12 +166,30 @@ def test_a_cdx_that_does_not_answer_is_no_answer_of_the_tree_alone(bucket: Bucke
     target = parse_target(truth.domains(CRAWL_2012)[0])
     with FaultServer(root, rules=[Rule(kind, key, times=None)]) as server, _quick(server) as transport:
         for via in ("auto", "zipnum"):
+            if (kind, key, via) == ("403", cluster_key(CRAWL_2012), "auto"):
+                continue  # below
             with pytest.raises(RangeFault) as raised:
                 look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport), via=via)
             assert raised.value.kind in ENVIRONMENT_KINDS
     with FaultServer(root, rules=[Rule(kind, key, times=None)]) as server, _quick(server) as transport:
         answer = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport), via="btree")
         assert places(answer) == _places(truth.of(CRAWL_2012, domain=target.value))
+
+
+def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_the_tree(bucket: Bucket) -> None:
+    root, truth = bucket
+    target = parse_target(truth.domains(CRAWL_2012)[0])
+    with FaultServer(root, rules=[Rule("403", "*cluster.idx", times=None)]) as server, _quick(server) as transport:
+        answer = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
+        assert (answer.index, places(answer)) == ("btree", _places(truth.of(CRAWL_2012, domain=target.value)))
+        assert any("cluster.idx is refused" in note for note in answer.notes)
+        with pytest.raises(RangeFault):
+            look_up(OF_2009, ["warc"], [target], IndexSources(transport))
+    refuses_all = FaultServer(root, rules=[Rule("403", times=None)])
+    with refuses_all as server, Transport(server.url, retry=QUICK, refusals=RefusalPolicy(wait=0)) as transport:
+        with pytest.raises(RangeFault) as raised:
+            look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
+        assert raised.value.kind is FaultKind.BREAKER_OPEN
 
 
 def _quick(server: FaultServer) -> Transport:

@@ -110,12 +110,12 @@ def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp
     assert found["captures"] == sum(len(years[1].of(ARC, domain=domain)) for domain in (SITE, OTHER))
 
 
-def test_a_cdx_that_refuses_leaves_nothing_behind_and_is_asked_again(years: Bucket, tmp_path: Path) -> None:
-    with FaultServer(years[0], rules=[Rule("403", "cc-index/*", times=None)]) as server:
+def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket, tmp_path: Path) -> None:
+    with FaultServer(years[0], rules=[Rule("500", "cc-index/*", times=None)]) as server:
         workspace = workspace_of(server.url, tmp_path)
         with pytest.raises(RangeFault) as raised:
             locate_captures(workspace, ARC, [SITE])
-        assert raised.value.kind is FaultKind.FORBIDDEN
+        assert raised.value.kind is FaultKind.SERVER_ERROR
         assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
         tree = workspace_of(server.url, tmp_path / "tree", via="btree")
         server.hits.clear()
@@ -125,6 +125,24 @@ def test_a_cdx_that_refuses_leaves_nothing_behind_and_is_asked_again(years: Buck
         server.set_rules([])
         assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].of(ARC, domain=SITE))
         assert note(workspace, SITE)["located_by"] == UNION
+
+
+def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: Path) -> None:
+    """As by a bucket that has the tree, and says 403 for what it lacks."""
+    with FaultServer(years[0], rules=[Rule("403", "*cluster.idx", times=None)]) as server:
+        for target in (SITE, OTHER):
+            workspace = workspace_of(server.url, tmp_path)
+            assert locate_captures(workspace, ARC, [target]).rows == len(years[1].of(ARC, domain=target))
+            assert note(workspace, target)["located_by"] == "btree"
+            asked = len(heads(server))
+            server.hits.clear()
+            assert bool(asked) == (target == SITE)
+        for _ in range(2):
+            with pytest.raises(RangeFault) as raised:
+                locate_captures(workspace, OF_2009, [SITE])
+            assert raised.value.kind is FaultKind.FORBIDDEN
+        server.set_rules([])
+        assert locate_captures(workspace, OF_2009, [SITE]).rows == len(years[1].of(OF_2009, domain=SITE))
 
 
 def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() -> None:

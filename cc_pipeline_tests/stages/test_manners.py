@@ -81,10 +81,9 @@ def test_the_same_rows_come_from_servers_of_all_manners(
         assert rows_of(workspace, table) == rows_of(other, table) != []
     files = len(list(bucket[0].glob(f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc/*.parquet")))
     more = asked - expected
-    if manner == "unknown totals":
-        assert asked == expected
-    elif "ETag" not in manner:
-        # one request finds it out, and a HEAD comes before each end: of a footer, and in each run of a cluster.idx
+    if "ETag" not in manner:
+        # one request finds it out, and a HEAD comes before each end: of a footer, and in each run of a cluster.idx. The
+        # files are shorter than what is asked for, so that without totals it may be their first bytes
         first = {"harvest": 1 + files, "look-up 0": 1} if via == "parquet" else {"look-up 0": 2}
         assert asked == expected + Counter(first | {"look-up 1": 1})
     elif manner == "two ETags":

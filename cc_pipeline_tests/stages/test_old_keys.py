@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
+from cc_pipeline.extraction.shortfall import NotGiven
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Slice
 from cc_pipeline.index.zipnum import locator
 from cc_pipeline.minicrawl.generate import ensure
@@ -118,6 +120,37 @@ def test_captures_that_came_under_such_keys_stay(
         extract(workspace, SITE, crawl=CRAWL)
     assert set(keys(workspace, "records")) == {"old"} and set(outcomes(workspace)) == {"fetched"}
     assert due(workspace, LOCATE, SITE, crawl=CRAWL) == set()
+
+
+def test_only_captures_that_did_not_come_are_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror that has the files below the folder, but one."""
+    bucket = tmp_path / "bucket"
+    crawl = CrawlSpec(CRAWL, segments=2, parts=1, row_group_rows=200, zipnum_lines=15, old_names=True)
+    ensure(bucket, MiniCrawlSpec(pages=60, sites=8, crawls=(crawl,)))
+    workspace = workspace_of(bucket, tmp_path / "home", via="zipnum")
+    with monkeypatch.context() as patched:
+        patched.setattr(locator, "todays_key", lambda name: name)
+        locate_captures(workspace, CRAWL, [SITE])
+    (bucket / "common-crawl").mkdir()
+    (bucket / "crawl-data").rename(bucket / "common-crawl/crawl-data")
+    gone = max(set(workspace.lake.read("captures", {"crawl": CRAWL})["warc_filename"].to_pylist()))
+    (bucket / gone).unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr("cc_pipeline.extraction.standing._with_old_keys", lambda lake, slices: ())
+        for _ in range(2):
+            with suppress(NotGiven):
+                fetch_captures(workspace, CRAWL, [SITE])
+    before = outcomes(workspace)
+    assert before["fetched"] and before["missing"]
+    assert due(workspace, LOCATE, SITE, crawl=CRAWL) == {SITE}
+    for _ in range(2):
+        locate_captures(workspace, CRAWL, [SITE])
+        with suppress(NotGiven):
+            fetch_captures(workspace, CRAWL, [SITE])
+        named = {"old": before["fetched"], "new": before["missing"]}
+        assert keys(workspace, "captures") == keys(workspace, "records") == named
+        assert outcomes(workspace) == before, "what came stays"
+        assert due(workspace, LOCATE, SITE, crawl=CRAWL) == set(), "it is done once"
 
 
 def test_captures_that_were_never_asked_for_are_renamed_first(

@@ -69,10 +69,13 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
     # a suffix ends where the object does
     end, all_of_it = {"content-range": "bytes 950-999/*"}, {"content-range": "bytes 0-49/*"}
     assert judge_range(Span(None, 50), 206, end, BODY) == Verified(950, 1000, None)
-    assert judge_range(Span(None, 900), 206, all_of_it, BODY) == Verified(0, 50, None)
+    assert judge_range(Span(None, 900), 206, all_of_it, BODY, length=50) == Verified(0, 50, None)
     for span, head, length, expected in (
         (Span(None, 60), end, None, FaultKind.WRONG_RANGE),
         (Span(None, 40), all_of_it, None, FaultKind.WRONG_RANGE),
+        # who takes a suffix for the first bytes says the same
+        (Span(None, 50), all_of_it, None, FaultKind.WRONG_RANGE),
+        (Span(None, 50), all_of_it, 1000, FaultKind.WRONG_RANGE),
         (Span(None, 50), end, 1001, FaultKind.CHANGED_OBJECT),
     ):
         found = judge_range(span, 206, head, BODY, length=length)

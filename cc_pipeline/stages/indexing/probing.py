@@ -72,16 +72,21 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     return found
 
 
-def has_cluster(workspace: Workspace, crawl: str) -> bool:
-    """Whether the source has the ZipNum index of ``crawl``. Raises ``RangeFault`` where it does not say, which is
-    remembered by nobody: who asks then is not to go by another index alone."""
-    settings = workspace.settings
-    known = _remembered(settings, crawl, _CLUSTERS)
-    if known is not None:
-        return known.state == "there"
-    there = workspace.transport.exists(cluster_key(crawl))
-    _remember(settings, Probe(crawl, "there" if there else "absent", datetime.now(UTC)), _CLUSTERS)
-    return there
+def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
+    """Whether the source has the ZipNum index of ``crawl``; ``None`` where it refuses this object, and answers others.
+    Raises ``RangeFault`` where it does not say, which is remembered by nobody: who asks then is not to go by another
+    index alone."""
+    known = _remembered(workspace.settings, crawl, _CLUSTERS)
+    if known is None:
+        try:
+            there = workspace.transport.exists(cluster_key(crawl))
+            known = Probe(crawl, "there" if there else "absent", datetime.now(UTC))
+        except RangeFault as fault:
+            if fault.kind is not FaultKind.FORBIDDEN:
+                raise
+            known = Probe(crawl, "unknown", datetime.now(UTC), fault.detail)
+        _remember(workspace.settings, known, _CLUSTERS)
+    return None if known.state == "unknown" else known.state == "there"
 
 
 def unknown(workspace: Workspace, found: Probe) -> EnvironmentFault:
