@@ -131,11 +131,10 @@ class Budget:
     def lease(self, wanted: int) -> Lease | Closed:
         """Slots for up to ``wanted`` requests, at least one. ``Closed``: the host refuses, asked for a pause worth
         telling, or is out."""
-        now = time.time()
         with self._exclusive():
-            next_slot, pause_until, refusal = self._row("next_slot, pause_until, last_refusal")
-            if pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
-                pause_until = now
+            now = time.time()
+            next_slot, refusal = self._row("next_slot, last_refusal")
+            pause_until = self._pause_until(now)
             if pause_until > now + SHORT_PAUSE:
                 return Closed(pause_until, refusal or "refused")
             asks = False
@@ -186,12 +185,9 @@ class Budget:
     def slow_down(self, refusal: str, retry_after: float | None) -> None:
         """The source asked for less: all processes wait (a second, or as long as it says), then go on at half the
         rate."""
-        now = time.time()
         with self._exclusive():
-            (pause_until,) = self._row("pause_until")
-            if pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
-                pause_until = now
-            pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
+            now = time.time()
+            pause = max(self._pause_until(now), now + (1.0 if retry_after is None else retry_after))
             self._db.execute("update hosts set pause_until = ? where host = ?", (pause, self.host))
             self._note(now, refusal)
             if self._pace is not None:
@@ -202,8 +198,8 @@ class Budget:
     ) -> None:
         """The source refused a request sent at ``sent`` (seconds since the epoch; now): nothing is sent but probes. It
         goes on at half the rate, but where it is probed ``at_once`` and answers."""
-        now = time.time()
         with self._exclusive():
+            now = time.time()
             sent = now if sent is None else sent
             slows = self._refusals.begin(now, refusal, retry_after, sent, at_once=at_once)
             self._note(now, refusal)
@@ -249,6 +245,11 @@ class Budget:
             (self.host, EVERY_HOST, now, now + LENT_LIFE + CLOCK_JUMP),
         ).fetchone()
         return int(row[0])
+
+    def _pause_until(self, now: float) -> float:
+        until, asked_at = self._row("pause_until, last_refusal_at")
+        # either was written before the clock was set back
+        return now if until > now + LONGEST_WAIT + CLOCK_JUMP or asked_at > now else float(until)
 
     def _row(self, columns: str) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._db.execute(f"select {columns} from hosts where host = ?", (self.host,)).fetchone()

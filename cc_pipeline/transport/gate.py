@@ -150,7 +150,7 @@ class Gate:
             self._report(partial(told, sent=sent, at_once=at_once))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
-            self._pause_until = max(self._pause_until, time.time() + wait)
+            self._pause_until = max(self._pause_until, time.monotonic() + wait)
             self._asked_for_less, self._good = True, 0
             self._report(partial(Budget.slow_down, refusal=finding.detail, retry_after=finding.retry_after))
         if self._outage is not None:
@@ -253,6 +253,8 @@ class Gate:
 
     async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
         asked = time.time()
+        # it lies ahead where the clock was set back
+        self._refused_at = min(self._refused_at, asked)
         if self._reporter is not None:
             # what came before is known then to whoever gives leases
             await asyncio.wait([self._reporter])
@@ -279,7 +281,7 @@ class Gate:
             now = time.time()
             # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
             late = now - due > SLOT_LIFE and not lease.asks
-            if lease.spacing and (late or now < self._pause_until):
+            if lease.spacing and (late or time.monotonic() < self._pause_until):
                 continue  # a missed slot is void, or the place has asked for a pause meanwhile
             if self._refused_at >= asked and not lease.asks:
                 return  # it has refused meanwhile
@@ -290,7 +292,7 @@ class Gate:
         waits to be sent."""
         now = time.time()
         self._refused_at = self._refused_at or now
-        self._waited_since = self._waited_since or now
+        self._waited_since = min(self._waited_since or now, now)
         if self._closed_until != closed.until:
             self._closed_until, self._seen_at = closed.until, now
         waited, left = now - self._waited_since, closed.until - now

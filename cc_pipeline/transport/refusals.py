@@ -90,7 +90,12 @@ class Refusals:
         since, until, probes, ended, why = self._row()
         if since <= ended:
             return True
-        if now < until <= now + LONGEST_WAIT + CLOCK_JUMP:
+        if now < since:
+            # the clock was set back: a probe is due, and answers count from now on
+            self._db.execute(
+                "update refusals set since = ?, ended = min(ended, ?) where host = ?", (now, now - 1e-6, self._host)
+            )
+        elif now < until <= now + LONGEST_WAIT + CLOCK_JUMP:
             return Closed(until, why, never=not self.witness())
         again = now + self.policy.gap(probes + 1)
         self._db.execute("update refusals set probes = ?, until = ? where host = ?", (probes + 1, again, self._host))
