@@ -249,7 +249,7 @@ class Budget:
     def _pause_until(self, now: float) -> float:
         until, asked_at = self._row("pause_until, last_refusal_at")
         # either was written before the clock was set back
-        return now if until > now + LONGEST_WAIT + CLOCK_JUMP or asked_at > now else float(until)
+        return now if until > now + LONGEST_WAIT + CLOCK_JUMP or asked_at > now + CLOCK_JUMP else float(until)
 
     def _row(self, columns: str) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._db.execute(f"select {columns} from hosts where host = ?", (self.host,)).fetchone()

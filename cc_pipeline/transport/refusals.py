@@ -90,7 +90,7 @@ class Refusals:
         since, until, probes, ended, why = self._row()
         if since <= ended:
             return True
-        if now < since:
+        if now + CLOCK_JUMP < since:
             # the clock was set back: a probe is due, and answers count from now on
             self._db.execute(
                 "update refusals set since = ?, ended = min(ended, ?) where host = ?", (now, now - 1e-6, self._host)
