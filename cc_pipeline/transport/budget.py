@@ -14,8 +14,8 @@ from typing import Any
 from cc_pipeline.transport.faults import LONGEST_WAIT
 from cc_pipeline.transport.outage import TABLE as _OUTAGES
 from cc_pipeline.transport.outage import Closed, OutagePolicy, Outages
+from cc_pipeline.transport.rates import KEPT, Pace, SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.rates import TABLE as _PACES
-from cc_pipeline.transport.rates import Pace, SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import CLOCK_JUMP, SHORT_PAUSE, RefusalPolicy, Refusals
 from cc_pipeline.transport.refusals import TABLE as _REFUSALS
 
@@ -52,14 +52,14 @@ class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
     ``asks``: the host refused or was out, and this one request finds out whether it is back. ``earns``: a faster rate
-    can be earned. ``witness`` is the key of an object that came from the host once."""
+    can be earned. ``sample`` is the key of an object that came from the host within a week."""
 
     start: float
     spacing: float
     count: int
     asks: bool = False
     earns: bool = False
-    witness: str = ""
+    sample: str = ""
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -143,9 +143,9 @@ class Budget:
                 if isinstance(admitted, Closed):
                     return admitted
                 asks = asks or not admitted
-            witness = self._refusals.witness() if asks else ""
+            sample = self._refusals.sample(now - KEPT) if asks else ""
             if self._pace is None:
-                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, witness=witness)
+                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, sample=sample)
             if next_slot > max(now, pause_until) + CLOCK_JUMP:
                 next_slot = now
             # those elsewhere have as much each as is left here
@@ -155,7 +155,7 @@ class Budget:
             count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
             start = max(now, next_slot, pause_until)
             self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
-        return Lease(start, spacing, count, asks, pace < self._pace.most, witness)
+        return Lease(start, spacing, count, asks, pace < self._pace.most, sample)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -213,7 +213,7 @@ class Budget:
 
     def came(self, key: str) -> None:
         """An object came: it can be asked for to find out whether the host refuses."""
-        self._refusals.came(key)
+        self._refusals.came(key, time.time())
 
     def earned(self, since: float) -> None:
         """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""
