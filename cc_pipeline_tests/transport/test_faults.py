@@ -69,9 +69,12 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
     # a suffix ends where the object does
     end, all_of_it = {"content-range": "bytes 950-999/*"}, {"content-range": "bytes 0-49/*"}
     assert judge_range(Span(None, 50), 206, end, BODY) == Verified(950, 1000, None)
-    assert judge_range(Span(None, 900), 206, all_of_it, BODY) == Verified(0, 50, None)
+    assert judge_range(Span(None, 900), 206, all_of_it, BODY, length=50) == Verified(0, 50, None)
     for span, head, length, expected in (
         (Span(None, 60), end, None, FaultKind.WRONG_RANGE),
+        # perhaps the first bytes of more
+        (Span(None, 50), all_of_it, None, FaultKind.WRONG_RANGE),
+        (Span(None, 900), all_of_it, None, FaultKind.WRONG_RANGE),
         (Span(None, 40), all_of_it, None, FaultKind.WRONG_RANGE),
         (Span(None, 50), end, 1001, FaultKind.CHANGED_OBJECT),
     ):
@@ -96,7 +99,9 @@ def test_an_object_may_have_several_etags() -> None:
         (200, {}, BODY, FaultKind.WHOLE_OBJECT),
         (200, {}, error_xml("SlowDown"), FaultKind.ERROR_DOCUMENT),
         (403, {}, error_xml("AccessDenied"), FaultKind.FORBIDDEN),
-        (401, {}, b"", FaultKind.FORBIDDEN),
+        (401, {}, b"", FaultKind.UNAUTHORIZED),
+        (403, {}, error_xml("SignatureDoesNotMatch"), FaultKind.UNAUTHORIZED),
+        (400, {}, error_xml("ExpiredToken"), FaultKind.UNAUTHORIZED),
         (403, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
         (404, {}, error_xml("NoSuchKey"), FaultKind.NOT_FOUND),
         (410, {}, b"", FaultKind.NOT_FOUND),
