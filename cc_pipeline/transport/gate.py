@@ -62,8 +62,8 @@ class Gate:
         is passed over. Without it, ``refusals`` says how long the host is waited for.
 
         ``well`` counts how often it answered after it had refused. ``sample`` is an object that came, at most a
-        week ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the next
-        refusal may be about one as well, so it is probed at once."""
+        week ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the
+        next refusal may be about one as well, so it is probed at once."""
         self.well = 0
         self.sample = ""
         self.denied: set[str] = set()

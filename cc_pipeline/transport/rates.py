@@ -117,7 +117,8 @@ _ROW: Final = "host = ?1 and most = ?2 and begins = ?3"
 
 class Pace:
     """The rate that one host is asked at, in a budget's file: earned by successes, halved by refusals, kept for a week,
-    for each limits apart: a rate that somebody sets for one run says nothing of another's. Used inside the budget's transactions, for hosts that have a rate."""
+    for each limits apart: a rate that somebody sets for one run says nothing of another's. Used inside the budget's
+    transactions, for hosts that have a rate."""
 
     def __init__(self, db: sqlite3.Connection, host: str, limits: SourceLimits) -> None:
         self._db = db
