@@ -245,7 +245,7 @@ def materialize(
     """
     trouble: EnvironmentFault | None = None
     from cc_pipeline.extraction.run import look
-    from cc_pipeline.extraction.shortest import said
+    from cc_pipeline.extraction.shortest import lacking, said
     from cc_pipeline.extraction.shortest import short_ways as ways_of
     from cc_pipeline.stages.workspace import open_workspace
 
@@ -275,6 +275,7 @@ def materialize(
             for line in said(workspace.short_ways):
                 console.print(line, highlight=False, soft_wrap=True)
         harvested: list[object] = []
+        unanswered: set[str] = set()
         others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
         try:
             whole = despite_gaps(
@@ -284,11 +285,15 @@ def materialize(
             whole = False
             if not short_ways:
                 raise
-            _answer_all_the_same(workspace, looks(), targets, refusal)
+            now = looks()
+            _answer_all_the_same(workspace, now, targets, refusal)
+            unanswered = lacking(now, workspace.short_ways)
+            trouble = refusal if unanswered else None
         if harvested or not whole:
             now = looks()
+        answered = [crawl for crawl in chosen if crawl not in unanswered]
         try:
-            step("pages", lambda: all_runs(launcher.extract(chosen, targets, now)), console)
+            step("pages", lambda: all_runs(launcher.extract(answered, targets, now)), console)
         except EnvironmentFault as error:
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise

@@ -68,13 +68,28 @@ def _short_way(workspace: Workspace, look: Look, targets: Sequence[Target]) -> s
 def _without_harvest(workspace: Workspace, look: Look, targets: Sequence[Target]) -> str | None:
     crawl = look.asked.crawl
     wanted = _wanted(look, targets)
-    harvested = all("parquet" in index.versions for index in look.indexes.values())
-    if workspace.settings.via != "auto" or not has_subsets(crawl) or harvested or not wanted:
+    if workspace.settings.via != "auto" or not has_subsets(crawl) or _is_harvested(look) or not wanted:
         return None
     chosen, dear = zipnum_way(wanted), harvest_way(wanted)
     if chosen.requests > dear.requests or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
     return f"the source refused the harvest; {chosen.why}"
+
+
+def lacking(looks: Iterable[Look], ways: Mapping[str, str]) -> set[str]:
+    """The crawls of which something is to be located, and that neither were harvested nor are among ``ways``."""
+    return {
+        look.asked.crawl
+        for look in looks
+        if look.asked.crawl not in ways
+        and has_subsets(look.asked.crawl)
+        and look.plan.of(LOCATE, but=(Why.KEYS,))
+        and not _is_harvested(look)
+    }
+
+
+def _is_harvested(look: Look) -> bool:
+    return all("parquet" in index.versions for index in look.indexes.values())
 
 
 def _wanted(look: Look, targets: Sequence[Target]) -> list[Target]:

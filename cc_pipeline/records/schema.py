@@ -25,6 +25,7 @@ REASONS: tuple[str, ...] = (
     "server_error",
     "client_error",
     "redirected",
+    "unauthorized",
     "unreachable",
     "timeout",
     "connection_reset",

@@ -269,7 +269,7 @@ def open_transport(
     """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
     ``watch`` sees what it asks. Raises ``UserInputError`` for a rate that wants a contact."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
-        refuse_nameless(default_limits(place, settings.s3_at(place).endpoint), settings.rate, settings.contact)
+        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.contact)
     return Transport(
         root,
         mirrors=mirrors,

@@ -50,6 +50,8 @@ class Asker:
         self._retry = retry
         self._stats = stats
         self._asked_again: dict[str, asyncio.Event] = {}
+        # the object that did not come at the last probe, though it came before
+        self._doubted = ""
 
     async def ask(
         self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
@@ -76,8 +78,7 @@ class Asker:
                 except GateClosed as closed:
                     return closed_finding(closed), NO_BODY, attempt - (refusal is None)
                 stats.budget_seconds += time.monotonic() - asked
-                if probes and (refusal is not None or self.gate.denied) and self.gate.witness:
-                    await self._ask_a_witness()
+                if probes and (refusal is not None or self.gate.denied) and await self._ask_for_a_sample():
                     continue
                 found, answer, sent = await self._send(fetch, judge)
                 if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
@@ -123,14 +124,19 @@ class Asker:
             refusal.leads = self._asked_again[key] = asyncio.Event()
         return key in self.gate.denied
 
-    async def _ask_a_witness(self) -> None:
-        """An object that came before tells more of the host than one that was refused, or may be."""
-        key = self.gate.witness
+    async def _ask_for_a_sample(self) -> bool:
+        """An object that came before tells more of the host than one that was refused, or may be. Whether it was asked
+        for: where it did not come, who waits makes the next probe, should it be this object that is refused by now."""
+        key = self.gate.sample
+        if not key or key == self._doubted:
+            self._doubted = ""
+            return False
         found, _, sent = await self._send(partial(self.store.head, key), judge_head)
         self._tell(self.gate, found, sent, key)
-        if isinstance(found, Finding):
-            # whoever waits does as well, should it be this object that is refused by now
-            self.gate.witness = ""
+        self._doubted = key if isinstance(found, Finding) else ""
+        if isinstance(found, Finding) and found.kind is FaultKind.NOT_FOUND:
+            self.gate.sample = ""
+        return True
 
     async def _send(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, float]:
         """The verdict, the answer, and when it was asked for (seconds since the epoch)."""

@@ -14,8 +14,8 @@ from typing import Any
 from cc_pipeline.transport.faults import LONGEST_WAIT
 from cc_pipeline.transport.outage import TABLE as _OUTAGES
 from cc_pipeline.transport.outage import Closed, OutagePolicy, Outages
+from cc_pipeline.transport.rates import KEPT, Pace, SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.rates import TABLE as _PACES
-from cc_pipeline.transport.rates import Pace, SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import CLOCK_JUMP, SHORT_PAUSE, RefusalPolicy, Refusals
 from cc_pipeline.transport.refusals import TABLE as _REFUSALS
 
@@ -52,14 +52,14 @@ class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
     ``asks``: the host refused or was out, and this one request finds out whether it is back. ``earns``: a faster rate
-    can be earned. ``witness`` is the key of an object that came from the host once."""
+    can be earned. ``sample`` is the key of an object that came from the host within a week."""
 
     start: float
     spacing: float
     count: int
     asks: bool = False
     earns: bool = False
-    witness: str = ""
+    sample: str = ""
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -131,11 +131,10 @@ class Budget:
     def lease(self, wanted: int) -> Lease | Closed:
         """Slots for up to ``wanted`` requests, at least one. ``Closed``: the host refuses, asked for a pause worth
         telling, or is out."""
-        now = time.time()
         with self._exclusive():
-            next_slot, pause_until, refusal = self._row("next_slot, pause_until, last_refusal")
-            if pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
-                pause_until = now
+            now = time.time()
+            next_slot, refusal = self._row("next_slot, last_refusal")
+            pause_until = self._pause_until(now)
             if pause_until > now + SHORT_PAUSE:
                 return Closed(pause_until, refusal or "refused")
             asks = False
@@ -144,9 +143,9 @@ class Budget:
                 if isinstance(admitted, Closed):
                     return admitted
                 asks = asks or not admitted
-            witness = self._refusals.witness() if asks else ""
+            sample = self._refusals.sample(now - KEPT) if asks else ""
             if self._pace is None:
-                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, witness=witness)
+                return Lease(max(now, pause_until), 0.0, 1 if asks else wanted, asks, sample=sample)
             if next_slot > max(now, pause_until) + CLOCK_JUMP:
                 next_slot = now
             # those elsewhere have as much each as is left here
@@ -156,7 +155,7 @@ class Budget:
             count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
             start = max(now, next_slot, pause_until)
             self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
-        return Lease(start, spacing, count, asks, pace < self._pace.most, witness)
+        return Lease(start, spacing, count, asks, pace < self._pace.most, sample)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -186,12 +185,9 @@ class Budget:
     def slow_down(self, refusal: str, retry_after: float | None) -> None:
         """The source asked for less: all processes wait (a second, or as long as it says), then go on at half the
         rate."""
-        now = time.time()
         with self._exclusive():
-            (pause_until,) = self._row("pause_until")
-            if pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
-                pause_until = now
-            pause = max(pause_until, now + (1.0 if retry_after is None else retry_after))
+            now = time.time()
+            pause = max(self._pause_until(now), now + (1.0 if retry_after is None else retry_after))
             self._db.execute("update hosts set pause_until = ? where host = ?", (pause, self.host))
             self._note(now, refusal)
             if self._pace is not None:
@@ -202,8 +198,8 @@ class Budget:
     ) -> None:
         """The source refused a request sent at ``sent`` (seconds since the epoch; now): nothing is sent but probes. It
         goes on at half the rate, but where it is probed ``at_once`` and answers."""
-        now = time.time()
         with self._exclusive():
+            now = time.time()
             sent = now if sent is None else sent
             slows = self._refusals.begin(now, refusal, retry_after, sent, at_once=at_once)
             self._note(now, refusal)
@@ -217,7 +213,7 @@ class Budget:
 
     def came(self, key: str) -> None:
         """An object came: it can be asked for to find out whether the host refuses."""
-        self._refusals.came(key)
+        self._refusals.came(key, time.time())
 
     def earned(self, since: float) -> None:
         """``rates.SUCCESSES`` requests, the first sent at ``since``, got what they asked for."""
@@ -249,6 +245,11 @@ class Budget:
             (self.host, EVERY_HOST, now, now + LENT_LIFE + CLOCK_JUMP),
         ).fetchone()
         return int(row[0])
+
+    def _pause_until(self, now: float) -> float:
+        until, asked_at = self._row("pause_until, last_refusal_at")
+        # either was written before the clock was set back
+        return now if until > now + LONGEST_WAIT + CLOCK_JUMP or asked_at > now + CLOCK_JUMP else float(until)
 
     def _row(self, columns: str) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._db.execute(f"select {columns} from hosts where host = ?", (self.host,)).fetchone()

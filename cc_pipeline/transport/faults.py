@@ -21,6 +21,7 @@ class FaultKind(Kind):
     NOT_FOUND = "not_found"
     RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
     FORBIDDEN = "forbidden"
+    UNAUTHORIZED = "unauthorized"
     THROTTLED = "throttled"
     SERVER_ERROR = "server_error"
     CLIENT_ERROR = "client_error"
@@ -42,6 +43,7 @@ class FaultKind(Kind):
 ENVIRONMENT_KINDS: Final = frozenset(
     {
         FaultKind.FORBIDDEN,
+        FaultKind.UNAUTHORIZED,
         FaultKind.THROTTLED,
         FaultKind.SERVER_ERROR,
         FaultKind.REDIRECTED,
@@ -58,6 +60,7 @@ PERMANENT_KINDS: Final = frozenset(
         FaultKind.NOT_FOUND,
         FaultKind.RANGE_NOT_SATISFIABLE,
         FaultKind.CLIENT_ERROR,
+        FaultKind.UNAUTHORIZED,
         FaultKind.REDIRECTED,
         FaultKind.CHANGED_OBJECT,
         FaultKind.BREAKER_OPEN,
@@ -66,6 +69,7 @@ PERMANENT_KINDS: Final = frozenset(
 
 _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
+    FaultKind.UNAUTHORIZED: "The source does not take the credentials, or wants some: check them",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
     FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS",
@@ -167,6 +171,8 @@ _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
 _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
+#: What S3 says of credentials that no waiting makes good.
+_CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
 #: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
 _USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
 #: Bytes of an object, at most: what the tables can hold.
@@ -271,7 +277,9 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
         return Finding(
             FaultKind.RANGE_NOT_SATISFIABLE, f"{detail}, Content-Range {headers.get('content-range', '')[:80]!r}"
         )
-    if status in (401, 403):
+    if status == 401 or (code is not None and code[1] in _CREDENTIAL_CODES):
+        return Finding(FaultKind.UNAUTHORIZED, detail)
+    if status == 403:
         return Finding(FaultKind.FORBIDDEN, detail, wait)
     if status >= 500 or status in (408, 425):
         return Finding(FaultKind.SERVER_ERROR, detail, wait)

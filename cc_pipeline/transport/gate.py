@@ -61,13 +61,13 @@ class Gate:
         """``outage``, as the budget has it: a host that fails often enough in a row is left alone, and one that refuses
         is passed over. Without it, ``refusals`` says how long the host is waited for.
 
-        ``well`` counts how often it answered after it had refused. ``witness`` is an object that came, perhaps long
-        ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the next
-        refusal may be about one as well, so it is probed at once."""
+        ``well`` counts how often it answered after it had refused. ``sample`` is an object that came, at most a
+        week ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the
+        next refusal may be about one as well, so it is probed at once."""
         self.well = 0
-        self.witness = ""
+        self.sample = ""
         self.denied: set[str] = set()
-        self._told_witness = self._took_witness = False
+        self._told_sample = self._took_sample = False
         self._open_budget = open_budget
         self._outage = outage
         self._refusals = refusals or RefusalPolicy()
@@ -123,10 +123,10 @@ class Gate:
         """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
         for."""
         self._answers(sent)
-        self.witness = key or self.witness
+        self.sample = key or self.sample
         self.denied.discard(key)
-        if key and not self._told_witness:
-            self._told_witness = self._took_witness = True
+        if key and not self._told_sample:
+            self._told_sample = self._took_sample = True
             self._report(partial(Budget.came, key=key))
         if self._earns:
             self._good += 1
@@ -145,12 +145,12 @@ class Gate:
             self._refused_at = self._refused_at or time.time()
             self._good = 0
             # who does not wait may still find out with what came before
-            at_once = bool(self.denied) or (bool(self.witness) and self._refusals.wait < self._refusals.soon)
+            at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
             told = partial(Budget.refused, refusal=finding.detail, retry_after=finding.retry_after)
             self._report(partial(told, sent=sent, at_once=at_once))
         elif finding.kind is FaultKind.THROTTLED or finding.retry_after is not None:
             wait = 1.0 if finding.retry_after is None else finding.retry_after
-            self._pause_until = max(self._pause_until, time.time() + wait)
+            self._pause_until = max(self._pause_until, time.monotonic() + wait)
             self._asked_for_less, self._good = True, 0
             self._report(partial(Budget.slow_down, refusal=finding.detail, retry_after=finding.retry_after))
         if self._outage is not None:
@@ -253,6 +253,8 @@ class Gate:
 
     async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
         asked = time.time()
+        # it lies ahead where the clock was set back
+        self._refused_at = min(self._refused_at, asked)
         if self._reporter is not None:
             # what came before is known then to whoever gives leases
             await asyncio.wait([self._reporter])
@@ -266,8 +268,8 @@ class Gate:
             self._start_anew()
             self._was_out = self._outage is not None
             self._refused_at = self._refused_at or asked
-            if not self._took_witness:
-                self.witness, self._took_witness = lease.witness, True
+            if not self._took_sample:
+                self.sample, self._took_sample = lease.sample, True
         elif self._refused_at and self._refused_at < asked:
             self._is_well()
         self._asked_for_less = self._asked_for_less and lease.start > asked
@@ -279,7 +281,7 @@ class Gate:
             now = time.time()
             # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
             late = now - due > SLOT_LIFE and not lease.asks
-            if lease.spacing and (late or now < self._pause_until):
+            if lease.spacing and (late or time.monotonic() < self._pause_until):
                 continue  # a missed slot is void, or the place has asked for a pause meanwhile
             if self._refused_at >= asked and not lease.asks:
                 return  # it has refused meanwhile
@@ -290,7 +292,7 @@ class Gate:
         waits to be sent."""
         now = time.time()
         self._refused_at = self._refused_at or now
-        self._waited_since = self._waited_since or now
+        self._waited_since = min(self._waited_since or now, now)
         if self._closed_until != closed.until:
             self._closed_until, self._seen_at = closed.until, now
         waited, left = now - self._waited_since, closed.until - now

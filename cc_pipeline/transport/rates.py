@@ -44,7 +44,7 @@ _BY_HOST: Final = {"data.commoncrawl.org": _PUBLIC, "index.commoncrawl.org": _IN
 #: Requests that succeed at a rate before it is doubled.
 SUCCESSES: Final = 10
 #: Seconds for which a rate that was learnt is believed: a week.
-_KEPT: Final = 7 * 86_400.0
+KEPT: Final = 7 * 86_400.0
 #: The smallest share of its full rate that a host is slowed down to.
 _SLOWEST: Final = 1 / 64
 
@@ -77,13 +77,14 @@ def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int |
     return limits
 
 
-def refuse_nameless(defaults: SourceLimits, rate: float | None, contact: str) -> None:
-    """Raises ``UserInputError`` for a ``rate`` above that of a bucket which others use too, from somebody who cannot be
-    written to."""
-    if defaults == _BUCKET and rate is not None and rate > (_BUCKET.rate or 0) and not contact:
+def refuse_nameless(source: str, s3_endpoint: str | None, rate: float | None, contact: str) -> None:
+    """Raises ``UserInputError`` for a ``rate`` of Common Crawl's bucket above what each may have of it, from somebody
+    who cannot be written to. Other buckets, and those at an endpoint of one's own, are nobody else's matter."""
+    is_theirs = scheme_of(source) == "s3" and s3_endpoint is None and host_of(source) == "commoncrawl"
+    if is_theirs and rate is not None and rate > (_BUCKET.rate or 0) and not contact:
         raise UserInputError(
-            f"CC_PIPELINE_RATE is {rate:g}: more than {_BUCKET.rate:g} requests a second to S3 need an address that "
-            "the operators can write to; set CC_PIPELINE_CONTACT, which is sent in the User-Agent"
+            f"CC_PIPELINE_RATE is {rate:g}: more than {_BUCKET.rate:g} requests a second to s3://commoncrawl need an "
+            "address that the operators can write to; set CC_PIPELINE_CONTACT, which is sent in the User-Agent"
         )
 
 
@@ -106,50 +107,51 @@ def slot_spacing(rate: float) -> float:
 
 
 TABLE: Final = """
-create table if not exists paces (
-  host text primary key, begins real not null, most real not null, pace real not null, at real not null,
-  slowed_at real not null default 0
+create table if not exists rates (
+  host text not null, begins real not null, most real not null, pace real not null, at real not null,
+  slowed_at real not null default 0, primary key (host, most, begins)
 ) without rowid;
 """
+_ROW: Final = "host = ?1 and most = ?2 and begins = ?3"
 
 
 class Pace:
-    """The rate that one host is asked at, in a budget's file: earned by successes, halved by refusals, kept for a week.
-    Used inside the budget's transactions, for hosts that have a rate."""
+    """The rate that one host is asked at, in a budget's file: earned by successes, halved by refusals, kept for a week,
+    for each limits apart: a rate that somebody sets for one run says nothing of another's. Used inside the budget's
+    transactions, for hosts that have a rate."""
 
     def __init__(self, db: sqlite3.Connection, host: str, limits: SourceLimits) -> None:
         self._db = db
-        self._host = host
         self.most = limits.rate or 0.0
         self._begins = limits.begin or self.most
+        self._row = (host, self.most, self._begins)
 
     def open(self, now: float) -> None:
-        """Goes on at the rate that was learnt; begins anew after a week, and with other limits."""
+        """Goes on at the rate that was learnt; begins anew after a week."""
         self._db.execute(
-            "insert into paces (host, begins, most, pace, at) values (?1, ?2, ?3, ?2, ?4) on conflict (host) do update "
-            "set begins = excluded.begins, most = excluded.most, pace = excluded.pace, at = excluded.at "
-            "where begins <> excluded.begins or most <> excluded.most or at < ?4 - ?5",
-            (self._host, self._begins, self.most, now, _KEPT),
+            "insert into rates (host, most, begins, pace, at) values (?1, ?2, ?3, ?3, ?4) on conflict do update "
+            "set pace = excluded.pace, at = excluded.at where at < ?4 - ?5",
+            (*self._row, now, KEPT),
         )
 
     @property
     def rate(self) -> float:
         """Requests a second now, at most ``most``."""
-        (pace,) = self._db.execute("select pace from paces where host = ?", (self._host,)).fetchone()
+        (pace,) = self._db.execute(f"select pace from rates where {_ROW}", self._row).fetchone()
         return min(float(pace), self.most)
 
     def slower(self, now: float) -> None:
         """The host asked for less: half, once a second."""
         self._db.execute(
-            "update paces set pace = max(?1, pace / 2), at = ?2, slowed_at = ?2 "
-            "where host = ?3 and not ?2 - slowed_at between 0 and 1",
-            (self.most * _SLOWEST, now, self._host),
+            f"update rates set pace = max(?4, pace / 2), at = ?5, slowed_at = ?5 "
+            f"where {_ROW} and not ?5 - slowed_at between 0 and 1",
+            (*self._row, self.most * _SLOWEST, now),
         )
 
     def faster(self, now: float, since: float) -> None:
         """``SUCCESSES`` requests brought what they asked for, the first of them sent at ``since``: twice as fast. Those
         sent before the rate was halved say nothing of it."""
         self._db.execute(
-            "update paces set pace = min(?1, pace * 2), at = ?2 where host = ?3 and not ?4 <= slowed_at",
-            (self.most, now, self._host, min(since, now)),
+            f"update rates set pace = min(most, pace * 2), at = ?4 where {_ROW} and not ?5 <= slowed_at",
+            (*self._row, now, min(since, now)),
         )

@@ -40,7 +40,9 @@ create table if not exists refusals (
   host text primary key, since real not null, until real not null, probes integer not null, ended real not null,
   why text not null
 ) without rowid;
-create table if not exists witnesses (host text primary key, key text not null) without rowid;
+create table if not exists samples (
+  host text primary key, key text not null, at real not null
+) without rowid;
 """
 
 
@@ -90,8 +92,13 @@ class Refusals:
         since, until, probes, ended, why = self._row()
         if since <= ended:
             return True
-        if now < until <= now + LONGEST_WAIT + CLOCK_JUMP:
-            return Closed(until, why, never=not self.witness())
+        if now + CLOCK_JUMP < since:
+            # the clock was set back: a probe is due, and answers count from now on
+            self._db.execute(
+                "update refusals set since = ?, ended = min(ended, ?) where host = ?", (now, now - 1e-6, self._host)
+            )
+        elif now < until <= now + LONGEST_WAIT + CLOCK_JUMP:
+            return Closed(until, why, never=not self.sample())
         again = now + self.policy.gap(probes + 1)
         self._db.execute("update refusals set probes = ?, until = ? where host = ?", (probes + 1, again, self._host))
         return False
@@ -120,14 +127,14 @@ class Refusals:
         """The host gave a good answer to a request sent at ``sent``, after the refusal."""
         self._db.execute("update refusals set ended = max(?, since) where host = ?", (sent, self._host))
 
-    def witness(self) -> str:
-        """The key of an object that came from the host once; empty where none did."""
-        found = self._db.execute("select key from witnesses where host = ?", (self._host,)).fetchone()
+    def sample(self, since: float = 0.0) -> str:
+        """The key of an object that came from the host, and was noted after ``since``; empty where none did."""
+        found = self._db.execute("select key from samples where host = ? and at >= ?", (self._host, since)).fetchone()
         return "" if found is None else str(found[0])
 
-    def came(self, key: str) -> None:
+    def came(self, key: str, now: float) -> None:
         """An object came."""
-        self._db.execute("insert or replace into witnesses values (?, ?)", (self._host, key))
+        self._db.execute("insert or replace into samples values (?, ?, ?)", (self._host, key, now))
 
     def _row(self) -> tuple[float, float, int, float, str]:
         row: tuple[float, float, int, float, str] | None = self._db.execute(

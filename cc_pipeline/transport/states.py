@@ -53,12 +53,16 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
     try:
         rows = db.execute(
-            "select host, rate, concurrency, coalesce(pace, rate), pause_until, refused.until, last_refusal, "
+            "select hosts.host, rate, concurrency, coalesce(pace, rate), pause_until, refused.until, last_refusal, "
             "last_refusal_at, (select count(*) from holders where holders.host = hosts.host and expires > ?1) "
-            "from hosts left join paces using (host) "
-            "left join (select host, until from refusals where since > ended and until > ?1) as refused using (host) "
+            "from hosts "
+            # of several limits those that were set last
+            "left join (select host, most, pace, max(at) from rates group by host, most) as learnt "
+            "on learnt.host = hosts.host and most = rate "
+            "left join (select host, until from refusals where since > ended and until > ?1) as refused "
+            "on refused.host = hosts.host "
             # one that refused elsewhere has no limits here before a request is sent to it
-            "where concurrency is not null or refused.until is not null order by host",
+            "where concurrency is not null or refused.until is not null order by hosts.host",
             (now,),
         ).fetchall()
         out = _outages(db)

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline import progress
 from cc_pipeline.minicrawl import TEST, MiniCrawlTruth, ensure
-from cc_pipeline_tests.cli.conftest import NEW, Cli
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import copy_of
 
@@ -93,6 +93,20 @@ def test_a_refused_harvest_is_answered_by_the_url_index(
         assert outcomes(tmp_path) == {"fetched": mine}
         said = cli("lookup", DOMAIN, "--harvest", "--format", "jsonl", *words)
         assert (said.status, len(said.out.splitlines())) == (0, mine), said
+
+
+def test_a_crawl_that_no_index_answers_for_ends_with_why_its_harvest_was_refused(
+    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
+) -> None:
+    root, truth = bucket
+    mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
+    rules = [Rule("403", key="*.parquet", times=None), Rule("404", key=f"*{OLD}*cluster.idx", times=None)]
+    with FaultServer(root, rules=rules) as server:
+        said = cli("run", "-d", DOMAIN, "-c", NEW, "-c", OLD, "--home", tmp_path, "--source", server.url)
+    assert said.status == 3, said
+    assert "forbidden" in said.err
+    assert "has not been harvested" not in said.told
+    assert outcomes(tmp_path) == {"fetched": mine}
 
 
 def test_a_source_that_refuses_is_waited_for_and_told(

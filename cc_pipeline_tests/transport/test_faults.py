@@ -72,6 +72,9 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
     assert judge_range(Span(None, 900), 206, all_of_it, BODY, length=50) == Verified(0, 50, None)
     for span, head, length, expected in (
         (Span(None, 60), end, None, FaultKind.WRONG_RANGE),
+        # perhaps the first bytes of more
+        (Span(None, 50), all_of_it, None, FaultKind.WRONG_RANGE),
+        (Span(None, 900), all_of_it, None, FaultKind.WRONG_RANGE),
         (Span(None, 40), all_of_it, None, FaultKind.WRONG_RANGE),
         # who takes a suffix for the first bytes says the same
         (Span(None, 50), all_of_it, None, FaultKind.WRONG_RANGE),
@@ -99,7 +102,9 @@ def test_an_object_may_have_several_etags() -> None:
         (200, {}, BODY, FaultKind.WHOLE_OBJECT),
         (200, {}, error_xml("SlowDown"), FaultKind.ERROR_DOCUMENT),
         (403, {}, error_xml("AccessDenied"), FaultKind.FORBIDDEN),
-        (401, {}, b"", FaultKind.FORBIDDEN),
+        (401, {}, b"", FaultKind.UNAUTHORIZED),
+        (403, {}, error_xml("SignatureDoesNotMatch"), FaultKind.UNAUTHORIZED),
+        (400, {}, error_xml("ExpiredToken"), FaultKind.UNAUTHORIZED),
         (403, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
         (404, {}, error_xml("NoSuchKey"), FaultKind.NOT_FOUND),
         (410, {}, b"", FaultKind.NOT_FOUND),

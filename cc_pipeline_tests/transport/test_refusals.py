@@ -13,6 +13,7 @@ import pytest
 from cc_pipeline import progress
 from cc_pipeline.errors import NotNow
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport, budget
+from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
@@ -89,6 +90,23 @@ def test_another_process_waits_too_and_goes_on_when_a_person_says_so(folder: Pat
         assert len(server.hits) == before + 1
 
 
+def test_a_clock_set_back_meanwhile_closes_no_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind, clock = 0.0, time.time
+
+    def set_back(stage: str, done: int, total: int | None, detail: str) -> None:
+        nonlocal behind
+        behind = 1_000.0
+
+    monkeypatch.setattr(time, "time", lambda: clock() - behind)
+    with (
+        FaultServer(folder, rules=[Rule("403", "f1", times=1)]) as server,
+        progress.progress_to(set_back),
+        over(server.url, rate=500.0) as transport,
+    ):
+        assert [type(one) for one in transport.read_many(ranges(10))] == [RangeBytes] * 10
+        assert behind
+
+
 def test_one_object_that_is_refused_is_its_own_fault(folder: Path) -> None:
     with FaultServer(folder, rules=[Rule("403", "f7", times=None)]) as server, over(server.url) as transport:
         outcomes = list(transport.read_many(ranges(300)))
@@ -127,6 +145,33 @@ def test_another_process_knows_what_came_before(folder: Path, tmp_path: Path) ->
             other.read("f7", 0, 4)
         assert raised.value.kind is FaultKind.FORBIDDEN
         assert [hit.key for hit in server.hits if hit.method == "HEAD"] == ["f1"]
+
+
+def test_what_came_before_is_asked_for_again_after_it_was_refused_once(folder: Path) -> None:
+    denied = Rule("403", "f7", times=None)
+    with FaultServer(folder) as server, over(server.url) as transport:
+        transport.read("f1", 0, 4)
+        server.set_rules([denied, Rule("403", "f1", times=1)])
+        with pytest.raises(RangeFault) as raised:
+            transport.read("f7", 0, 4)
+        assert raised.value.kind is FaultKind.FORBIDDEN
+        # who waits asks in between, should it be the other one that is refused by now
+        assert [hit.key for hit in server.hits] == ["f1", "f7", "f1", "f7", "f1", "f7"]
+
+
+def test_what_came_long_ago_is_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget_, now = budget.Budget(tmp_path / "b.sqlite", "example.org", SourceLimits(10.0, 8)), time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    for days, sample in ((6, "f1"), (8, "")):
+        budget_.came("f1")
+        now += days * 86_400
+        budget_.refused("status 403", None)
+        now += 6
+        lease = budget_.lease(1)
+        assert isinstance(lease, budget.Lease)
+        assert (lease.asks, lease.sample) == (True, sample)
+        budget_.well(now)
+    budget_.close()
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.3])
