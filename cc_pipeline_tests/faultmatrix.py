@@ -317,7 +317,7 @@ def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Col
     """
     by_file: dict[str, list[PlannedRange]] = {}
     # a witness, and a second look at what is doubted
-    most = 3.0 + LOOKS
+    most = 4.0 + LOOKS
     for one in wanted:
         by_file.setdefault(one.key, []).append(one)
     spoilt = {(hit.key, hit.range) for hit in hits if hit.fault}

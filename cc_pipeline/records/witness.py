@@ -38,8 +38,8 @@ _MOST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where a witness is looked for: in ``records`` that were good before, and in the first file of the path list
-    ``listed`` (a key), where there is one."""
+    """Where a witness is looked for: in ``records`` that were good before, and in the first and the last file of the
+    path list ``listed`` (a key), where there is one."""
 
     records: tuple[Promise, ...] = ()
     listed: str | None = None
@@ -78,24 +78,27 @@ def _read(path: Path) -> dict[str, tuple[float, Promise]]:
 
 def find(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> tuple[str, Promise] | None:
     """A good record that the source gives now, and the place that gave it: of those that were good before one, else
-    the first of the first file that there is, or of some of ``files``. A few requests."""
+    the first of a file that is listed, or of some of ``files``. A few requests."""
     given = (_given(transport, promise) for promise in _candidates(transport, search, files))
     return next(filter(None, given), None)
 
 
 def _candidates(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> Iterator[Promise]:
     yield from search.records[:1]
-    first = None if search.listed is None else _first_of(transport, search.listed)
-    for key in files[:_FILES] if first is None else (first,):
+    listed = () if search.listed is None else _some_of(transport, search.listed)
+    for key in listed or files[:_FILES]:
         yield Promise("", "arc" if ".arc" in key.rpartition("/")[2] else "warc", key, 0, _HEAD, None, None, None)
 
 
-def _first_of(transport: Transport | NamedPlaces, listed: str) -> str | None:
+def _some_of(transport: Transport | NamedPlaces, listed: str) -> tuple[str, ...]:
+    """The first file of a list and the last: one of them may be the one that is gone."""
+    found: list[str] = []
     try:
-        data = transport.read_all(listed).data
-        return next((key for _, key in listed_keys(inflated(data, listed), listed)), None)
+        for _, key in listed_keys(inflated(transport.read_all(listed).data, listed), listed):
+            found[1:] = [key]
     except (RangeFault, DataFault):
-        return None
+        return ()
+    return tuple(found)
 
 
 def _given(transport: Transport | NamedPlaces, promise: Promise) -> tuple[str, Promise] | None:

@@ -29,7 +29,7 @@ def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: Worl
     said = cli("replay", "-c", NEW, "-d", "example.com", "--home", world.home)
     assert said.status == 0, said.err
     captures = len(world.truth.of(NEW, subset="warc", domain="example.com"))
-    wanted = [NEW, "example.com", captures - 1, captures, 1, 0, 0, 0]
+    wanted = [NEW, "example.com", captures - 1, captures, 1, 0, 0, 0, 0, 0]
     assert said.out.splitlines()[-1].split() == [str(value) for value in wanted]
     assert published(world, "SELECT count(*) FROM ledger WHERE outcome <> 'fetched'") == [(0,)]
     assert published(world, title) == [(world.damaged.title,)]

@@ -109,7 +109,7 @@ def test_the_share_that_may_be_missing_is_a_setting(server: FaultServer, tmp_pat
         assert bool(refused_gaps(workspace, [NEW])) is refused
     assert load_settings({"CC_PIPELINE_MAX_INDEX_GAPS": "0.01"}).max_index_gaps == 0.01
     for wrong in ("-1", "1.1", "nan"):
-        with pytest.raises(UserInputError, match="MAX_INDEX_GAPS must be a share between 0 and 1"):
+        with pytest.raises(UserInputError, match="MAX_INDEX_GAPS must be a share from 0 to 1"):
             load_settings({"CC_PIPELINE_MAX_INDEX_GAPS": wrong})
 
 
