@@ -117,7 +117,8 @@ def test_no_domain_order_across_parts_is_promised_but_no_row_is_lost(bucket: Buc
 def test_duckdb_reads_both_eras_in_one_query(bucket: Bucket) -> None:
     pattern = str(bucket.root / "cc-index/table/cc-main/warc/*/*/*.parquet")
     query = "select crawl, subset, count(*) from read_parquet(?, union_by_name=true) group by 1, 2"
-    found = {row[:3] for row in duckdb.execute(query, [pattern]).fetchall()}
+    with duckdb.connect() as connection:
+        found = {row[:3] for row in connection.execute(query, [pattern]).fetchall()}
     expected = {
         (crawl, subset, len(bucket.truth.of(crawl, subset=subset)))
         for crawl in (NEW, OLD)

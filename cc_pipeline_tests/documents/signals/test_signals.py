@@ -97,7 +97,8 @@ def test_the_sql_of_the_documents_page() -> None:
         "c": one.content_simhash,
         "d": other.content_simhash,
     }
-    row = duckdb.execute(asked, values).fetchone()
+    with duckdb.connect() as connection:
+        row = connection.execute(asked, values).fetchone()
     assert row is not None
     assert one.content_minhash is not None
     assert other.content_minhash is not None

@@ -168,8 +168,7 @@ def test_a_csv_table_becomes_parquet_sorted_by_its_key(tmp_path: Path) -> None:
     text = (tmp_path / "join_scores.yaml").read_text().replace(", 'odd \"name'", "")
     (tmp_path / "join_scores.yaml").write_text(text)
     added = add_dataset(home, tmp_path / "join_scores.yaml")
-    rows = duckdb.sql(f"FROM '{added.dataset.root}/{added.dataset.files[0]}'").fetchall()
-    assert rows == [("a.org", 1), ("b.org", 2)]
+    assert _rows(f"{added.dataset.root}/{added.dataset.files[0]}") == [("a.org", 1), ("b.org", 2)]
     with pytest.raises(UserInputError, match="is taken"):
         add_dataset(home, tmp_path / "join_scores.yaml", "host-index")
     with pytest.raises(UserInputError, match="is no name"):
@@ -189,5 +188,9 @@ def test_a_packed_table_on_the_web_is_unpacked(tmp_path: Path) -> None:
             "join_columns: {left: url_host_name, right: host}\n"
         )
         added = add_dataset(home, tmp_path / "join_scores.yaml")
-    rows = duckdb.sql(f"FROM '{added.dataset.root}/{added.dataset.files[0]}'").fetchall()
-    assert rows == [("a.org", 1), ("b.org", 2)]
+    assert _rows(f"{added.dataset.root}/{added.dataset.files[0]}") == [("a.org", 1), ("b.org", 2)]
+
+
+def _rows(file: str) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        return connection.sql(f"FROM '{file}'").fetchall()
