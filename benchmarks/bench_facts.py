@@ -29,13 +29,13 @@ import pyarrow.parquet as pq
 from benchmarks.report import Report, spread
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.minicrawl.keyed import HOST_INDEX_LIST
 from cc_pipeline.minicrawl.seeded import gzip_member
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.facts.answers import facts_of_hosts
 from cc_pipeline.stages.facts.datasets import ready_made
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.minicrawl.keyed import HOST_INDEX_LIST
 
 CRAWL = "CC-MAIN-2025-18"
 DATASET = ready_made()["host-index"]

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 
 import typer
-from rich.markup import escape
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.cli import replay, run, whole_files
@@ -18,7 +17,7 @@ from cc_pipeline.cli.asking import facts, sql
 from cc_pipeline.cli.handing import copy, dataset, export, get, report
 from cc_pipeline.cli.home import automation, choices, doctor, domains, init
 from cc_pipeline.cli.index import build, catalog, harvest, lookup, plan, ranks, url_index
-from cc_pipeline.cli.output import console_err, drop_output, tell_of_waiting, usable_streams
+from cc_pipeline.cli.output import coloured, console_err, drop_output, tell_of_waiting, usable_streams
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 
 app = typer.Typer(
@@ -146,14 +145,14 @@ def _end_if_stopped() -> None:
     # whatever a library made of the signal, it is why the command ends
     number = interruption.received()
     if number is not None:
-        console_err.print("stopped. What was committed stays; run the same command again to go on", highlight=False)
+        console_err.print("stopped. What was committed stays; run the same command again to go on")
         sys.exit(interruption.BY_SIGNAL + number)
 
 
 def _say(error: CcPipelineError) -> None:
     if not isinstance(error, EnvironmentFault):
-        console_err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        console_err.print(coloured(("error:", "bold red"), f" {error}"))
         return
-    console_err.print(f"[bold red]error:[/] {escape(error.what)}", highlight=False)
+    console_err.print(coloured(("error:", "bold red"), f" {error.what}"))
     if error.advice:
-        console_err.print(f"[bold]what to do:[/] {escape(error.advice)}", highlight=False)
+        console_err.print(coloured(("what to do:", "bold"), f" {error.advice}"))

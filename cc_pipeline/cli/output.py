@@ -28,13 +28,21 @@ _UNBROKEN = 100_000
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """A console as wide as its terminal, or as ``COLUMNS`` says; one that breaks no line where it is neither."""
-    made = Console(stderr=stderr)
-    return made if made.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=_UNBROKEN)
+    """A console as wide as its terminal, or as ``COLUMNS`` says; one that breaks no line where it is neither.
+
+    What it prints comes out as it is: addresses, names of files and words of servers hold ``[…]`` and ``:x:`` that are
+    no markup of ours. What we print in a colour is said by :func:`coloured`.
+    """
+    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _UNBROKEN
+    return made
 
 
 console = _console()
 console_err = _console(stderr=True)
+#: A line of pieces, plain ones or (text, style).
+coloured = Text.assemble
 
 #: Characters that would end a line or a column of a table, or give orders to a terminal.
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
@@ -100,10 +108,10 @@ def progress_bars() -> Iterator[None]:
     """Shows a bar per stage while the block runs; plain when the screen is not a terminal."""
     bars = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description:<18}"),
+        TextColumn("{task.description:<18}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[detail]}"),
+        TextColumn("{task.fields[detail]}", markup=False),
         TimeElapsedColumn(),
         console=console_err,
         transient=True,
@@ -212,12 +220,12 @@ def as_text(value: object) -> str:
 
 def notice(text: str) -> None:
     """Writes a line to standard error, for the person at the screen."""
-    console_err.print(text, highlight=False, markup=False, soft_wrap=True)
+    console_err.print(text, soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """Writes a line to standard error that a person should not overlook."""
-    console_err.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+    console_err.print(f"note: {text}", soft_wrap=True, style="yellow")
 
 
 def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -12,7 +12,7 @@ import typer
 from cc_pipeline import progress
 from cc_pipeline.cli import options
 from cc_pipeline.cli.home.choices import as_the_home_has_it
-from cc_pipeline.cli.output import console, progress_bars, warn
+from cc_pipeline.cli.output import coloured, console, progress_bars, warn
 from cc_pipeline.cli.run_report import note, say_totals, say_what_was_done
 from cc_pipeline.cli.running import (
     agreed_builds,
@@ -182,7 +182,7 @@ def demo(
 
     where = load_settings(home=home).home
     where.mkdir(parents=True, exist_ok=True)
-    console.print("[bold]1 of 3[/] a mini crawl, generated here")
+    console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
     root = where / "minicrawl"
     with progress_bars():
         truth = ensure(root, DEMO if pages is None else spec_for(pages), _generated)
@@ -191,23 +191,23 @@ def demo(
     settings = load_settings(source=str(root), home=str(where))
     targets = [parse_target(text) for text in demo_targets(truth.domains())]
     watch_list.add(settings.watch_list_path, targets)
-    console.print("[bold]2 of 3[/] the whole graph, materialized through Dagster")
+    console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
     trouble = materialize(settings, crawls, targets)
     if trouble is not None:
         raise trouble
-    console.print("[bold]3 of 3[/] what it found")
+    console.print(coloured(("3 of 3", "bold"), " what it found"))
     say_totals(settings)
     shown = _shown(settings.published_path)
     command, flag = _spelled(), "" if where == load_settings().home else f" --home {_shown(where)}"
     ui = "make dev" if command != _INSTALLED and not flag else f"{command} ui{flag}"
-    console.print(
-        f"\nThe Dagster UI on this state:     [bold]{ui}[/]"
-        f"\nOne question to DuckDB:           [bold]{command} sql{flag} "
-        '"SELECT domain, count(*) FROM page_metadata GROUP BY ALL"[/]'
-        f"\nThe same file from Python:        [bold]duckdb.connect('{shown}', read_only=True)[/]",
-        highlight=False,
-        soft_wrap=True,
-    )
+    question = f'{command} sql{flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
+    console.print()
+    for what, how in (
+        ("The Dagster UI on this state:", ui),
+        ("One question to DuckDB:", question),
+        ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
+    ):
+        console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
 
 
 def _spelled() -> str:
@@ -273,7 +273,7 @@ def materialize(
         if short_ways:
             workspace.short_ways.update(ways_of(workspace, before, targets))
             for line in said(workspace.short_ways):
-                console.print(line, highlight=False, soft_wrap=True)
+                console.print(line, soft_wrap=True)
         harvested: list[object] = []
         unanswered: set[str] = set()
         others = [crawl for crawl in chosen if crawl not in workspace.short_ways]
@@ -319,7 +319,7 @@ def _answer_all_the_same(
     warn(refusal.what)
     workspace.short_ways.update(found)
     for line in said(found):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def say_totals(settings: Settings) -> None:
 
 def note(text: str) -> None:
     """Prints a note under a report."""
-    console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+    console.print(f"note: {text}", soft_wrap=True, style="yellow")
 
 
 def named_shortly(target: Target) -> str:
@@ -146,10 +146,10 @@ def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping
     for crawl, slug, count, total, named in absent:
         note(f"{count:,} of {total:,} members of {slug} have no captures in {crawl}:")
         for member in named:
-            console.print(f"      {member}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"      {member}", soft_wrap=True)
         if count > len(named):
             query = f"FROM set_members WHERE captures = 0 AND crawl = '{crawl}' AND target = '{slug}'"
-            console.print(f'      and {count - len(named):,} more: cc-pipeline sql "{query}"', highlight=False)
+            console.print(f'      and {count - len(named):,} more: cc-pipeline sql "{query}"')
 
 
 def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> list[tuple[str, str, int, int, list[str]]]:
@@ -173,7 +173,7 @@ def _say_shortfall(done: Mapping[Slice, Done]) -> None:
     if unsettled:
         figure = f"{unsettled:,} of {planned:,} captures ({share(unsettled, planned)})"
         text = f"{figure} did not come: run the command again, it asks for these alone"
-        console.print(text, highlight=False, markup=False, soft_wrap=True, style="bold red")
+        console.print(text, soft_wrap=True, style="bold red")
     if lost:
         doubted = any(one.after.doubted for one in done.values())
         said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
@@ -189,4 +189,4 @@ def _say_shortfall(done: Mapping[Slice, Done]) -> None:
             "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
     if planned and not unsettled and not lost and not odd:
-        console.print(f"all {planned:,} captures are here", highlight=False, markup=False, style="green")
+        console.print(f"all {planned:,} captures are here", style="green")

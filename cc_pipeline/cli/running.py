@@ -43,7 +43,7 @@ def step(name: str, work: Callable[[], object], screen: Console = console_err) -
         what, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (make dev)."
         raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
-    screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s", highlight=False)
+    screen.print(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
 def others_are_done(error: EnvironmentFault) -> bool:

@@ -78,7 +78,7 @@ def add_source(
     rows = [(_name(file.location), *_rows(settings, file.slug)) for file in found]
     show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
     if any(row[-1] for row in rows):
-        console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"', highlight=False)
+        console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
 
 
 def _add_archives(settings: Settings, files: list[str], named: str | None, register_only: bool, yes: bool) -> None:
@@ -99,7 +99,7 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
             despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), console))
         say_damage(workspace, [crawl])
     show_coverage(settings, [crawl])
-    console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …", highlight=False)
+    console.print(f"the pages of a site in them: cc-pipeline run --crawl {crawl} --domain …")
 
 
 def _name(location: str) -> str:

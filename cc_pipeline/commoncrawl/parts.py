@@ -10,7 +10,7 @@ others is done again. A part's slug is the set's, ``~``, the number of parts and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, has_subsets
@@ -125,8 +125,3 @@ def _host(member: Target) -> str | None:
     if member.kind not in ("url", "prefix"):
         return None
     return member.value.partition("://")[2].partition("/")[0].partition(":")[0]
-
-
-def named(slugs: Sequence[str]) -> list[str]:
-    """The slugs of whole targets behind ``slugs``, each once, in their order: what a person is shown."""
-    return list(dict.fromkeys(map(whole_slug, slugs)))

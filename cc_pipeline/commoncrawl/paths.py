@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month, validate_crawl_id
 from cc_pipeline.commoncrawl.old_keys import todays_key
@@ -139,7 +139,6 @@ def _sunday(year: int, month: int, nth: int) -> int:
 
 
 __all__ = [
-    "PATH_LISTS",
     "ArcFile",
     "ArcPointer",
     "IndexFile",
@@ -160,10 +159,8 @@ __all__ = [
     "segments_key",
 ]
 
+#: The lists every crawl since 2013 has; ``non200responses`` lists the files of subset ``crawldiagnostics``.
 PathList = Literal["segment", "warc", "wat", "wet", "robotstxt", "non200responses", "cc-index", "cc-index-table"]
-
-#: Names of the lists every crawl since 2013 has; ``non200responses`` lists the files of subset ``crawldiagnostics``.
-PATH_LISTS: Final[tuple[PathList, ...]] = get_args(PathList)
 
 #: The longest real lists have some 100,000 paths in 15 MB, that of the ARC files of crawl 002 has 323,694 in 16 MB.
 MAX_LIST_BYTES: Final = 1 << 28

@@ -26,11 +26,9 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 #: Tag of a run over any set of partitions, of several crawls, in whatever order: a JSON object of domains by crawl.
 #: Such a run has no partition of Dagster's own, which would be one key, or a range of them.
 KEYS_TAG = "cc_pipeline/partitions"
-#: Tag that says why a run was asked for: one of ``KINDS``.
+#: Tag that says why a run was asked for. ``watch``: a person, or a target that is new on the watch list; ``backfill``:
+#: what is missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
 KIND_TAG = "cc_pipeline/kind"
-#: ``watch``: a person, or a target that is new on the watch list; ``backfill``: what is missing in older crawls, or is
-#: parsed again; ``repair``: what failed before, and what a source did not give.
-KINDS = ("watch", "backfill", "repair")
 #: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
 LEFT_TAG = "cc_pipeline/left"
 

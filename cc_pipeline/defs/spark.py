@@ -22,7 +22,7 @@ import dagster as dg
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.spark_launch import AGAIN, Launcher, Start, launcher_for
+from cc_pipeline.defs.spark_launch import AGAIN, SparkSubmit, Start
 from cc_pipeline.defs.spark_messages import Messages
 from cc_pipeline.engines.spark.mailbox import mailbox_in, s3_client
 from cc_pipeline.engines.spark.messages import Facts, Failed, Inbox, Payload, Progress, Refused
@@ -151,7 +151,7 @@ def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContext
 class _Job:
     """A job that runs: a thread waits for its end, and its messages come here."""
 
-    def __init__(self, launcher: Launcher, reader: Messages, thread: threading.Thread, budget: Path) -> None:
+    def __init__(self, launcher: SparkSubmit, reader: Messages, thread: threading.Thread, budget: Path) -> None:
         self._launcher = launcher
         self._reader = reader
         self._thread = thread
@@ -216,7 +216,7 @@ def _job(
     settings = workspace.settings
     client = s3_client(settings.lake_endpoint, settings.s3_region)
     mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
-    launcher = launcher_for(settings, mail, folder / "driver.log", lock)
+    launcher = SparkSubmit(settings, folder / "driver.log", lock)
     reader = Messages(mail)
     extras = {
         "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),

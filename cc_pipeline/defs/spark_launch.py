@@ -1,7 +1,7 @@
-"""Starts a job on Spark and waits for its end, through Dagster Pipes: with spark-submit here, or on EMR Serverless.
+"""Starts a job on Spark with spark-submit and waits for its end, through Dagster Pipes.
 
-Belongs here: how a job is started and ended at each place, and what that place is told. Not here: what a job says
-(spark), or does (engines/spark).
+Belongs here: how a job is started and ended, and what a cluster is told. Not here: what a job says (spark), or does
+(engines/spark).
 """
 
 from __future__ import annotations
@@ -16,20 +16,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import dagster as dg
 
 from cc_pipeline.defs.spark_messages import Messages
-from cc_pipeline.engines.spark.mailbox import Mailbox, no_answer
-from cc_pipeline.engines.spark.readiness import EMR, LOCAL, spark_submit
+from cc_pipeline.engines.spark.readiness import LOCAL, spark_submit
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import Settings
 
 #: Seconds that a driver has to end in order, when it is asked to.
 _ORDERLY: Final = 10.0
-#: Seconds between two questions to AWS how a job is.
-_POLL: Final = 5.0
 #: Characters of a driver's log that an error shows.
 _SHOWN: Final = 2_000
 #: What a cluster calls our jobs.
@@ -46,28 +43,6 @@ class Start:
     extras: Mapping[str, Any]
     injector: dg.PipesContextInjector
     reader: Messages
-
-
-class Launcher(Protocol):
-    """Starts one job. ``address`` says where, for a person."""
-
-    address: str
-
-    def run(self, start: Start) -> None:
-        """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
-        ...
-
-    def stop(self) -> None:
-        """Ends the job, from another thread; does nothing when it has ended. One that is not started yet never is."""
-        ...
-
-
-def launcher_for(settings: Settings, mail: Mailbox, log: Path, lock: int) -> Launcher:
-    """What starts jobs on the cluster of the settings. ``log`` is for what a driver on this host writes; ``lock`` is an
-    open file that such a driver keeps open, and with it the lock on it, also when this process is killed."""
-    if settings.spark_master.startswith(EMR):
-        return EmrServerless(settings, mail)
-    return SparkSubmit(settings, log, lock)
 
 
 def job_file() -> Path:
@@ -103,7 +78,11 @@ def _as_arguments(conf: Mapping[str, str]) -> list[str]:
 
 
 class SparkSubmit:
-    """A driver on this host, in a session of its own: whoever ends this process ends what it has started."""
+    """A driver on this host, in a session of its own: whoever ends this process ends what it has started.
+
+    ``log`` is for what the driver writes; ``kept_open`` is an open file that it keeps open, and with it the lock on it,
+    also when this process is killed.
+    """
 
     def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
         self.address = settings.spark_master
@@ -115,6 +94,7 @@ class SparkSubmit:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, start: Start) -> None:
+        """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
         with dg.open_pipes_session(start.context, start.injector, start.reader, dict(start.extras)) as session:
             started = self._start(session.get_bootstrap_env_vars())
             status = started.wait() if started is not None else 0
@@ -153,6 +133,7 @@ class SparkSubmit:
         return self._process
 
     def stop(self) -> None:
+        """Ends the job, from another thread; does nothing when it has ended. One that is not started yet never is."""
         with self._lock:
             self._stopped = True
         process = self._process
@@ -169,98 +150,3 @@ class SparkSubmit:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
-
-
-class EmrServerless:
-    """A job run of an EMR Serverless application, through dagster-aws' client.
-
-    UNTESTED on AWS: what is sent was compared with the documentation, and the same program runs on a standalone cluster
-    in the tests. Messages come through S3 while the job runs; dagster-aws warns that it will receive none, since it
-    only knows CloudWatch, which would bring them after the end.
-    """
-
-    def __init__(self, settings: Settings, mail: Mailbox, client: Any = None) -> None:
-        self.address = settings.spark_master
-        self._settings = settings
-        self._mail = mail
-        self._application = settings.spark_master.removeprefix(EMR)
-        self._stopped = threading.Event()
-        self._job: str | None = None
-        # heavy, and for these runs only
-        import botocore.session  # noqa: PLC0415
-
-        session = botocore.session.Session()
-        self._client = client or session.create_client("emr-serverless", region_name=settings.s3_region)
-        # the client of Dagster keeps the job's id to itself, and we have to cancel it from another thread
-        self._client.meta.events.register("after-call.emr-serverless.StartJobRun", self._started)
-
-    def run(self, start: Start) -> None:
-        # heavy, and for these runs only
-        from dagster_aws.pipes import PipesEMRServerlessClient  # noqa: PLC0415
-
-        key = f"{self._mail.prefix}/job.py"
-        self._mail.client.put_object(Bucket=self._mail.bucket, Key=key, Body=job_file().read_bytes())
-        client = PipesEMRServerlessClient(self._client, start.injector, start.reader, poll_interval=_POLL)
-        asked = start_job_run(self._settings, self._application, f"s3://{self._mail.bucket}/{key}")
-        try:
-            client.run(context=start.context, start_job_run_params=asked, extras=dict(start.extras))
-        except _of_the_client() as error:
-            if self._stopped.is_set():
-                return
-            where = f"the EMR Serverless application {self._application}"
-            raise EnvironmentFault(
-                f"the job run {self._job} of {where} failed: {error}"
-                if self._job
-                else f"no job run could be started in {where}: {error}",
-                f"{AGAIN} Its log is in the application's console; check the role's rights to the lake first.",
-            ) from error
-
-    def _started(self, parsed: Mapping[str, Any], **_: object) -> None:
-        self._job = parsed.get("jobRunId")
-        self.address = f"{EMR}{self._application}/jobs/{self._job}"
-        if self._stopped.is_set():
-            self._cancel()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._cancel()
-
-    def _cancel(self) -> None:
-        if self._job is not None:
-            # one that has ended cannot be cancelled
-            with suppress(*no_answer()):
-                self._client.cancel_job_run(applicationId=self._application, jobRunId=self._job)
-
-
-def _of_the_client() -> tuple[type[Exception], ...]:
-    """What dagster-aws' client raises for a job run that failed, and what AWS says in its place."""
-    return (RuntimeError, *no_answer())
-
-
-def start_job_run(settings: Settings, application: str, entry_point: str) -> dict[str, Any]:
-    """What EMR Serverless is asked for: the program ``entry_point`` (``s3://``), with the packed environment of the
-    settings, or with the Python of the application's image where there is none."""
-    conf = polite(settings.spark_workers)
-    if settings.emr_environment:
-        python = "./environment/bin/python"
-        conf["spark.archives"] = f"{settings.emr_environment}#environment"
-        conf |= dict.fromkeys(
-            (
-                "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON",
-                "spark.emr-serverless.driverEnv.PYSPARK_PYTHON",
-                "spark.executorEnv.PYSPARK_PYTHON",
-            ),
-            python,
-        )
-    return {
-        "applicationId": application,
-        "executionRoleArn": settings.emr_role,
-        "name": _NAME,
-        "jobDriver": {
-            "sparkSubmit": {
-                "entryPoint": entry_point,
-                "entryPointArguments": job_arguments(settings),
-                "sparkSubmitParameters": " ".join(_as_arguments(conf)),
-            }
-        },
-    }

@@ -18,7 +18,6 @@ from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.reading import quoted, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 
-FORMATS: Final = ("duckdb", "parquet", "jsonl", "csv")
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
 MEMORY: Final = "2GB"

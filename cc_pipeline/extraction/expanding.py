@@ -5,12 +5,10 @@ A large set is many slices, and each subset of a crawl is another; nothing betwe
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.parts import PLAIN, subsets_in, with_subset
@@ -27,16 +25,11 @@ from cc_pipeline.extraction.slice import (
     Stage,
     StageReport,
     empty_slices,
-    slices_of,
     targets_by_crawl,
 )
 from cc_pipeline.lake.contents import together
 from cc_pipeline.records.superseded import note
 from cc_pipeline.stages.workspace import Workspace
-
-P = ParamSpec("P")
-#: A stage over targets in a crawl: workspace, crawl, slugs, and options.
-StageCall = Callable[Concatenate[Workspace, str, Sequence[str], P], StageReport]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +113,6 @@ def wishes(workspace: Workspace, slices: Iterable[Slice]) -> dict[Slice, Wanted]
     slices = list(slices)
     versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
     return {slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG)) for slice_ in slices}
-
-
-def over_parts(made: Stage) -> Callable[[StageCall[P]], StageCall[P]]:
-    """For a function that makes slices of ``made``, which know no subsets: it is called with the parts of divided sets
-    in their place, and its report is folded back. Slices that a set no longer has are emptied afterwards."""
-
-    def over(stage: StageCall[P]) -> StageCall[P]:
-        @functools.wraps(stage)
-        def over_all(
-            workspace: Workspace, crawl: str, slugs: Sequence[str], /, *args: P.args, **options: P.kwargs
-        ) -> StageReport:
-            parts = definitions.parts_of(workspace.lake, slugs)
-            own = {slug: tuple(slices_of(crawl, several)) for slug, several in parts.items()}
-            asked = Asked(crawl, own, dict.fromkeys(own, ()))
-            report = stage(workspace, crawl, [one.target for one in asked.slices], *args, **options)
-            retire_others(workspace, made, asked)
-            return asked.folded(report)
-
-        return over_all
-
-    return over
 
 
 def retire_others(

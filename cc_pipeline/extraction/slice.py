@@ -298,7 +298,7 @@ class Stage:
                 table, {name: input_digest({"replayed": digest, "table": table}) for name, digest in again.items()}
             )
 
-    def interrupted(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
+    def torn(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
         """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""
         if len(self.tables) < 2 or not slices:
             return []

@@ -48,11 +48,10 @@ class Way:
     why: str
 
 
-def zipnum_way(targets: Sequence[Target], *, unplaced: int | None = None) -> Way:
-    """Through ``cluster.idx``, of which ``unplaced`` places have to be searched (``None``: one a target)."""
+def zipnum_way(targets: Sequence[Target]) -> Way:
+    """Through ``cluster.idx``, of which a place is searched for each target."""
     narrow, wide = _counted(targets)
-    places = narrow + wide if unplaced is None else unplaced
-    probes = min(_PROBES * places, ceil(_CLUSTER_BYTES / WHOLE))
+    probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE))
     size = wide * int(_WIDE * _ALL_MEMBERS) * _MEMBER_BYTES
     requests = 1 + probes + narrow + ceil(size / SPAN)
     return _way(

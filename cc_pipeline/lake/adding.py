@@ -67,11 +67,6 @@ class Added:
         """As values that JSON has."""
         return asdict(self)
 
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> Added:
-        """The inverse of :meth:`plain`. Raises ``TypeError`` where values are missing or unknown."""
-        return cls(**values)
-
 
 def write_rows(
     lake_root: str,

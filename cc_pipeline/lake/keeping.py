@@ -1,21 +1,17 @@
-"""What takes away files of tables that nobody can need any more, and rewrites a whole table.
+"""What takes away files of tables that nobody can need any more.
 
 The work of upkeep and of migrations. None of it changes what a table says, but for ``retire``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import pyarrow as pa
-from deltalake import CommitProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+from deltalake.exceptions import DeltaError
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import is_as_wanted
-from cc_pipeline.lake.lake import WRITER, Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import FILE_BYTES
+from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 
 #: Hours for which superseded files of a table stay at least: readers may have them open, and a commit under way has
 #: files that no version names yet.
@@ -101,52 +97,9 @@ def retire(lake: Lake, table: str) -> None:
         raise lake_fault(f"could not empty {lake.address(table)}", error) from error
 
 
-def rewrite(lake: Lake, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-    """Writes every row of a table anew, in the schema of its spec, in one commit; for migrations.
-
-    ``change`` takes batches as they are stored (with the partition column) and returns them in the new schema.
-    Digests stay. A table that already has the new schema is left as it is, so a killed rewrite can run again.
-    Raises ``EnvironmentFault`` where another process commits meanwhile; nothing is lost then.
-    """
-    spec = lake.specs[table]
-    handle = lake.open(spec)
-    if handle is None or is_as_wanted(handle.schema(), spec.schema):
-        return
-    try:
-        stored = handle.to_pyarrow_dataset(filesystem=_file_system(lake, spec))
-        # a fragment ahead at most: a row group may be all the pages of a slice
-        batches = stored.to_batches(batch_size=1_000, batch_readahead=1, fragment_readahead=1)
-        changed = (change(batch).cast(spec.schema) for batch in batches)
-        # the version that was read, and no second try: rows that another process commits meanwhile must not go
-        write_deltalake(
-            handle,
-            pa.RecordBatchReader.from_batches(spec.schema, changed),
-            mode="overwrite",
-            schema_mode="overwrite",
-            partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
-            target_file_size=FILE_BYTES,
-            writer_properties=WRITER,
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
-    except CommitFailedError as error:
-        raise EnvironmentFault(
-            f"{table} was written by another process while it was being rewritten",
-            "End all runs on this home, then run it again. Nothing was changed.",
-        ) from error
-    except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not rewrite {lake.address(table)}", error) from error
-
-
 def _has_version(lake: Lake, spec: TableSpec, version: int) -> bool:
     # a version whose log has been cleaned away cannot be kept, nor be read
     try:
         return lake.open(spec, version) is not None
     except EnvironmentFault:
         return False
-
-
-def _file_system(lake: Lake, spec: TableSpec) -> SubTreeFileSystem | None:
-    # Delta's own file system is a Python object that pyarrow's threads may still hold when a process ends,
-    # which then aborts; a folder needs none of it
-    address = lake.address(spec.name)
-    return None if "://" in address else SubTreeFileSystem(address, LocalFileSystem())

@@ -8,15 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.web_graph import parse_release
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl.generate import ensure, truth_path
-from cc_pipeline.minicrawl.graph import GraphSpec, write_graph
-from cc_pipeline.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
-from cc_pipeline.minicrawl.news import NewsSpec, write_news
 from cc_pipeline.minicrawl.spec import PRESETS, spec_for
-from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,11 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pages", type=int, help="distinct page URLs; scales everything else with it, in place of a preset"
     )
     parser.add_argument("--seed", type=int, help="another seed gives another bucket, the same seed the same bytes")
-    parser.add_argument(
-        "--more",
-        action="store_true",
-        help="also what is published by host (host index, degrees, GneissWeb, ranks) and a month of CC-NEWS",
-    )
     chosen = parser.parse_args(arguments)
     try:
         spec = PRESETS[chosen.preset] if chosen.pages is None else spec_for(chosen.pages)
@@ -43,23 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for crawl in truth.crawls:
         print(f"{crawl}: {len(truth.of(crawl))} captures of {len(truth.domains(crawl))} domains")
-    if chosen.more:
-        _write_more(chosen.out, truth, spec.seed)
     print(f"bucket: {chosen.out}\ntruth:  {truth_path(chosen.out)}")
     return 0
-
-
-def _write_more(bucket: Path, truth: MiniCrawlTruth, seed: int) -> None:
-    release = parse_release("cc-main-2024-apr-may-jun")
-    crawls = tuple(crawl for crawl in truth.crawls if crawl not in ARC_CRAWLS and truth.of(crawl))
-    facts = KeyedSpec(crawls, seed)
-    write_keyed(bucket, facts, truth.captures)
-    hosts = dict.fromkeys(host for crawl in crawls for host in plain_hosts(facts, crawl))
-    write_graph(bucket, GraphSpec(release, tuple(hosts), seed))
-    news = write_news(bucket, NewsSpec(seed=seed)).truth
-    for crawl in news.crawls:
-        print(f"{crawl}: {len(news.captures)} captures of {len(news.domains())} domains, without an index")
-    print(f"{release.name}: ranks of {len(hosts)} hosts; facts of the hosts in {', '.join(crawls)}")
 
 
 def _progress(crawl: str, done: int, total: int) -> None:

@@ -57,18 +57,6 @@ def wrap_member(member: bytes, content: bytes, source_uri: str, offset: int) -> 
     return b"".join((_PLAIN_HEAD, stored, body, trailer))
 
 
-def unwrap_content(content: bytes) -> tuple[bytes, str | None, int | None, int | None]:
-    """A stored record's inflated bytes as they were at the source, with source URI, offset and length.
-
-    Bytes that carry no source come back as they are, with ``None``.
-    """
-    match = _ADDED.match(content)
-    if match is None:
-        return content, None, None, None
-    first, last = int(match[2]), int(match[3])
-    return content[match.end() :], match[1].decode("utf-8", "replace"), first, last - first + 1
-
-
 def unwrap_member(stored: bytes) -> bytes:
     """A stored member as its source had it, gzip header aside: our lines are cut off without inflating anything.
 

@@ -52,8 +52,6 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         "engine": text_in(env, "ENGINE"),
         "spark_master": text_in(env, "SPARK_MASTER"),
         "spark_workers": number_in(env, "SPARK_WORKERS", int),
-        "emr_role": text_in(env, "EMR_ROLE"),
-        "emr_environment": text_in(env, "EMR_ENVIRONMENT"),
         "hosts": number_in(env, "HOSTS", int),
         "crawls": words_in(env, "CRAWLS"),
         "page_indexes": yes_in(env, "PAGE_INDEXES"),

@@ -38,9 +38,8 @@ class Settings:
     are told. ``publish`` says what ``cc.duckdb`` holds: ``views`` over the lake's files, or a ``copy`` of their rows;
     ``none`` where another home publishes. ``engine`` is where records are fetched and pages parsed: in ``local``
     processes or on ``spark``; ``spark_master`` is the cluster's address, and ``spark_workers`` how many of its
-    processes may fetch at the same time at most. On EMR Serverless jobs have the role ``emr_role`` (its ARN) and the
-    packed environment ``emr_environment`` (``s3://``; empty where the application's image has all). ``hosts`` is how
-    many hosts share the source's budget: each sends its even share.
+    processes may fetch at the same time at most. ``hosts`` is how many hosts share the source's
+    budget: each sends its even share.
     """
 
     source: str
@@ -57,8 +56,6 @@ class Settings:
     engine: str = "local"
     spark_master: str = ""
     spark_workers: int = 0
-    emr_role: str = ""
-    emr_environment: str = ""
     hosts: int = 1
     crawls: tuple[str, ...] = ("newest",)
     page_indexes: bool = False

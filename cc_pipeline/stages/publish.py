@@ -97,7 +97,7 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     at = versions or {}
     parsed = sorted({slice_ for table in PARSE.tables for slice_ in _parsed(workspace, table, at.get(table))})
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
-    return PARSE.interrupted(workspace.lake, parsed, at) + READ_FILES.interrupted(workspace.lake, files, at)
+    return PARSE.torn(workspace.lake, parsed, at) + READ_FILES.torn(workspace.lake, files, at)
 
 
 def _sharing(workspace: Workspace) -> tuple[str, ...]:

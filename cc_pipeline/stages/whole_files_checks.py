@@ -27,7 +27,7 @@ def files_read_verdict(workspace: Workspace, table: str, look: Look) -> CheckRes
     the table is a file's main one, whether the file gave any."""
     name = "files_of_one_reading"
     files = list(_files(workspace, look))
-    mixed = {s.target for s in READ_FILES.interrupted(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
+    mixed = {s.target for s in READ_FILES.torn(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
     read = [f for f in files if READ_FILES.is_made(workspace.lake, Slice(f.crawl, f.slug))]
     counts = _rows(workspace, table, read)
     empty = {f.slug for f in read if _MAIN_TABLES[f.kind] == table and not counts.get(f.slug) and f.slug not in mixed}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.minicrawl.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, write_keyed
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli")

@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from cc_pipeline.minicrawl import TEST, ensure
-from cc_pipeline.minicrawl.news import NewsSpec, write_news
 from cc_pipeline_tests.cli.conftest import Cli, Said
+from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
 
 SPEC = NewsSpec(files=3, fetches=11)
 MONTH = SPEC.month

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.web_graph import parse_release
-from cc_pipeline.minicrawl.graph import GraphSpec, write_graph
 from cc_pipeline_tests.cli.conftest import Cli
+from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
 
 RELEASE = "cc-main-2026-may-jun-jul"
 

@@ -6,16 +6,17 @@ import contextlib
 import gzip
 import json
 from datetime import UTC, datetime
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import (
-    PATH_LISTS,
     ArcFile,
     ArcPointer,
     IndexFile,
+    PathList,
     WarcFile,
     arc_key,
     cluster_key,
@@ -37,7 +38,7 @@ INDEX_PATH = (
 
 def test_path_lists() -> None:
     assert path_list_key("2024-22", "cc-index-table") == "crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz"
-    assert len(PATH_LISTS) == 8 and "segment" in PATH_LISTS
+    assert len(get_args(PathList)) == 8 and "segment" in get_args(PathList)
     assert cluster_key("CC-MAIN-2024-22") == "cc-index/collections/CC-MAIN-2024-22/indexes/cluster.idx"
     text = f"{INDEX_PATH}\n\n common-crawl/crawl-data/CC-MAIN-2013-20/segments/1/ \r\n"
     assert parse_path_list(gzip.compress(text.encode(), mtime=0)) == (

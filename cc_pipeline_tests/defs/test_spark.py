@@ -6,11 +6,9 @@ The driver is a stand-in with the local engine; the mailbox is on a real S3 serv
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -20,16 +18,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import botocore.session
 import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import spark, spark_launch
+from cc_pipeline.defs import spark
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.spark import JOB_TAG
-from cc_pipeline.defs.spark_launch import EmrServerless, SparkSubmit, job_file
+from cc_pipeline.defs.spark_launch import SparkSubmit
 from cc_pipeline.engines.spark.mailbox import FOLDER, s3_client
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
@@ -267,122 +264,3 @@ def test_a_command_is_refused_before_it_does_anything(
     assert status != 0
     assert "local, spark" in said
     assert not home.exists()
-
-
-class FakeEmr:
-    """EMR Serverless at the other end of a botocore client: it runs what a job run asks for here, with the stand-in."""
-
-    def __init__(self, folder: Path, endpoint: str) -> None:
-        self._folder = folder
-        self._endpoint = endpoint
-        self._process: subprocess.Popen[bytes] | None = None
-        self.asked: dict[str, Any] = {}
-        self.cancelled = False
-        self.client = botocore.session.Session().create_client("emr-serverless", region_name=REGION)
-        self.client.meta.events.register_first("before-call.emr-serverless", self._answer)
-
-    def _answer(self, model: Any, params: dict[str, Any], **_: object) -> tuple[Any, dict[str, Any]]:
-        answer = getattr(self, f"_{model.name}")(json.loads(params["body"] or b"{}"))
-        return SimpleNamespace(status_code=200), answer
-
-    def _StartJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self.asked = asked
-        submit = asked["jobDriver"]["sparkSubmit"]
-        conf = dict(pair.split("=", 1) for pair in submit["sparkSubmitParameters"].split() if pair != "--conf")
-        own = "spark.emr-serverless.driverEnv."
-        environment = {name.removeprefix(own): value for name, value in conf.items() if name.startswith(own)}
-        bucket, _, key = submit["entryPoint"].removeprefix("s3://").partition("/")
-        program = self._folder / "engines" / "spark" / "job.py"
-        program.parent.mkdir(parents=True)
-        body = s3_client(self._endpoint, REGION).get_object(Bucket=bucket, Key=key)["Body"].read()
-        assert body == job_file().read_bytes()
-        program.write_bytes(body)
-        command = [sys.executable, standindriver.__file__, str(program), *submit["entryPointArguments"]]
-        self._process = subprocess.Popen(command, env=os.environ | environment)
-        return {"applicationId": "00abc", "jobRunId": "00job", "arn": "arn:aws:x"}
-
-    def _GetJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert self._process is not None
-        status = self._process.poll()
-        state = "CANCELLED" if self.cancelled else {None: "RUNNING", 0: "SUCCESS"}.get(status, "FAILED")
-        return {"jobRun": {"applicationId": "00abc", "jobRunId": "00job", "state": state, "stateDetails": ""}}
-
-    def _CancelJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert self._process is not None
-        self.cancelled = True
-        self._process.kill()
-        self._process.wait()
-        return {"applicationId": "00abc", "jobRunId": "00job"}
-
-    def _GetDashboardForJobRun(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return {"url": "https://dashboard.example"}
-
-    def _GetApplication(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return {"application": {"type": "Spark"}}
-
-
-@pytest.fixture
-def emr(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workspace, FakeEmr]:
-    settings = workspace.settings
-    assert settings.lake_endpoint
-    fake = FakeEmr(tmp_path / "emr", settings.lake_endpoint)
-    monkeypatch.setattr(spark_launch, "_POLL", 0.2)
-    monkeypatch.setattr(
-        spark, "launcher_for", lambda settings, mail, log, lock: EmrServerless(settings, mail, fake.client)
-    )
-    # the source is a folder, which only the stand-in sees
-    monkeypatch.setattr(spark, "refuse_unready", lambda settings: None)
-    more = {"emr_role": "arn:aws:iam::123456789012:role/jobs", "emr_environment": "s3://lake/env.tar.gz"}
-    on = replace(settings, spark_master="emr-serverless:00abc", **more)
-    return closed_later(Workspace(on)), fake
-
-
-def test_a_job_run_of_emr_serverless_is_asked_for_and_streams(emr: tuple[Workspace, FakeEmr]) -> None:
-    workspace, fake = emr
-    with Launcher(workspace) as launcher:
-        assert len(list(launcher.extract([NEW], [parse_target(TWO[0])]))) == 1
-        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
-        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_domain"))
-        assert run.tags[JOB_TAG] == "emr-serverless:00abc/jobs/00job"
-    asked, submit = fake.asked, fake.asked["jobDriver"]["sparkSubmit"]
-    assert asked["executionRoleArn"] == "arn:aws:iam::123456789012:role/jobs"
-    assert submit["entryPointArguments"] == ["--endpoint", workspace.settings.lake_endpoint, "--region", REGION]
-    conf = submit["sparkSubmitParameters"].split(" --conf ")
-    for wanted in (
-        "spark.archives=s3://lake/env.tar.gz#environment",
-        "spark.executorEnv.PYSPARK_PYTHON=./environment/bin/python",
-        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON=./environment/bin/python",
-        "spark.dynamicAllocation.maxExecutors=2",
-        "spark.speculation=false",
-    ):
-        assert wanted in [text.removeprefix("--conf ") for text in conf]
-    assert fake.client.meta.service_model.operation_model("StartJobRun").input_shape.members.keys() >= asked.keys()
-    assert left_in_mailboxes(workspace) == []
-
-
-def test_the_end_of_a_run_cancels_its_job_run(
-    emr: tuple[Workspace, FakeEmr], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    workspace, fake = emr
-    monkeypatch.setenv("STAND_IN", "hangs")
-
-    def interrupt() -> None:
-        if (tmp_path / "mark").exists():
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(spark.interruption, "check", interrupt)
-    with Launcher(workspace) as launcher, pytest.raises(KeyboardInterrupt):
-        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
-    assert fake.cancelled
-    assert left_in_mailboxes(workspace) == []
-
-
-def test_a_job_run_that_failed_is_told_with_advice(
-    emr: tuple[Workspace, FakeEmr], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace, _ = emr
-    monkeypatch.setenv("STAND_IN", "dies")
-    with Launcher(workspace) as launcher, pytest.raises(RunFailed, match="job run 00job") as failed:
-        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
-    assert failed.value.error_class == "EnvironmentFault"
-    assert "role" in failed.value.reason

@@ -33,10 +33,8 @@ def test_the_cheapest_way(targets: list, over_http: bool, files: int | None, kin
     assert cheapest(ways, over_http=over_http).kind == kind
 
 
-def test_what_is_known_of_a_cluster_makes_it_cheaper() -> None:
-    cold, warm = zipnum_way(ONE), zipnum_way(ONE, unplaced=0)
-    assert warm.requests == 2 < cold.requests <= 10
-    assert warm.bytes < cold.bytes and warm.seconds < cold.seconds
+def test_many_targets_share_a_cluster() -> None:
+    assert 2 < zipnum_way(ONE).requests <= 10
     assert zipnum_way(HUNDREDS).requests < 300 * zipnum_way(ONE).requests
 
 

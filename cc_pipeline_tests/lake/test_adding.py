@@ -171,7 +171,7 @@ def test_columns_that_a_table_lacks_are_added(lake: Lake) -> None:
 
 def test_the_same_commit_again_changes_nothing(lake: Lake, tmp_path: Path) -> None:
     commit(lake, "sorted", [("x", 1), ("y", 2)], "x", "y")
-    added = [Added.from_plain(json.loads(json.dumps(one.plain()))) for one in written(lake, "sorted", [("x", 3)])]
+    added = [Added(**json.loads(json.dumps(one.plain()))) for one in written(lake, "sorted", [("x", 3)])]
     assert added == pickle.loads(pickle.dumps(added))
     digests = {"stage:A:x": "2".zfill(15)}
     assert commit_added(lake, "sorted", added, slices("x"), digests) == 1

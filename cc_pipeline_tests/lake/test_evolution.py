@@ -18,8 +18,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import HomeNote, read_note, write_note
 from cc_pipeline.lake import evolution
 from cc_pipeline.lake.evolution import Migration, migrate, pending
-from cc_pipeline.lake.keeping import rewrite
 from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline_tests.lake.rewriting import rewrite
 
 CRAWL, NAME = pa.field("crawl", pa.string(), nullable=False), pa.field("name", pa.string())
 OLD = pa.schema([CRAWL, pa.field("n", pa.int32()), NAME])

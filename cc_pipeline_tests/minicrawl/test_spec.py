@@ -17,8 +17,9 @@ from cc_pipeline.commoncrawl.web_graph import parse_release
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.minicrawl import TEST, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, ensure, generate, spec_for, truth_path
 from cc_pipeline.minicrawl.__main__ import main
-from cc_pipeline.minicrawl.keyed import HOST_INDEX_LIST
 from cc_pipeline.minicrawl.visits import page_counts, site
+from cc_pipeline_tests.minicrawl.__main__ import write_more
+from cc_pipeline_tests.minicrawl.keyed import HOST_INDEX_LIST
 
 SMALL = MiniCrawlSpec(
     pages=12, sites=2, crawls=(CrawlSpec("CC-MAIN-2024-22", segments=1, files_per_segment=1, parts=1),)
@@ -103,10 +104,13 @@ def test_the_command_line_says_what_it_made_and_refuses_a_full_folder(
     assert main(["--out", str(tmp_path / "b"), "--pages", "20", "--seed", "3"]) == 0
     assert "CC-MAIN-2018-05: " in capsys.readouterr().out
     assert main(["--out", str(tmp_path / "b"), "--preset", "test"]) == 2
-    assert main(["--out", str(tmp_path / "b"), "--pages", "20", "--seed", "3", "--more"]) == 0
+    assert "error:" in capsys.readouterr().err
+
+
+def test_data_by_host_and_a_month_of_news_are_added(tmp_path: Path) -> None:
+    write_more(tmp_path / "b", spec_for(20))
     lists = [HOST_INDEX_LIST, parse_release("cc-main-2024-apr-may-jun").ranks_key("host")]
     assert all((tmp_path / "b" / key).is_file() for key in (*lists, path_list_key("CC-NEWS-2026-05", "warc")))
-    assert "error:" in capsys.readouterr().err
 
 
 def test_sites_are_endless_and_distinct() -> None:

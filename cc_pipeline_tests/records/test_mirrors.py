@@ -17,13 +17,13 @@ from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing
-from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
+from cc_pipeline_tests.records.unwrapping import unwrap_content
 
 CRAWL = "CC-MAIN-2024-22"
 RECORDS = 200

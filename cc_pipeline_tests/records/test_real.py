@@ -16,12 +16,12 @@ from cc_pipeline.archive import arc, warc
 from cc_pipeline.records.fetch import settle
 from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.wrap import unwrap_content
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import read_stored, real_captures, shelf_at
+from cc_pipeline_tests.records.unwrapping import unwrap_content
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 BUCKET = CORPUS / "realcrawl" / "bucket"

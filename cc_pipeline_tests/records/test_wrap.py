@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.records.wrap import unwrap_content, unwrap_member, wrap_member
+from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline_tests.records.planned import html_record
+from cc_pipeline_tests.records.unwrapping import unwrap_content
 
 URI = "https://data.commoncrawl.org/crawl-data/x.warc.gz"
 RECORD = gzip.decompress(html_record("https://example.com/ü", b"<html>" + b"text " * 2_000))

@@ -21,7 +21,6 @@ from cc_pipeline.extraction.locate import captures_of, locate_captures
 from cc_pipeline.index.built.names import Shard, shard_of
 from cc_pipeline.index.built.rows import BUILT_SCHEMA, Tally, index_rows
 from cc_pipeline.minicrawl import seeded
-from cc_pipeline.minicrawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
 from cc_pipeline.minicrawl.truth import Capture
 from cc_pipeline.stages.indexing import build
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
@@ -30,6 +29,7 @@ from cc_pipeline.stages.indexing.harvest import is_harvested, refused_gaps
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.minicrawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
 from cc_pipeline_tests.stages.killed_build import MOMENTS
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 

@@ -12,7 +12,6 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.locate import captures_of
 from cc_pipeline.extraction.slice import Slice
-from cc_pipeline.minicrawl.news import NewsSpec, NewsTruth, write_news
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.handing.nearest import nearest_capture
 from cc_pipeline.stages.indexing.archives import collection_id, register_archives
@@ -21,6 +20,7 @@ from cc_pipeline.stages.indexing.crawls import find_crawl
 from cc_pipeline.stages.indexing.harvest import is_published
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.minicrawl.news import NewsSpec, NewsTruth, write_news
 from cc_pipeline_tests.world import ARC, extract, harvest, workspace_of
 
 SPEC = NewsSpec(files=4, fetches=11, damaged=None)

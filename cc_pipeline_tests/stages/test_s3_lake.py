@@ -27,7 +27,6 @@ from cc_pipeline.extraction.slice import PARSE, Slice
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.pins import pinned_versions
-from cc_pipeline.minicrawl.news import NewsSpec, write_news
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.indexing.build import build_index
@@ -38,6 +37,7 @@ from cc_pipeline.stages.keeping.stored_files import lost_records, verify
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.reports.health import examine
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.minicrawl.news import NewsSpec, write_news
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of

@@ -69,7 +69,7 @@ def converse(
             with interruption.of_one_step():
                 ask(text)
         except CcPipelineError as error:
-            console_err.print(str(error), style="red", highlight=False, markup=False)
+            console_err.print(str(error), style="red")
         except KeyboardInterrupt:
             notice("stopped")
 

@@ -46,4 +46,4 @@ def report(
     for slug in slugs:
         path = out or report_path(settings, slug)
         write_report(settings, slug, path)
-        console.print(f"{path}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{path}", soft_wrap=True)

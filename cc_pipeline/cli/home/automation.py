@@ -88,9 +88,9 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         older = outdated_of_all(workspace)
     if not older:
         parser = options_of(settings).parser
-        console.print(f"all pages were made by the parser of now (version {parser})", highlight=False)
+        console.print(f"all pages were made by the parser of now (version {parser})")
         return
-    console.print(price_in_words(settings, older), highlight=False)
+    console.print(price_in_words(settings, older))
     then = "The schedule backfill_missing does it, an hour of work at a time." if is_agreed(settings) else ""
     console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
 
@@ -100,7 +100,7 @@ def _is_home(settings: Settings) -> bool:
     # a home that was only set up may have sensors that are on
     if read_note(settings.home) is not None or (settings.dagster_home / "dagster.yaml").exists():
         return True
-    console.print(f"{settings.home} is no home yet: its first run makes it one. Nothing runs by itself", markup=False)
+    console.print(f"{settings.home} is no home yet: its first run makes it one. Nothing runs by itself")
     return False
 
 
@@ -112,11 +112,11 @@ def _turn(settings: Settings, *, on: bool) -> None:
         changed = turn(instance, on=on)
     word = "on" if on else "off"
     for name in changed:
-        console.print(f"{word}: {name}", highlight=False)
+        console.print(f"{word}: {name}")
     if not changed:
         console.print(f"all sensors and schedules are {word} already")
     elif on:
-        console.print("They tick while a UI or a daemon runs on this home: cc-pipeline ui", highlight=False)
+        console.print("They tick while a UI or a daemon runs on this home: cc-pipeline ui")
 
 
 def _when(moment: datetime | None) -> str:

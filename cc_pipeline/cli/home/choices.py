@@ -105,7 +105,7 @@ def choose_anew(found: Settings, wanted: Mapping[str, str | bool], *, yes: bool)
     with open_workspace(chosen) as workspace:
         workspace.choose(anew=True)
     for name, value in changes.items():
-        console.print(f"{name} is {as_written(value)} in this home from now on", highlight=False, markup=False)
+        console.print(f"{name} is {as_written(value)} in this home from now on")
     return chosen
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli import options
-from cc_pipeline.cli.output import console, console_err
+from cc_pipeline.cli.output import coloured, console, console_err
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
 from cc_pipeline.settings import load_settings
@@ -88,11 +88,11 @@ def doctor(
         return
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     findings = [*examine(settings), *found, *engine_findings(settings), *budget_findings(settings)]
-    marks = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
+    marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
     for finding in findings:
-        console.print(f"{marks[finding.level]} [bold]{finding.topic:<10}[/] {finding.text}", highlight=False)
+        console.print(coloured(marks[finding.level], " ", (f"{finding.topic:<10}", "bold"), f" {finding.text}"))
         if finding.advice:
-            console.print(f"     {'':<10} what to do: {finding.advice}", highlight=False)
+            console.print(f"     {'':<10} what to do: {finding.advice}")
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
 
@@ -126,15 +126,15 @@ def migrate(
         lake = open_lake(settings)
         steps = pending(settings.home, MIGRATIONS)
         if not steps:
-            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", highlight=False, soft_wrap=True)
+            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", soft_wrap=True)
             return
         price = sum(step.price(lake) for step in steps)
         for step in steps:
-            console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes", highlight=False)
+            console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes")
         if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
             raise typer.Exit(1)
         workspace.migrate(MIGRATIONS, rewrite=True)
-    console.print(f"{settings.home} has layout {LAYOUT} now", highlight=False)
+    console.print(f"{settings.home} has layout {LAYOUT} now")
 
 
 def ui(
@@ -149,13 +149,11 @@ def ui(
     prepare_instance(settings)
     # of a UI that was killed
     end_runs_of_gone_servers(settings)
-    console.print(
-        f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", highlight=False, soft_wrap=True
-    )
+    console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
     named = os.environ.get("DAGSTER_HOME")
     if named and Path(named).expanduser().resolve() != settings.dagster_home:
         note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
-        console_err.print(note, highlight=False, soft_wrap=True, markup=False)
+        console_err.print(note, soft_wrap=True)
     command = str(Path(sys.executable).with_name("dagster"))
     arguments = ["dev", "-w", str(workspace_file(settings)), "-h", "127.0.0.1", "-p", str(port)]
     # a process of its own: the environment is the only way to tell it which home is meant

@@ -148,7 +148,7 @@ def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
 
 
 def _say(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 def _shown(target: Target) -> str:

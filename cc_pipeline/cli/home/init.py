@@ -151,6 +151,6 @@ def _say(written: list[Path], quiet: bool) -> None:
     if quiet:
         return
     for path in written:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        console.print(f"wrote {path}", soft_wrap=True)
     if not written:
-        console.print("every file is there already; none was changed", highlight=False)
+        console.print("every file is there already; none was changed")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cc_pipeline.cli.output import console, whole_file
+from cc_pipeline.cli.output import coloured, console, whole_file
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.stages.reports.live import Step
 
-_OUTCOMES = {"done": "[green]ok[/]  ", "skipped": "[yellow]note[/]", "failed": "[red]bad[/] "}
-_HELD = {True: "[green]held[/]        ", False: "[red]did not hold[/]", None: "[yellow]not seen[/]    "}
+_OUTCOMES = {"done": ("ok  ", "green"), "skipped": ("note", "yellow"), "failed": ("bad ", "red")}
+_HELD = {True: ("held        ", "green"), False: ("did not hold", "red"), None: ("not seen    ", "yellow")}
 
 
 def look(settings: Settings, answers: Path | None) -> None:
@@ -27,11 +27,10 @@ def look(settings: Settings, answers: Path | None) -> None:
     found = look_live(settings, told=_tell)
     for one in found.verdicts:
         evidence = f" ({one.evidence})" if one.evidence else ""
-        console.print(f"{_HELD[one.held]} [bold]{one.name:<14}[/] {one.says}{evidence}", highlight=False)
+        console.print(coloured(_HELD[one.held], " ", (f"{one.name:<14}", "bold"), f" {one.says}{evidence}"))
     console.print(
         f"{found.requests} of at most {found.most} requests to {found.source}, {human_bytes(found.bytes)}, "
         f"{found.seconds:.0f} s",
-        highlight=False,
     )
     if answers is not None:
         with whole_file(answers) as beside:
@@ -42,4 +41,4 @@ def look(settings: Settings, answers: Path | None) -> None:
 
 def _tell(step: Step) -> None:
     outcome = "skipped: " if step.outcome == "skipped" else ""
-    console.print(f"{_OUTCOMES[step.outcome]} [bold]{step.name:<10}[/] {outcome}{step.text}", highlight=False)
+    console.print(coloured(_OUTCOMES[step.outcome], " ", (f"{step.name:<10}", "bold"), f" {outcome}{step.text}"))

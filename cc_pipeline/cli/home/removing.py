@@ -171,4 +171,4 @@ def _ask(question: str, *, yes: bool) -> None:
 
 
 def _say(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)

@@ -90,6 +90,5 @@ def _show_price(price: RanksPrice) -> None:
 def _show(one: Ranks) -> None:
     console.print(
         f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
-        highlight=False,
         soft_wrap=True,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from cc_pipeline.engines.spark.readiness import EMR, spark_submit, troubles
+from cc_pipeline.engines.spark.readiness import spark_submit, troubles
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.stages.reports.health import Finding
@@ -39,15 +39,15 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
             f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
         )
     elif not found:
-        by = "" if settings.spark_master.startswith(EMR) else f"; jobs are started by {spark_submit()}"
+        starter = f"jobs are started by {spark_submit()}"
         answers = "answers" if addresses else "was not asked"
         workers = f"{settings.spark_workers:,} workers"
-        yield Finding("ok", _TOPIC, f"spark: {settings.spark_master} {answers}, at most {workers}{by}")
+        yield Finding("ok", _TOPIC, f"spark: {settings.spark_master} {answers}, at most {workers}; {starter}")
     yield from _crowd(settings)
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:
-    """Where the masters of a cluster listen; none where that is not said (YARN), or is AWS or this machine."""
+    """Where the masters of a cluster listen; none where that is not said (YARN), or is this machine."""
     if master.startswith("k8s://"):
         # an address of the web without a scheme is one of https
         web = master.removeprefix("k8s://")

@@ -13,9 +13,7 @@ from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.settings import PREFIX, Settings
 
-#: How ``spark_master`` begins where it names an application of EMR Serverless.
-EMR: Final = "emr-serverless:"
-#: How it begins where tasks run in the driver's own process.
+#: How ``spark_master`` begins where tasks run in the driver's own process.
 LOCAL: Final = "local"
 
 
@@ -32,7 +30,7 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
     if not master:
         yield UserInputError(
             f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
-            f"k8s://…, {EMR}APPLICATION or, to try it, local[2]"
+            "k8s://… or, to try it, local[2]"
         )
     if settings.spark_workers < 1:
         yield UserInputError(
@@ -50,13 +48,6 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
             f"the engine is spark, and the source is the folder {folder}, which workers do not see; give an "
             "http(s):// or s3:// address"
         )
-    if not master.startswith(EMR):
-        yield from _starting_here()
-    elif not settings.emr_role:
-        yield UserInputError(f"the engine is spark on EMR Serverless; set {PREFIX}EMR_ROLE to the role that jobs have")
-
-
-def _starting_here() -> Iterator[CcPipelineError]:
     try:
         spark_submit()
     except EnvironmentFault as error:

@@ -63,11 +63,6 @@ class RowGroupMatches:
     pairs: pa.Table
     unknown_from: int
 
-    def for_target(self, target: str) -> pa.Table:
-        """The row groups that may hold captures of one target, unknown ones included."""
-        rows = self.pairs.filter(pc.equal(self.pairs["target"], target))["row"]
-        return pa.concat_tables([self.row_groups.take(rows), self.row_groups.slice(self.unknown_from)])
-
 
 class Catalog:
     """An open catalog; made by ``open_catalog``, a context manager, safe to use from threads.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -123,16 +123,6 @@ def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
             for name, (physical, _, meaning) in shape:
                 seen.setdefault(name, {})[arrow_type(physical, meaning)] = None
     return {name: widest(types) for name, types in seen.items()}
-
-
-def missing_columns(files: Iterable[FilePlace], names: Mapping[str, object]) -> dict[str, int]:
-    """Those of ``names`` that some of ``files`` lack: how many do."""
-    lacking: dict[str, int] = {}
-    for file in files:
-        for name in names:
-            if name not in file.columns:
-                lacking[name] = lacking.get(name, 0) + 1
-    return lacking
 
 
 def _bytes(bound: object) -> bytes | None:

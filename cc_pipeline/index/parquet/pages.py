@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,10 +34,6 @@ class Pages:
         """Rows of one page."""
         end = self.first_rows[page + 1] if page + 1 < len(self.first_rows) else self.rows
         return end - self.first_rows[page]
-
-    def page_of(self, row: int) -> int:
-        """The page that holds ``row`` of the row group."""
-        return bisect_right(self.first_rows, row) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,11 +134,6 @@ class Cluster:
             cost.bytes += self.bytes_read - self._charged.bytes
             self._charged = Cost(self.reads, self.bytes_read)
 
-    def unplaced(self, ranges: Iterable[KeyRange]) -> int:
-        """How many of ``ranges`` begin where lines have to be read first; reads nothing."""
-        with self._lock:
-            return sum(self._place(keys.start) is None for keys in ranges)
-
     def _before(self, start: bytes) -> int:
         """Where a known span begins that has the last line with a key below ``start``, or else the file.
 

@@ -45,9 +45,6 @@ BY_RECORD: Final = frozenset(
         FaultKind.CHANGED_OBJECT,
     }
 )
-#: Kinds that settle what they are about when they come twice: ``not_found`` for a file while others of the source
-#: answer, the other for a record. Every other kind is unsettled: trouble of the source, not of the data.
-SETTLING: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE})
 
 
 @dataclass(slots=True)

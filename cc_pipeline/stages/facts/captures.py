@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, merge_ranges, prefix_range
-from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.keyed.lookup import Endings, Keep
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.stages.facts.asking import Columns, Facts, all_facts, ask, check_kinds
@@ -34,35 +33,11 @@ def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, data
     ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is kept. Raises ``UserInputError`` for
     datasets about hosts, and as :func:`~cc_pipeline.stages.facts.answers.facts_of_hosts` does.
     """
-    return _facts(workspace, crawl, captures, _ranges_of(captures), datasets, keep=False)
-
-
-def facts_of_urls(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts:
-    """What ``datasets`` say of any capture that has a key of ``target``: ``url_surtkey``, ``fetch_time``, then their
-    columns, in that order. Keys have lost ``www`` and scheme, so captures of a neighbour may be among them; join them
-    to the target's captures. Kept, and raised, as by ``facts_of_hosts``.
-    """
-    return _facts(workspace, crawl, None, target.ranges, datasets, keep=True)
-
-
-def _facts(
-    workspace: Workspace,
-    crawl: str,
-    captures: pa.Table | None,
-    ranges: Sequence[KeyRange],
-    datasets: Sequence[Dataset],
-    *,
-    keep: bool,
-) -> Facts:
     started = time.monotonic()
+    ranges = _ranges_of(captures)
     check_kinds(datasets, by_url=True)
-    answers = {one.name: ask(workspace, crawl, one, _OfUrls(one, ranges), keep=keep) for one in datasets}
-    giving = [one for one in datasets if one.action == "join"] or list(datasets)
+    answers = {one.name: ask(workspace, crawl, one, _OfUrls(one, ranges), keep=False) for one in datasets}
     rows = captures
-    if rows is None:
-        every = pa.concat_tables([answers[one.name].table.select(list(CAPTURE_OF_URL)) for one in giving])
-        order = [(name, "ascending") for name in CAPTURE_OF_URL]
-        rows = every.group_by(list(CAPTURE_OF_URL)).aggregate([]).sort_by(order)
     places = {one.name: _places(rows, answers[one.name].table) for one in datasets}
     held = [places[one.name].is_valid() for one in datasets if one.inner or one.action == "filter"]
     if held:

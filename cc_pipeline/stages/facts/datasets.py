@@ -113,16 +113,6 @@ def ready_made() -> dict[str, Dataset]:
     return {dataset.name: dataset for dataset in found}
 
 
-def read_dataset(path: Path | str) -> Dataset:
-    """The dataset that a YAML file describes, or the ready-made one of that name. Raises ``UserInputError``."""
-    if isinstance(path, str) and _NAME.fullmatch(path) and not Path(path).exists():
-        known = ready_made()
-        if path not in known:
-            raise UserInputError(f"{no_such('dataset', path, known)}, or name a YAML file")
-        return known[path]
-    return parse_dataset(text_of(Path(path)), str(path))
-
-
 def text_of(file: Path) -> str:
     """The text of a small YAML file that a person named. Raises ``UserInputError``."""
     try:

@@ -11,9 +11,9 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.parts import SEPARATOR
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.extraction.carried import in_commits, in_passes
-from cc_pipeline.extraction.expanding import over_parts
+from cc_pipeline.extraction.expanding import Asked, retire_others
 from cc_pipeline.extraction.slice import FACTS, Figures, Slice, StageReport, slices_of
-from cc_pipeline.extraction.targets import definitions
+from cc_pipeline.extraction.targets import definitions, parts_of
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.facts.answers import HOST_FIELDS, RowsOfTargets, facts_of_targets
@@ -29,14 +29,24 @@ _OWN = tuple(field.name for field in HOST_FIELDS)
 _OTHERS = HOST_FACTS_SCHEMA.field("other_facts").type
 
 
-@over_parts(FACTS)
 def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
-    """Writes what ``datasets`` say of the hosts of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay.
+    """Writes what ``datasets`` say of the hosts of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay, and
+    those that a divided set no longer has are emptied.
 
     Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that;
     ``UserInputError`` for keys without a definition, datasets that do not go together, and a look-up that is too dear;
     ``EnvironmentFault`` when the source or the lake fails.
     """
+    # facts know no subsets: what is asked for are the parts of divided sets, in their place
+    parts = parts_of(workspace.lake, slugs)
+    own = {slug: tuple(slices_of(crawl, several)) for slug, several in parts.items()}
+    asked = Asked(crawl, own, dict.fromkeys(own, ()))
+    report = _fill(workspace, crawl, [one.target for one in asked.slices], datasets)
+    retire_others(workspace, FACTS, asked)
+    return asked.folded(report)
+
+
+def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
     started = time.monotonic()
     wanted = wanted_facts(workspace, crawl, slugs, datasets)
     stale = _stale(workspace, wanted)

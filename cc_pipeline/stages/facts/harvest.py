@@ -263,21 +263,6 @@ def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:
     return _folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
-def changed_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> list[str]:
-    """Harvested files that the source has otherwise now, by eight bytes of each; footers of these are fetched again.
-
-    Datasets in testing are replaced under the same names. Raises ``EnvironmentFault`` when the source fails.
-    """
-    paths = list_files(workspace, dataset, crawl, reader).of(dataset, crawl)
-    name, store = _name(dataset, crawl), _store(workspace, dataset)
-    before = store.read(name).entries
-    with _alone(store.crawl_folder(name)):
-        policy = HarvestPolicy(refresh=True)
-        harvest_crawl(name, paths, reader, store, policy, columns=(dataset.key,), lookup_columns=())
-    now = store.read(name).entries
-    return [path for path in paths if path in before and now[path].harvested_at != before[path].harvested_at]
-
-
 def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
     """Has the footers of files fetched again."""
     if paths:

@@ -3,6 +3,10 @@
 One release has a few gigabytes, so it is read only when somebody asks for it, and after its price was shown. It is
 read once, piece by piece, and sorted range by range in the home's scratch, with flat memory. The folder appears whole,
 or not at all.
+
+One ``COPY (… FROM read_csv(…) ORDER BY …)`` of DuckDB is shorter and was measured on 5 million lines: 15.2 s of
+processor where this takes 13.6, 662 MB where this has 385, and it writes no page index, so that a look-up of one host
+reads whole column chunks (350 KB where a page has 32).
 """
 
 from __future__ import annotations

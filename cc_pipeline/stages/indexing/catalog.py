@@ -62,7 +62,7 @@ def rebuild_catalog(workspace: Workspace, only: str | None = None) -> CatalogCha
         stale = [Slice(crawl) for crawl in stale_crawls(folder, wanted)]
         versions = {name: table.version for name, table in pinned.items()}
         later = {slice_ for slice_ in stale if only is not None and slice_.crawl != only}
-        halves = HARVEST.interrupted(lake, [slice_ for slice_ in stale if slice_ not in later], versions)
+        halves = HARVEST.torn(lake, [slice_ for slice_ in stale if slice_ not in later], versions)
         held_back = frozenset(slice_.crawl for slice_ in [*halves, *later])
 
         def rows_of(crawl: str) -> CrawlSources:

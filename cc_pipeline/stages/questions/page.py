@@ -1,104 +1,215 @@
 """The report of a target as one HTML page that needs nothing beside it: no file, no script, no network.
 
-Everything in it was written by strangers. ``Markup.format`` escapes whatever is put into it; what a title does to the
-direction of text ends with the title; only ``http`` and ``https`` addresses are links; and a policy in the page lets
-a browser run and load nothing, should all that fail.
+Everything in it was written by strangers. The template (``report.html.jinja``) escapes whatever is put into it; what a
+title does to the direction of text ends with the title; only ``http`` and ``https`` addresses are links; and a policy
+in the page lets a browser run and load nothing, should all that fail.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
-from markupsafe import Markup
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.stages.questions import blocks, sections
-from cc_pipeline.stages.questions.findings import Findings
-from cc_pipeline.stages.questions.style import COLOURS, CSS
+from cc_pipeline.stages.questions.charts import Chart, Column, chart
+from cc_pipeline.stages.questions.findings import MOST, Findings, Rows
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-#: Characters of a name in the bar of a browser.
-_NAME: Final = 160
+_WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
+_WEEKS: Final = 52
+_TEXT: Final = 160
+_ADDRESS: Final = 96
+#: Characters of an address that is a link; browsers take few longer ones.
+_FOLLOWED: Final = 2_000
+#: Languages with a colour of their own; the others are one.
+_COLOURED: Final = 6
+_LANGUAGES: Final = {
+    **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
+    **{"nld": "Dutch", "pol": "Polish", "rus": "Russian", "ukr": "Ukrainian", "ces": "Czech", "tur": "Turkish"},
+    **{"jpn": "Japanese", "zho": "Chinese", "kor": "Korean", "ara": "Arabic", "fas": "Persian", "heb": "Hebrew"},
+    **{"hin": "Hindi", "vie": "Vietnamese", "tha": "Thai", "ind": "Indonesian", "ell": "Greek", "hun": "Hungarian"},
+    **{"swe": "Swedish", "dan": "Danish", "nor": "Norwegian", "fin": "Finnish", "ron": "Romanian", "bul": "Bulgarian"},
+}
+_OUTCOMES: Final = ("fetched", "quarantined", "missing")
+_CHANGES: Final = ("same", "changed", "new", "gone")
 
 
 def page_of(found: Findings) -> str:
     """The whole page."""
-    name = found.definition if found.kind != "set" else found.slug
-    parts = [
-        _head(found),
-        _tiles(found),
-        sections.over_time(found),
-        sections.changes(found),
-        sections.front(found),
-        sections.languages(found),
-        sections.links(found),
-        sections.feeds(found),
-        sections.pages(found),
-        sections.members(found),
-        sections.completeness(found),
-        sections.left_out(found),
-        _foot(found),
-    ]
-    page = Markup(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta http-equiv="Content-Security-Policy" content="{}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        '<meta name="generator" content="cc-pipeline"><title>{} in Common Crawl</title><style>{}{}</style></head>'
-        "<body><main>{}</main></body></html>\n"
-    ).format(_POLICY, name[:_NAME], Markup(CSS), Markup(COLOURS), Markup("\n").join(parts))
-    return blocks.clean(page)
+    page = _template().render(
+        found=found,
+        totals=Counter(found.totals),
+        most=MOST,
+        held=[row for row in found.crawls if row["captures"]],
+        all_pages=sum(row["new_pages"] for row in found.crawls),
+        planned=sum(row["captures"] for row in found.outcomes),
+        fetched=sum(row["captures"] for row in found.outcomes if row["outcome"] == "fetched"),
+        over_time=_over_time(found),
+        changes=_changes(found),
+        languages=_languages(found),
+        completeness=_completeness(found),
+    )
+    return "".join(one for one in page if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cs"))
 
 
-def _head(found: Findings) -> Markup:
-    crawls = [row for row in found.crawls if row["captures"]]
-    if not crawls:
-        said = f"No comparable capture in {blocks.count(len(found.lookups), 'searched crawl')}."
-    else:
-        first, last = crawls[0], crawls[-1]
-        span = blocks.crawl_month(first["crawl"], long=True)
-        if len(crawls) > 1:
-            span = f"{span} to {blocks.crawl_month(last['crawl'], long=True)}"
-        said = (
-            f"{blocks.count(sections.all_pages(found), 'page')} in {blocks.count(len(crawls), 'crawl')}, {span}. "
-            f"The newest one, {last['crawl']}, has {last['pages']:,}, and {last['new_pages']:,} of them were in no "
-            "crawl before."
+@cache
+def _template() -> Template:
+    # nothing undefined is passed over: a finding that the template names and nobody gives is an error
+    made = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "comma": lambda number: "" if number is None else f"{number:,}",
+        "count": lambda number, noun: f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s",
+        "size": human_bytes,
+        "percent": percent,
+        "month": lambda moment: "" if moment is None else f"{moment:%b %Y}",
+        "day": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d}",
+        "crawl_month": crawl_month,
+        "cut": _cut,
+        "shortened": _shortened,
+        "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _FOLLOWED,
+    }
+    return made.get_template("report.html.jinja")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of pages between crawls; ``newest`` are the counts of the last pair."""
+
+    chart: Chart
+    before: str
+    after: str
+    newest: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """Languages: their ``leading`` ones and shares; with a chart and its legend where there is more than one."""
+
+    leading: Sequence[tuple[str, str]]
+    chart: Chart | None
+    legend: Sequence[tuple[str, str]]
+
+
+def _over_time(found: Findings) -> Chart:
+    return chart(
+        [
+            Column(
+                crawl_month(row["crawl"]),
+                f"{row['crawl']}: {row['pages']:,} pages, {row['new_pages']:,} of them new",
+                [("known", row["pages"] - row["new_pages"]), ("new", row["new_pages"])],
+                f"{row['pages']:,}",
+            )
+            for row in found.crawls
+        ],
+        "Pages by crawl",
+    )
+
+
+def _changes(found: Findings) -> Changes | None:
+    pairs: dict[tuple[str, str], Counter[str]] = {}
+    for row in found.changes:
+        pairs.setdefault((row["before"], row["after"]), Counter())[row["change"]] = row["pages"]
+    if not pairs:
+        return None
+    columns = [
+        Column(
+            crawl_month(after),
+            f"{before} to {after}: " + ", ".join(f"{counts[kind]:,} {kind}" for kind in _CHANGES),
+            [(kind, -counts[kind] if kind == "gone" else counts[kind]) for kind in _CHANGES],
         )
-    what = {"domain": "A domain", "set": "A set"}.get(found.kind, f"A {found.kind}")
-    name = found.slug.removeprefix("set-") if found.kind == "set" else found.definition
-    full = Markup("<p><code>{}</code></p>").format(blocks.text_by(found.definition)) if found.kind == "set" else ""
-    return Markup('<header><p class="over">{} in Common Crawl</p><h1>{}</h1><p>{}</p>{}</header>').format(
-        what, blocks.text_by(name), said, full
-    )
-
-
-def _tiles(found: Findings) -> Markup:
-    captures = sum(row["captures"] for row in found.crawls)
-    planned, fetched = sections.planned(found)
-    languages = {row["language"] for row in found.languages if row["language"]}
-    tiles: list[tuple[str, str]] = [
-        (f"{sections.all_pages(found):,}", "pages"),
-        (f"{captures:,}", "captures of them"),
-        (
-            f"{sum(1 for row in found.crawls if row['captures']):,}",
-            f"of {blocks.count(len(sections.searched(found)), 'crawl')} searched",
-        ),
-        (f"{len(languages):,}", "languages" if len(languages) != 1 else "language"),
-        (human_bytes(sum(row["bytes"] for row in found.crawls)), "in the archive"),
-        (blocks.percent(fetched, planned) if planned else "–", "of planned records are here"),
+        for (before, after), counts in pairs.items()
     ]
-    drawn = [Markup('<div class="tile"><b>{}</b><span>{}</span></div>').format(*tile) for tile in tiles]
-    return Markup('<div class="tiles">{}</div>').format(Markup("").join(drawn))
+    (before, after), newest = list(pairs.items())[-1]
+    return Changes(chart(columns, "Pages by what became of them"), before, after, newest)
 
 
-def _foot(found: Findings) -> Markup:
-    asked = (
-        f"cc-pipeline sql \"FROM timeline('{found.slug}')\""
-        if found.kind == "domain"
-        else 'cc-pipeline sql "SHOW TABLES"'
-    )
-    return Markup(
-        "<footer><p>Made by cc-pipeline from the tables as published on {}. Times are UTC. Figures count "
-        "captures with status 200 to 299 that are no robots.txt, which crawls of every era "
-        "have.</p><p>To ask further: <code>{}</code></p></footer>"
-    ).format(f"{found.published_at:%d %B %Y, %H:%M}", asked)
+def _languages(found: Findings) -> Languages | None:
+    total: Counter[str | None] = Counter()
+    by_crawl: dict[str, Rows] = {}
+    for row in found.languages:
+        total[row["language"]] += row["pages"]
+        by_crawl.setdefault(row["crawl"], []).append(row)
+    if not total:
+        return None
+    ranked = [language for language, _ in total.most_common() if language is not None]
+    leading = [(language_name(one), percent(total[one], sum(total.values()))) for one in ranked[:3]]
+    if len(ranked) < 2:
+        return Languages(leading, None, ())
+    colour = {language: f"c{min(place, _COLOURED)}" for place, language in enumerate(ranked)}
+    bars = []
+    for crawl in [row["crawl"] for row in found.crawls]:
+        mine = sorted(by_crawl.get(crawl, []), key=lambda one: -total[one["language"]])
+        if pages := sum(one["pages"] for one in mine):
+            pieces = [(colour.get(one["language"], "c6"), 100 * one["pages"] / pages) for one in mine]
+            told = ", ".join(f"{language_name(one['language'])} {one['pages']:,}" for one in mine[:MOST])
+            bars.append(Column(crawl_month(crawl), f"{crawl}: {told}", pieces))
+    legend = [(f"c{place}", language_name(language)) for place, language in enumerate(ranked[:_COLOURED])]
+    if len(ranked) > _COLOURED or None in total:
+        legend.append(("c6", "others and unknown"))
+    return Languages(leading, chart(bars, "Share of pages by language", percent=True), legend)
+
+
+def _completeness(found: Findings) -> list[dict[str, Any]]:
+    """Of each crawl that was looked in, oldest first: what was located, and what became of it."""
+    looked = {row["crawl"]: row["complete"] for row in found.lookups}
+    here = {row["crawl"]: row["captures"] + row["left_out"] + row["status_unknown"] for row in found.crawls}
+    became = {(row["crawl"], row["outcome"]): row["captures"] for row in found.outcomes}
+    return [
+        {
+            "crawl": crawl,
+            "complete": looked.get(crawl),
+            "located": here.get(crawl, 0),
+            "outcomes": [(outcome, became.get((crawl, outcome), 0)) for outcome in _OUTCOMES],
+        }
+        for crawl in sorted({*looked, *here})
+    ]
+
+
+def language_name(code: str | None) -> str:
+    """The name of a language, else its code."""
+    return "unknown" if code is None else _LANGUAGES.get(code, code[:12])
+
+
+def percent(part: float, whole: float) -> str:
+    """Whole percents; 100 and 0 only where it is all or nothing."""
+    if not whole or part in (0, whole):
+        return "100%" if part and part == whole else "0%"
+    share = 100 * part / whole
+    return f"{part / whole:.0%}" if 1 <= share <= 99 else f"{min(99.9, max(0.1, share)):.1f}%"
+
+
+def crawl_month(crawl: str, *, long: bool = False) -> str:
+    """When a crawl was, by its id: ``May 2024`` of CC-MAIN-2024-22, and of the first ones the year.
+
+    Clocks of records are sometimes wrong; a week of the year is not.
+    """
+    found = _WEEKLY.fullmatch(crawl)
+    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+        return crawl.removeprefix("CC-MAIN-")
+    day = datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4)
+    return f"{day:%B %Y}" if long else f"{day:%b %Y}"
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text[: 4 * _TEXT].split())
+    return words if len(words) <= _TEXT else words[: _TEXT - 1] + "…"
+
+
+def _shortened(url: str) -> str:
+    """A URL without its scheme, shortened in its middle."""
+    shown = url.partition("://")[2] or url
+    return shown if len(shown) <= _ADDRESS else f"{shown[: _ADDRESS * 2 // 3]}…{shown[-_ADDRESS // 3 :]}"

@@ -47,7 +47,6 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
         ({"lake": "/home/lake"}, "CC_PIPELINE_LAKE"),
         ({"source": "/folder"}, "http"),
         ({"mirrors": ("s3://bucket/crawls", "/folder")}, "/folder"),
-        ({"spark_master": "emr-serverless:00abc"}, "CC_PIPELINE_EMR_ROLE"),
     ],
 )
 def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
@@ -66,8 +65,6 @@ def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.Monk
     with pytest.raises(EnvironmentFault, match="spark-submit") as refused:
         spark_submit()
     assert "cc-pipeline[spark]" in refused.value.advice
-    # a driver in the cloud needs neither
-    refuse_unready(replace(GOOD, spark_master="emr-serverless:00abc", emr_role="arn:aws:iam::1:role/jobs"))
 
 
 def test_what_workers_run_with_is_said() -> None:
@@ -166,7 +163,7 @@ def test_more_workers_than_requests_at_the_same_time_are_noted(machine: Path) ->
         ("k8s://https://cluster:6443", [("cluster", 6443)]),
         ("k8s://cluster", [("cluster", 443)]),
         ("local[2]", []),
-        ("emr-serverless:00abc", []),
+        ("yarn", []),
         ("spark://host:port", []),
     ],
 )

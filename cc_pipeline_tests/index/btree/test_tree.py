@@ -19,9 +19,9 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree.format import HEADER, pack_pointer, unpack_pointer
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.btree.verify import verify_btree
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.index.btree.verifying import verify_btree
 
 Items = list[tuple[bytes, bytes]]
 

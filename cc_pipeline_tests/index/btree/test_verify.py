@@ -9,9 +9,9 @@ import pytest
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.btree.format import HEADER, pack_pointer
 from cc_pipeline.index.btree.source import LocalRanges
-from cc_pipeline.index.btree.verify import BTreeHealth, verify_btree
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.index.btree.verifying import BTreeHealth, verify_btree
 
 
 def _tree(folder: Path, count: int = 500, block_size: int = 256) -> bytes:

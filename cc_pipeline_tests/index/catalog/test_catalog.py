@@ -40,6 +40,7 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
+from cc_pipeline_tests.index.catalog.many import for_target
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -115,7 +116,7 @@ def test_finds_exactly_what_a_scan_finds(tmp_path, monkeypatch, groups, wanted, 
             if not asked:  # what is unknown may hold anything
                 expected = [n for n, row in enumerate(rows) if may_match(row, ranges) and not row["url_surtkey_min"]]
                 expected = [n for n in expected if rows[n]["url_surtkey_min"] is None]
-            assert places(many.for_target(name)) == [("a.parquet", n) for n in expected]
+            assert places(for_target(many, name)) == [("a.parquet", n) for n in expected]
 
 
 def test_half_known_bounds_are_never_pruned_wrongly(tmp_path: Path):
@@ -157,7 +158,7 @@ def test_by_time(tmp_path: Path):
         assert asked(until=START + timedelta(days=1)) == [0, 2, 3, 4]
         assert asked(since=START, until=START + timedelta(days=2, seconds=1)) == [0, 1, 2, 3, 4]
         many = catalog.row_groups_for_many(None, None, {"x": everything}, since=START + timedelta(days=1))
-        assert [number for _, number in places(many.for_target("x"))] == [1, 2, 4]
+        assert [number for _, number in places(for_target(many, "x"))] == [1, 2, 4]
 
 
 def test_a_crawl_is_replaced_under_an_open_reader(tmp_path: Path):

@@ -30,6 +30,7 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
+from cc_pipeline_tests.index.catalog.many import for_target
 
 EVERYTHING = [KeyRange(b"", None)]
 TABLES = ("index_files", "row_groups", "column_chunks", "coverage")
@@ -102,7 +103,7 @@ def answers(catalog: Catalog, some: list[str]) -> list[object]:
             found = catalog.row_groups_for(crawls, subsets, ranges)
             said += [counted(found), counted(catalog.column_chunks(found, ["url"]))]
         many = catalog.row_groups_for_many(crawls, subsets, targets)
-        said += [counted(many.row_groups), *(counted(many.for_target(name)) for name in targets)]
+        said += [counted(many.row_groups), *(counted(for_target(many, name)) for name in targets)]
     for crawl in (None, *some):
         said += [counted(catalog.coverage(crawl)), counted(catalog.index_files(crawl))]
     said += [counted(catalog.sql(f"FROM catalog.{name}")) for name in TABLES]

@@ -22,13 +22,13 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.keyed import lookup
 from cc_pipeline.index.parquet import read as read_pages
 from cc_pipeline.index.parquet.decoding import ColumnLayout
-from cc_pipeline.minicrawl.keyed import HOST_INDEX_LIST, KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts import harvest
 from cc_pipeline.stages.facts.answers import facts_of_hosts, host_facts, price_of_hosts
 from cc_pipeline.stages.facts.asking import Facts
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.stages.facts.fill import fill_facts
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.minicrawl.keyed import HOST_INDEX_LIST, KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import copy_of, replace_file, workspace_of
 
 CRAWL = "CC-MAIN-2025-18"
@@ -247,18 +247,6 @@ def test_a_file_that_was_replaced_is_read_as_it_is_now(broken: tuple[Path, list[
     found = facts_of_hosts(workspace, CRAWL, ALL, INDEX)
     assert not found.gaps
     assert set(found.table["surt_host_name"].to_pylist()) == keys_of(root, paths)
-
-
-def test_replaced_files_are_found_by_asking(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
-    root, paths = broken
-    workspace, before = asked(root, tmp_path / "home")
-    pq.write_table(pq.read_table(root / paths[1]).slice(1), tmp_path / "new.parquet")
-    replace_file(root / paths[1], (tmp_path / "new.parquet").read_bytes())
-    assert facts_of_hosts(workspace, CRAWL, ALL, INDEX).table.equals(before.table)
-    assert harvest.changed_files(workspace, INDEX[0], CRAWL, workspace.transport) == [paths[1]]
-    after = facts_of_hosts(workspace, CRAWL, ALL, INDEX)
-    assert not after.kept
-    assert after.table.num_rows == before.table.num_rows - 1
 
 
 def test_two_that_ask_at_once_share_one_harvest(broken: tuple[Path, list[str]], tmp_path: Path) -> None:

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.commoncrawl.key_ranges import RangeSet
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.keys import TIMESTAMP
-from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.stages.facts import captures as by_url
-from cc_pipeline.stages.facts.captures import facts_of_captures, facts_of_urls
+from cc_pipeline.stages.facts.captures import facts_of_captures
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, workspace_of
 
 URLS = ready_made()["gneissweb-urls"]
 TOPICS = list(URLS.columns or ())
+#: One capture, which a dataset of these tests has.
+ONE = pa.table({"url_surtkey": ["com,example)/"], "fetch_time": pa.array([None], TIMESTAMP)})
 
 
 @pytest.fixture(scope="module")
@@ -73,22 +73,6 @@ def test_captures_get_what_is_said_of_them(
         assert 0 < sum(row[TOPICS[0]] is not None for row in rows) < len(rows)
 
 
-def test_urls_of_a_target_are_kept(
-    bucket: tuple[Path, MiniCrawlTruth], keyed: tuple[Path, KeyedTruth], tmp_path: Path
-) -> None:
-    workspace = workspace_of(keyed[0], tmp_path)
-    target = parse_target(bucket[1].domains(NEW)[0])
-    found = facts_of_urls(workspace, NEW, target, [URLS])
-    asked = RangeSet(target.ranges)
-    truth = [row for row in keyed[1].rows["gneissweb-urls", NEW] if asked.holds(row["url_surtkey"].encode())]
-    assert [(row["url_surtkey"], row["gneissweb_science"]) for row in found.table.to_pylist()] == [
-        (row["url_surtkey"], row["gneissweb_science"]) for row in truth
-    ]
-    again = facts_of_urls(workspace, NEW, target, [URLS])
-    assert (again.requests, again.kept) == (0, ("gneissweb-urls",))
-    assert again.table.equals(found.table)
-
-
 def test_a_filter_and_a_label_of_ones_own(
     bucket: tuple[Path, MiniCrawlTruth], keyed: tuple[Path, KeyedTruth], tmp_path: Path
 ) -> None:
@@ -120,7 +104,7 @@ def test_a_filter_and_a_label_of_ones_own(
 def test_datasets_of_hosts_are_refused(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
     workspace = workspace_of(keyed[0], tmp_path)
     with pytest.raises(UserInputError, match="about hosts"):
-        facts_of_urls(workspace, NEW, parse_target("example.com"), [ready_made()["degrees"]])
+        facts_of_captures(workspace, NEW, ONE, [ready_made()["degrees"]])
 
 
 def test_a_file_without_times_is_a_gap(tmp_path: Path) -> None:
@@ -129,5 +113,5 @@ def test_a_file_without_times_is_a_gap(tmp_path: Path) -> None:
         "name: mine\nwhere: {files: [mine.parquet], crawl: none}\nkey: {column: key, form: url_key, time: at}",
         "mine.yaml",
     )
-    found = facts_of_urls(workspace_of(tmp_path, tmp_path / "home"), NEW, parse_target("example.com"), [mine])
+    found = facts_of_captures(workspace_of(tmp_path, tmp_path / "home"), NEW, ONE, [mine])
     assert [gap.path for gap in found.gaps["mine"]] == ["mine.parquet"]

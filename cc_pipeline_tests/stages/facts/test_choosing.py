@@ -13,8 +13,6 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.commoncrawl.web_graph import LEVELS, parse_release
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.minicrawl.graph import GraphSpec, write_graph
-from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
 from cc_pipeline.stages.facts.answers import facts_at_hand, facts_of_hosts
 from cc_pipeline.stages.facts.choosing import (
     choose,
@@ -31,6 +29,8 @@ from cc_pipeline.stages.facts.filter import parse_filter
 from cc_pipeline.stages.facts.known import Known, add_dataset, known_datasets, remove_dataset
 from cc_pipeline.stages.facts.ranks import convert_ranks, price_ranks
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.minicrawl.graph import GraphSpec, write_graph
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, plain_hosts, write_keyed
 from cc_pipeline_tests.stages.facts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
 

@@ -9,7 +9,6 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.slice import FACTS, Slice
-from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts.answers import host_facts
 from cc_pipeline.stages.facts.datasets import parse_dataset, ready_made
 from cc_pipeline.stages.facts.fill import fill_facts
@@ -17,6 +16,7 @@ from cc_pipeline.stages.facts.schema import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.stages.keeping.purge import purge
 from cc_pipeline.stages.keeping.purge_plan import plan_purge
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import publish, workspace_of
 
 CRAWL = "CC-MAIN-2025-18"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts.answers import facts_of_hosts, host_facts
 from cc_pipeline.stages.facts.datasets import Dataset, ready_made
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.stages.facts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
 

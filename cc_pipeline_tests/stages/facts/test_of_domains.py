@@ -14,12 +14,12 @@ from cc_pipeline.commoncrawl.host_keys import host_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.slice import Slice
-from cc_pipeline.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline.stages.facts.answers import facts_at_hand, facts_of_hosts
 from cc_pipeline.stages.facts.choosing import hosts_only, known_for, with_hosts
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, ready_made
 from cc_pipeline.stages.facts.fill import fill_facts
 from cc_pipeline.stages.facts.known import known_datasets
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.stages.facts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
 

@@ -21,8 +21,6 @@ from cc_pipeline.commoncrawl.host_keys import host_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.commoncrawl.web_graph import LEVELS, Level, graph_key, parse_release
 from cc_pipeline.errors import DataFault, EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.minicrawl.graph import GraphSpec, nodes, write_graph
-from cc_pipeline.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline.stages.facts import rank_text
 from cc_pipeline.stages.facts import ranks as ranks_of
 from cc_pipeline.stages.facts.answers import host_facts
@@ -43,6 +41,8 @@ from cc_pipeline.stages.facts.ranks import (
 )
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline_tests.minicrawl.graph import GraphSpec, nodes, write_graph
+from cc_pipeline_tests.minicrawl.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.world import workspace_of
 
 CRAWL = "CC-MAIN-2025-51"

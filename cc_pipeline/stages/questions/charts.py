@@ -1,0 +1,124 @@
+"""Where the parts of a chart lie, in pixels: the report's template draws what stands here, and a test can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+#: Pixels of a chart at most, and for each column where there are few.
+_WIDTH: Final = 960
+_EACH: Final = 132
+_HEIGHT: Final = 210
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 22, 26
+#: Pixels of the widest column, labels along the axis, and columns up to which each says its figure.
+_WIDEST: Final = 64
+_LABELS: Final = 12
+_HALF: Final = 32
+_WITH_FIGURES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: what stands below it, what a pointer is told, and its pieces from the axis on.
+
+    A piece is (class, amount); negative amounts hang below the axis.
+    """
+
+    label: str
+    told: str
+    pieces: Sequence[tuple[str, float]]
+    figure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words at a place."""
+
+    x: float
+    y: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A column as drawn: rectangles are (class, x, y, width, height); a label or figure may be left out."""
+
+    told: str
+    rectangles: Sequence[tuple[str, float, float, float, float]]
+    label: Text | None
+    figure: Text | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart as drawn: lines of the scale are (class, y, text at their left)."""
+
+    unit: str
+    width: float
+    height: float
+    left: float
+    right: float
+    lines: Sequence[tuple[str, float, Text]]
+    bars: Sequence[Bar]
+
+
+def chart(given: Sequence[Column], unit: str, *, percent: bool = False) -> Chart:
+    """Stacked columns side by side, with a scale; ``unit`` is read to those who cannot see it."""
+    width = min(_WIDTH, _LEFT + _RIGHT + _EACH * len(given))
+    above = max([sum(max(0.0, amount) for _, amount in column.pieces) for column in given] or [0])
+    below = max([sum(max(0.0, -amount) for _, amount in column.pieces) for column in given] or [0])
+    step = 50.0 if percent else _step(max(above, below, 1))
+    bottom = -step * -(-below // step)
+    top = 100.0 if percent else step * -(-above // step) or step
+
+    def y(value: float) -> float:
+        return round(_TOP + (_HEIGHT - _TOP - _BOTTOM) * (top - value) / (top - bottom), 2)
+
+    lines = []
+    for number in range(round((top - bottom) / step) + 1):
+        value = bottom + number * step
+        text = Text(_LEFT - 8, y(value) + 4, f"{abs(value):,.0f}" + ("%" if percent else ""))
+        lines.append(("grid" if value else "axis", y(value), text))
+    each = (width - _LEFT - _RIGHT) / max(1, len(given))
+    every = -(-len(given) // _LABELS)
+    bars = []
+    for place, column in enumerate(given):
+        middle = _LEFT + each * (place + 0.5)
+        rectangles, end = _stacked(column, middle, min(_WIDEST, each * 0.72), y)
+        # half a label fits between the last column and the edge
+        label = Text(round(min(middle, width - _HALF), 2), _HEIGHT - 8, column.label)
+        figure = Text(round(middle, 2), end - 6, column.figure)
+        bars.append(
+            Bar(
+                column.told,
+                rectangles,
+                None if place % every else label,
+                figure if column.figure and len(given) <= _WITH_FIGURES else None,
+            )
+        )
+    return Chart(unit, width, _HEIGHT, _LEFT, width - _RIGHT, lines, bars)
+
+
+def _stacked(
+    column: Column, middle: float, wide: float, y: Callable[[float], float]
+) -> tuple[list[tuple[str, float, float, float, float]], float]:
+    """Rectangles of a column, and where its upper end is."""
+    up = down = 0.0
+    drawn = []
+    for name, amount in column.pieces:
+        start = up if amount > 0 else down
+        end = start + amount
+        up, down = (end, down) if amount > 0 else (up, end)
+        high, low = y(max(start, end)), y(min(start, end))
+        if amount:
+            drawn.append((name, round(middle - wide / 2, 2), high, round(wide, 2), round(max(low - high, 0.6), 2)))
+    return drawn, y(up)
+
+
+def _step(most: float) -> float:
+    """The distance of lines of a scale that reaches ``most``, a round number: two to five lines."""
+    power = 1.0
+    while power * 10 <= most:
+        power *= 10
+    return next((step for factor in (0.5, 1, 2, 2.5) if most / (step := max(1.0, power * factor)) <= 4), power * 5)

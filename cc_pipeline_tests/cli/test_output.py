@@ -1,0 +1,45 @@
+"""What is not ours comes out as it is: brackets and colons of addresses and advice are no markup, and no pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.cli import app, output
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.stages.reports import health
+from cc_pipeline.stages.reports.health import Finding
+from cc_pipeline_tests.defs.graph import cc_pipeline
+
+#: Each vanished or became something else where it was taken for markup; ``[/]`` ended the command with a traceback.
+THEIRS = "s3://lake/[spark]/:x:/[/] pip install 'cc-pipeline[spark]' [bold]no[/bold] \\[escaped]"
+
+
+def test_findings_of_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(health, "examine", lambda settings: [Finding("bad", "engine", THEIRS, f"do: {THEIRS}")])
+    status, out, _ = cc_pipeline(
+        monkeypatch, capsys, "doctor", "--home", str(tmp_path), "--source", str(tmp_path / "source")
+    )
+    assert status == 1
+    assert f"bad engine {THEIRS} what to do: do: {THEIRS}" in out
+
+
+@pytest.mark.parametrize("error", [UserInputError(THEIRS), EnvironmentFault(THEIRS, f"do: {THEIRS}")])
+def test_errors_and_their_advice(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    app._say(error)  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {THEIRS}\n")
+    assert (f"what to do: do: {THEIRS}\n" in said) == isinstance(error, EnvironmentFault)
+
+
+def test_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    output.notice(THEIRS)
+    output.warn(THEIRS)
+    output.console.print(THEIRS)
+    output.show_table(THEIRS, [THEIRS], [[THEIRS]])
+    said = capsys.readouterr()
+    assert said.err == f"{THEIRS}\nnote: {THEIRS}\n"
+    assert [line.rstrip() for line in said.out.splitlines() if THEIRS in line] == [THEIRS] * 4
