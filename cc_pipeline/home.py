@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import shown
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 
 #: What a home has before any migration. A note begins with it, also of a new home, whose migrations find no tables;
@@ -208,14 +209,9 @@ def _is_address(source: str) -> bool:
 
 
 def _replace(path: Path, values: Mapping[str, object], mode: int) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(json.dumps(values, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with written_whole(path, durable=True, mode=mode) as beside:
+            beside.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
     except OSError as error:
         raise EnvironmentFault(
             f"{path} cannot be written: {error.strerror or error}", "Check the disk and its permissions."

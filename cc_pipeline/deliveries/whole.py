@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cc_pipeline import SOFTWARE
+from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.processes import this_process
 
@@ -51,17 +51,9 @@ def whole_file(out: Path) -> Iterator[Path]:
 
     Raises ``EnvironmentFault`` where the disk refuses.
     """
-    beside = out.with_name(f".{out.name}.{this_process()}.part")
     _make_folder(out.parent)
-    try:
-        with disk_trouble(out):
-            yield beside
-            with beside.open("rb+") as written:
-                os.fsync(written.fileno())
-            os.replace(beside, out)
-    finally:
-        for leftover in (beside, beside.with_name(f"{beside.name}.wal")):
-            leftover.unlink(missing_ok=True)
+    with disk_trouble(out), written_whole(out, durable=True) as beside:
+        yield beside
 
 
 @contextmanager
@@ -74,22 +66,9 @@ def whole_folder(out: Path) -> Iterator[Path]:
         raise UserInputError(f"{out} is a file; name a folder that is not there yet")
     if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
         raise UserInputError(f"{out} holds files that no export wrote; name another folder")
-    beside = out.with_name(f".{out.name}.{this_process()}.part")
-    before = out.with_name(f".{out.name}.{this_process()}.before")
     _make_folder(out.parent)
-    try:
-        with disk_trouble(out):
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir()
-            yield beside
-            if out.exists():
-                os.replace(out, before)
-            os.replace(beside, out)
-    finally:
-        if before.exists() and not out.exists():
-            os.replace(before, out)  # what was there is not lost where the new one could not take its place
-        shutil.rmtree(beside, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)
+    with disk_trouble(out), folder_written_whole(out) as beside:
+        yield beside
 
 
 @contextmanager
@@ -140,9 +119,7 @@ def write_readme(
         lines += ["", more.strip()]
     lines += ["", "## Terms", "", _TERMS, ""]
     with disk_trouble(path):
-        beside = path.with_name(f".{path.name}.{this_process()}.part")
-        beside.write_text("\n".join(lines), "utf-8")
-        os.replace(beside, path)
+        write_whole(path, "\n".join(lines))
 
 
 def sha256_of(path: Path) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import NO_ACCESS
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.index.catalog.from_footers import footers_digest
@@ -375,7 +376,4 @@ def _name(dataset: Dataset, crawl: str) -> str:
 
 def _write(path: Path, data: bytes) -> None:
     with disk_trouble(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        beside.write_bytes(data)
-        beside.replace(path)
+        write_whole(path, data)
