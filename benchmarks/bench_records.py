@@ -30,7 +30,7 @@ from warcio.archiveiterator import ArchiveIterator
 from benchmarks.report import Report, spread
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.records.fetch import fetch_records
+from cc_pipeline.records.fetch import Order, Planned, fetch_records
 from cc_pipeline.records.places import PlacesFound
 from cc_pipeline.records.plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
@@ -130,8 +130,8 @@ def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
             wanted = PlacesFound()
             wanted.add(captures)
             result = fetch_records(
-                captures.to_batches(), wanted.places(), transport, RecordStorage(place), crawl=CRAWL, commit="bench",
-                scratch=lake, keep=kept.append,
+                Planned(captures.to_batches(), wanted.places()), Order(CRAWL, "bench"), transport,
+                RecordStorage(place), keep=kept.append, scratch=lake,
             )  # fmt: skip
         return result.outcomes.get("fetched", 0)
     finally:
