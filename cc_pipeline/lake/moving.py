@@ -19,8 +19,8 @@ import duckdb
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
-from cc_pipeline.home import locked
 from cc_pipeline.lake.reading import open_published, quoted, s3_place
+from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 
 #: Another process may be publishing, which would settle it too.
