@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
-from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.processes import this_process
 
 README = "README.md"
@@ -51,7 +51,6 @@ def whole_file(out: Path) -> Iterator[Path]:
 
     Raises ``EnvironmentFault`` where the disk refuses.
     """
-    _make_folder(out.parent)
     with disk_trouble(out), written_whole(out, durable=True) as beside:
         yield beside
 
@@ -66,7 +65,6 @@ def whole_folder(out: Path) -> Iterator[Path]:
         raise UserInputError(f"{out} is a file; name a folder that is not there yet")
     if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
         raise UserInputError(f"{out} holds files that no export wrote; name another folder")
-    _make_folder(out.parent)
     with disk_trouble(out), folder_written_whole(out) as beside:
         yield beside
 
@@ -136,12 +134,3 @@ def _is_ours(readme: Path) -> bool:
         return any(line.startswith("Handed on by ") for line in readme.read_text("utf-8").splitlines()[:5])
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{folder} cannot be made: {error.strerror}", "Check the folder and its permissions"
-        ) from error

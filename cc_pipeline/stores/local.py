@@ -77,8 +77,10 @@ class LocalStore:
     def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
+        # apart: a file in the place of a folder is no object that exists
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with written_whole(target, durable=True, new=only_if_absent) as beside:
+            with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as beside:
                 if isinstance(data, Path):
                     shutil.copyfile(data, beside)
                 else:

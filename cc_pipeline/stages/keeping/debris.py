@@ -32,7 +32,7 @@ def clear_debris(settings: Settings) -> int:
 
 
 def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
-    for folder in {settings.home, settings.published_path.parent}:
+    for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
         for path in folder.glob(".*.part*"):
             if left := unfinished(path.name):
                 yield path, left[1]
