@@ -38,7 +38,9 @@ from cc_pipeline.minicrawl.spec import MiniCrawlSpec, spec_for
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.stages.workspace import open_workspace
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.sparkcluster import spark_cluster, why_no_spark
 from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import weed_program, weed_server
@@ -91,7 +93,7 @@ def main() -> None:
 
 
 def _upload(bucket: Path, server: S3Server) -> None:
-    with Transport("s3://crawls", s3_endpoint=server.endpoint, s3_region="us-east-1") as place:
+    with Transport("s3://crawls", PlaceOptions(s3=S3Options(endpoint=server.endpoint, region="us-east-1"))) as place:
         for path in sorted(bucket.rglob("*")):
             if path.is_file():
                 place.put(str(path.relative_to(bucket)), path)

@@ -30,11 +30,12 @@ from warcio.archiveiterator import ArchiveIterator
 from benchmarks.report import Report, spread
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.records.fetch import fetch_records
+from cc_pipeline.records.fetch import Order, Planned, fetch_records
 from cc_pipeline.records.places import PlacesFound
 from cc_pipeline.records.plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.planned import captures_table, html_record
@@ -116,7 +117,7 @@ def _get_and_parse(session: requests.Session, url: str, place: tuple[str, int, i
 
 def bare_client(url: str, captures: pa.Table, concurrency: int) -> int:
     """Our transport alone: the bytes arrive and are dropped."""
-    with Transport(url, concurrency=concurrency) as transport:
+    with Transport(url, PlaceOptions(concurrency=concurrency)) as transport:
         ranges = (ByteRange(planned.key, planned.offset, planned.length) for planned in plan_ranges(captures))
         return sum(isinstance(outcome, RangeBytes) for outcome in transport.read_many(ranges))
 
@@ -126,12 +127,12 @@ def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
     lake = Path(tempfile.mkdtemp(dir=scratch))
     kept: list[pa.RecordBatch] = []
     try:
-        with Transport(url, concurrency=concurrency) as transport, Transport(str(lake)) as place:
+        with Transport(url, PlaceOptions(concurrency=concurrency)) as transport, Transport(str(lake)) as place:
             wanted = PlacesFound()
             wanted.add(captures)
             result = fetch_records(
-                captures.to_batches(), wanted.places(), transport, RecordStorage(place), crawl=CRAWL, commit="bench",
-                scratch=lake, keep=kept.append,
+                Planned(captures.to_batches(), wanted.places()), Order(CRAWL, "bench"), transport,
+                RecordStorage(place), keep=kept.append, scratch=lake,
             )  # fmt: skip
         return result.outcomes.get("fetched", 0)
     finally:

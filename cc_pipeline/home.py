@@ -6,17 +6,16 @@ home has a copy of the note: tables say whose they are also where ``home.json`` 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import shown
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 
 #: What a home has before any migration. A note begins with it, also of a new home, whose migrations find no tables;
@@ -33,8 +32,6 @@ LAKE_NOTE: Final = "cc_pipeline.json"
 #: They belong to a home once rows were made with them.
 CHOICES: Final[Mapping[str, type]] = {"extractor": str, "markdown": bool, "digest_policy": str}
 _PRIVATE, _FOR_ALL = 0o600, 0o644
-#: Seconds between two looks at a lock.
-_LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,42 +205,10 @@ def _is_address(source: str) -> bool:
 
 
 def _replace(path: Path, values: Mapping[str, object], mode: int) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(json.dumps(values, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with written_whole(path, durable=True, mode=mode) as beside:
+            beside.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
     except OSError as error:
         raise EnvironmentFault(
             f"{path} cannot be written: {error.strerror or error}", "Check the disk and its permissions."
         ) from error
-
-
-class LockHeld(EnvironmentFault):
-    """Another process of this host holds a lock, and this one did not wait for it any longer."""
-
-
-@contextmanager
-def locked(path: Path, patience: float | None = None) -> Iterator[None]:
-    """Holds a lock of this host on ``path`` while the block runs; waits for it, at most ``patience`` seconds.
-
-    Raises ``LockHeld``, an ``EnvironmentFault``, when another process still has it then.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    until = None if patience is None else time.monotonic() + patience
-    with path.open("w") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if until is not None else 0))
-                break
-            except BlockingIOError:
-                if until is not None and time.monotonic() > until:
-                    raise LockHeld(
-                        f"another process has held {path} for more than {patience:.0f} seconds",
-                        "Wait until it is done, then run this again.",
-                    ) from None
-                time.sleep(_LOOK_AGAIN)
-        yield

@@ -36,7 +36,9 @@ from cc_pipeline.records.plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stages.workspace import Workspace, open_workspace
 from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
@@ -341,11 +343,12 @@ def _give_transport(workspace: Workspace) -> None:
     settings = workspace.settings
     workspace.__dict__["transport"] = Transport(
         settings.source,
-        retry=RETRY,
-        timeouts=TIMEOUTS,
-        refusals=REFUSALS,
-        s3_endpoint=settings.s3_endpoint,
-        s3_anonymous=settings.s3_anonymous,
+        PlaceOptions(
+            retry=RETRY,
+            timeouts=TIMEOUTS,
+            refusals=REFUSALS,
+            s3=S3Options(endpoint=settings.s3_endpoint, anonymous=settings.s3_anonymous),
+        ),
     )
 
 

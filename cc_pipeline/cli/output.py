@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cc_pipeline import progress
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import UserInputError, disk_trouble
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
@@ -244,15 +245,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     Raises ``EnvironmentFault`` where the disk refuses.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with disk_trouble(path):
-            beside.touch()
-            yield beside
-            os.replace(beside, path)
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+    with disk_trouble(path), written_whole(path, make_folder=False) as beside:
+        beside.touch()
+        yield beside
 
 
 def _cell(value: object) -> str:

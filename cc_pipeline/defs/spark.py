@@ -6,12 +6,10 @@ is started (spark_launch), and what it does (engines/spark).
 
 from __future__ import annotations
 
-import fcntl
 import secrets
 import threading
-import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty
@@ -30,6 +28,7 @@ from cc_pipeline.engines.spark.readiness import refuse_unready
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extraction.run import Made, current, extract
 from cc_pipeline.extraction.slice import PAGE_TABLES
+from cc_pipeline.locks import locked
 from cc_pipeline.settings.handing_on import as_texts
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.budget import EVERY_HOST
@@ -124,18 +123,14 @@ def _by_job(
 def _only_job(home: Path) -> Iterator[int]:
     """Waits until no other job of this home runs, and gives the open file whose lock says so: workers share the whole
     of the source's budget, so those of two jobs would spend twice of it."""
-    path = home / _LOCK
-    with disk_trouble(path):
-        lock = path.open("w")
-    with lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                interruption.check()
-                progress.report("wait for another job on Spark", 0, 1, "")
-                time.sleep(_LOOK)
+
+    def waiting() -> None:
+        interruption.check()
+        progress.report("wait for another job on Spark", 0, 1, "")
+
+    with ExitStack() as held:
+        with disk_trouble(home / _LOCK):
+            lock = held.enter_context(locked(home / _LOCK, waiting=waiting))
         yield lock.fileno()
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from cc_pipeline import SOFTWARE
+from cc_pipeline.atomic import unfinished
 from cc_pipeline.errors import DataFault, DataKind
 
 #: Raised when a manifest can no longer be read by the code of before.
@@ -28,8 +29,6 @@ _MANIFEST: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\Z")
 _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
 #: Copies made before there were manifests have no delivery in the names of their parts.
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+?-(?:([0-9a-f]{12})-)?[0-9a-f]{16}\.(warc|arc)\.gz\Z")
-#: What a process that was killed leaves in a folder of a file it was writing.
-_UNFINISHED: Final = re.compile(r"\.(.+)\.[0-9]+\.part\Z")
 _LIST_SUFFIX: Final = ".captures.parquet"
 
 
@@ -139,9 +138,9 @@ def part_named(name: str) -> tuple[str | None, str] | None:
 
 def delivery_of(name: str) -> str | None:
     """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
-    unfinished = _UNFINISHED.match(name)
-    if unfinished is not None:
-        return delivery_of(unfinished[1]) or delivery_of_manifest(unfinished[1])
+    left = unfinished(name)
+    if left is not None:
+        return delivery_of(left[0]) or delivery_of_manifest(left[0])
     ledger = _LEDGER.match(name)
     part = part_named(name.removesuffix(_LIST_SUFFIX))
     return ledger[1] if ledger is not None else part[0] if part is not None else None

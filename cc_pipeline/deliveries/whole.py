@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
+from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.processes import this_process
 
 README = "README.md"
@@ -51,17 +51,8 @@ def whole_file(out: Path) -> Iterator[Path]:
 
     Raises ``EnvironmentFault`` where the disk refuses.
     """
-    beside = out.with_name(f".{out.name}.{this_process()}.part")
-    _make_folder(out.parent)
-    try:
-        with disk_trouble(out):
-            yield beside
-            with beside.open("rb+") as written:
-                os.fsync(written.fileno())
-            os.replace(beside, out)
-    finally:
-        for leftover in (beside, beside.with_name(f"{beside.name}.wal")):
-            leftover.unlink(missing_ok=True)
+    with disk_trouble(out), written_whole(out, durable=True) as beside:
+        yield beside
 
 
 @contextmanager
@@ -74,22 +65,8 @@ def whole_folder(out: Path) -> Iterator[Path]:
         raise UserInputError(f"{out} is a file; name a folder that is not there yet")
     if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
         raise UserInputError(f"{out} holds files that no export wrote; name another folder")
-    beside = out.with_name(f".{out.name}.{this_process()}.part")
-    before = out.with_name(f".{out.name}.{this_process()}.before")
-    _make_folder(out.parent)
-    try:
-        with disk_trouble(out):
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir()
-            yield beside
-            if out.exists():
-                os.replace(out, before)
-            os.replace(beside, out)
-    finally:
-        if before.exists() and not out.exists():
-            os.replace(before, out)  # what was there is not lost where the new one could not take its place
-        shutil.rmtree(beside, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)
+    with disk_trouble(out), folder_written_whole(out) as beside:
+        yield beside
 
 
 @contextmanager
@@ -140,9 +117,7 @@ def write_readme(
         lines += ["", more.strip()]
     lines += ["", "## Terms", "", _TERMS, ""]
     with disk_trouble(path):
-        beside = path.with_name(f".{path.name}.{this_process()}.part")
-        beside.write_text("\n".join(lines), "utf-8")
-        os.replace(beside, path)
+        write_whole(path, "\n".join(lines))
 
 
 def sha256_of(path: Path) -> str:
@@ -159,12 +134,3 @@ def _is_ours(readme: Path) -> bool:
         return any(line.startswith("Handed on by ") for line in readme.read_text("utf-8").splitlines()[:5])
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{folder} cannot be made: {error.strerror}", "Check the folder and its permissions"
-        ) from error

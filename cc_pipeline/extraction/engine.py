@@ -23,8 +23,7 @@ from cc_pipeline.extraction.slice import FETCH, PARSE, Slice
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.fetch import RecordsResult, fetch_records
-from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -36,22 +35,24 @@ class ToFetch:
     """What one fetch is to bring: the ``captures`` of ``slices`` of a crawl, in the order of their places, which are
     ``places``.
 
-    ``held`` rows need not be fetched again. ``commit`` is unused and names new files, ``plan`` (a digest) goes into
-    them. ``holding`` is to be told the files taken over from killed runs before anything is fetched; ``in_table`` gives
-    the places of all records that the table has of the crawl. ``scratch`` lives until the commit.
+    ``held`` rows need not be fetched again. ``holding`` is to be told the files taken over from killed runs before
+    anything is fetched; ``in_table`` gives the places of all records that the table has of the crawl. ``scratch`` lives
+    until the commit.
     """
 
-    crawl: str
     slices: Sequence[Slice]
     captures: OrderedRows
     places: Places
     held: Held
-    options: RecordOptions
-    commit: str
-    plan: str
+    order: Order
     scratch: Path
     holding: Callable[[set[str]], None]
     in_table: Callable[[], Iterable[pa.RecordBatch]]
+
+    @property
+    def crawl(self) -> str:
+        """The crawl that the slices are of."""
+        return self.order.crawl
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +112,12 @@ class LocalEngine:
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.scratch)
         result = fetch_records(
-            asked.captures.batches(),
-            asked.places,
+            Planned(asked.captures.batches(), asked.places, asked.held.rows.batches()),
+            asked.order,
             workspace.archives(asked.crawl),
             workspace.storage,
-            crawl=asked.crawl,
-            commit=asked.commit,
-            scratch=asked.scratch,
             keep=rows.add,
-            held=asked.held.rows.batches(),
-            options=asked.options,
-            plan=asked.plan,
+            scratch=asked.scratch,
             progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
             holding=asked.holding,
             in_table=asked.in_table,

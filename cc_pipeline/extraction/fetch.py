@@ -39,7 +39,7 @@ from cc_pipeline.records import witness
 from cc_pipeline.records.fetch import RecordsResult, settle
 from cc_pipeline.records.leases import forget, lease, left_behind
 from cc_pipeline.records.lost import STORED
-from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.options import Order, RecordOptions
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.stages.tables import CAPTURES_SCHEMA
 from cc_pipeline.stages.workspace import Workspace
@@ -244,21 +244,23 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
         fetched = state.engine.fetch(
             workspace,
             ToFetch(
-                crawl,
                 [*wanted],
                 captures,
                 places,
                 held,
-                RecordOptions(
-                    fail_on_digest=policy == "fail",
-                    retry_settled=again.settled,
-                    retry_mismatched=again.mismatched,
-                    forget_settled=again.forget,
-                    witnessed=witnessed,
-                    search=witness.Search(records, _listed(crawl)),
+                Order(
+                    crawl,
+                    commit,
+                    input_digest({"plans": list(wanted.values())}),
+                    RecordOptions(
+                        fail_on_digest=policy == "fail",
+                        retry_settled=again.settled,
+                        retry_mismatched=again.mismatched,
+                        forget_settled=again.forget,
+                        witnessed=witnessed,
+                        search=witness.Search(records, _listed(crawl)),
+                    ),
                 ),
-                commit,
-                input_digest({"plans": list(wanted.values())}),
                 scratch,
                 holding=lambda adopted: held_here.hold(held.files | adopted),
                 in_table=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),

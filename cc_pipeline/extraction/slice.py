@@ -213,24 +213,18 @@ class Stage:
 
         Skips a table that has these digests already, so that a run killed between two tables goes on there.
         ``beside`` are further digests to keep with a table's rows, by table and name. What the rows say is kept too:
-        they are read twice.
+        they are opened once more for it.
         Raises ``EnvironmentFault`` when the lake cannot be written.
         """
-        named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
-        where = [slice_.where for slice_ in made_from]
-        written = 0
-        for table in self.tables:
-            digests = {**named, **(beside or {}).get(table, {})}
-            if len(self.tables) > 1 and lake.holds(table, digests):
-                written = 0
-                continue
+
+        def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
             given = rows[table]
-            digests |= _contents(lake, table, given, made_from)
+            digests = {**digests, **_contents(lake, table, given, made_from)}
             if callable(given):
-                written = lake.commit_stream(table, given, where, digests)
-            else:
-                written = lake.commit(table, given, where, digests)
-        return written
+                return lake.commit_stream(table, given, where, digests)
+            return lake.commit(table, given, where, digests)
+
+        return self._each(lake, made_from, beside, write)
 
     def commit_files(
         self,
@@ -245,18 +239,30 @@ class Stage:
         for files with rows of other slices, ``EnvironmentFault`` when a file is not there, or the lake cannot be
         written.
         """
+
+        def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
+            files = added.get(table, ())
+            if _by_target(lake, table, made_from):
+                digests = {**digests, **_named_contents(contents_of(file.contents for file in files), made_from)}
+            return commit_added(lake, table, files, where, digests)
+
+        return self._each(lake, made_from, beside, write)
+
+    def _each(
+        self,
+        lake: Lake,
+        made_from: Mapping[Slice, str],
+        beside: Mapping[str, Mapping[str, str]] | None,
+        write: Callable[[str, Sequence[Mapping[str, str]], Mapping[str, str]], int],
+    ) -> int:
+        """Has each table written that has not these digests already; gives the rows written to the last one."""
         named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
         where = [slice_.where for slice_ in made_from]
         written = 0
         for table in self.tables:
             digests = {**named, **(beside or {}).get(table, {})}
-            if len(self.tables) > 1 and lake.holds(table, digests):
-                written = 0
-                continue
-            files = added.get(table, ())
-            if _by_target(lake, table, made_from):
-                digests |= _named_contents(contents_of(file.contents for file in files), made_from)
-            written = commit_added(lake, table, files, where, digests)
+            is_done = len(self.tables) > 1 and lake.holds(table, digests)
+            written = 0 if is_done else write(table, where, digests)
         return written
 
     def empty(self, lake: Lake, slices: Collection[Slice]) -> None:

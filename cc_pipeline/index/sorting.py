@@ -1,4 +1,7 @@
-"""Byte strings of any number in their order, with flat memory: sorted in runs on disk, which are merged."""
+"""Byte strings of any number in their order, with flat memory: sorted in runs on disk, which are merged.
+
+Not ``lake/ordered.py``, which sorts rows of columns: 1.5 million keys cost as much there, in 2.5 times the memory.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import LAYOUT, locked, read_note, refuse_newer, write_note
+from cc_pipeline.home import LAYOUT, read_note, refuse_newer, write_note
+from cc_pipeline.locks import locked
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake

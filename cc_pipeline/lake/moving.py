@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,10 +17,10 @@ from typing import Final
 import duckdb
 
 from cc_pipeline.addresses import scheme_of
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault, disk_is_full
-from cc_pipeline.home import locked
-from cc_pipeline.lake.reading import BUILDING, open_published, quoted, s3_place
-from cc_pipeline.processes import this_process
+from cc_pipeline.lake.reading import open_published, quoted, s3_place
+from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 
 #: Another process may be publishing, which would settle it too.
@@ -96,13 +96,12 @@ def _named_place(path: Path) -> _Place | None:
 
 @contextmanager
 def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
-    beside = path.with_name(path.name + BUILDING + this_process())
     try:
         with locked(path.with_name("publish.lock"), _PATIENCE):
             place = _named_place(path)  # another process may have done it
             if place is not None and place.root == root:
-                _rewrite(path, beside, root, lake)
-                beside.replace(path)
+                with written_whole(path) as beside:
+                    _rewrite(path, beside, root, lake)
     except OSError as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
@@ -111,10 +110,6 @@ def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
             _rewrite(path, copy, root, lake)
             yield copy
         return
-    finally:
-        for leftover in (beside, beside.with_name(beside.name + ".wal")):
-            with suppress(OSError):
-                leftover.unlink(missing_ok=True)
     yield path
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import duckdb
 
@@ -22,8 +21,6 @@ from cc_pipeline.settings import Settings
 
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
-#: What stands between the name of a published file and the mark of the process that builds a new one beside it.
-BUILDING: Final = ".building-"
 
 
 @dataclass(frozen=True, slots=True)

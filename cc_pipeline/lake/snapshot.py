@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +17,10 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import PinnedTable, TableSpec
-from cc_pipeline.lake.reading import BUILDING, S3Place, let_read, quoted
-from cc_pipeline.processes import this_process
+from cc_pipeline.lake.reading import S3Place, let_read, quoted
 
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
@@ -116,13 +115,11 @@ def publish(
     file, for whoever asks whether it would be made otherwise now. Raises ``EnvironmentFault`` when the file
     cannot be built; the old one then stays.
     """
-    building = path.with_name(path.name + BUILDING + this_process())
-    building.unlink(missing_ok=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if copying is not None:
             _check_room(path, tables)
-        with duckdb.connect(str(building)) as connection:
+        with written_whole(path) as building, duckdb.connect(str(building)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             if copying is not None:
                 _bound_memory(connection, copying.scratch)
@@ -154,19 +151,13 @@ def publish(
             _annotate(connection, notes)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
-        size = building.stat().st_size
-        building.replace(path)
     except (duckdb.Error, OSError) as error:
         advice = "The file published before is untouched. Check the disk and the lake, then publish again."
         raise EnvironmentFault(f"could not build {path}: {error}", advice) from error
     finally:
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
-        shutil.rmtree(building.with_name(building.name + ".tmp"), ignore_errors=True)
-        for leftover in (building, building.with_name(building.name + ".wal")):
-            with suppress(OSError):
-                leftover.unlink(missing_ok=True)
-    return Publication(path=path, rows=rows, versions=versions, bytes=size)
+    return Publication(path=path, rows=rows, versions=versions, bytes=path.stat().st_size)
 
 
 def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.asking.run import FetchRun, Halt, Progress
 from cc_pipeline.records.check import Promise
-from cc_pipeline.records.options import RecordOptions
+from cc_pipeline.records.options import Order, RecordOptions
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
 from cc_pipeline.records.plan import in_groups
@@ -35,6 +35,8 @@ __all__ = [
     "HELD_SCHEMA",
     "Alongside",
     "Left",
+    "Order",
+    "Planned",
     "RecordOptions",
     "RecordsResult",
     "fetch_planned",
@@ -79,100 +81,86 @@ class RecordsResult:
     kept_back: int
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Captures of one crawl (columns ``RECORD_KEY_NAMES``), all of ``places``, in the order of file and offset, nulls
+    first, as the others are.
+
+    ``held`` are rows of the records table (``HELD_SCHEMA``) of any target, ``left`` such rows of killed runs: the
+    records they name are not fetched again.
+    """
+
+    captures: Iterable[pa.RecordBatch]
+    places: Places
+    held: Iterable[pa.RecordBatch] = ()
+    left: Iterable[pa.RecordBatch] = ()
+
+
 def fetch_records(
-    captures: Iterable[pa.RecordBatch],
-    places: Places,
+    planned: Planned,
+    order: Order,
     transport: Transport | NamedPlaces,
     storage: RecordStorage,
     *,
-    crawl: str,
-    commit: str,
-    scratch: Path,
     keep: Callable[[pa.RecordBatch], None],
-    held: Iterable[pa.RecordBatch] = (),
-    options: RecordOptions | None = None,
-    plan: str = "",
+    scratch: Path,
     progress: Progress | None = None,
     holding: Callable[[set[str]], None] | None = None,
     in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
 ) -> RecordsResult:
-    """Fetches, verifies and stores the captures (columns ``RECORD_KEY_NAMES``) of one crawl, all of ``places``.
+    """Fetches, verifies and stores what is ``planned``, and takes over what killed runs left of it.
 
-    ``captures`` and ``held`` come in the order of file and offset, nulls first. ``keep`` is given a row for each
-    capture (``RECORD_SCHEMA``), those that had to be asked for again behind others; ``with_this_round`` completes them
-    once the result says whether the source ``answered``.
-
-    ``commit`` names the new files and must be unused; ``plan`` (a digest) goes into their warcinfo. ``held`` are
-    rows of the records table for this crawl (``HELD_SCHEMA``), of any target: the records they name are not fetched
-    again. ``holding`` is told the files taken over from killed runs, before anything is fetched. ``in_table`` gives the
-    places of all records that the table has of this crawl; it is called only where a killed run left some of other
-    captures. ``scratch`` is a folder for rows that do not fit memory; the caller deletes it. Raises
-    ``EnvironmentFault`` when the disk or the lake's own place fails.
+    ``keep`` is given a row for each capture (``RECORD_SCHEMA``), those that had to be asked for again behind others;
+    ``with_this_round`` completes them once the result says whether the source ``answered``. ``holding`` is told the
+    files taken over, before anything is fetched. ``in_table`` gives the places of all records that the table has of
+    this crawl; it is called only where a killed run left some of other captures. ``scratch`` is a folder for rows that
+    do not fit memory; the caller deletes it. Raises ``EnvironmentFault`` when the disk or the lake's own place fails.
     """
-    left = Left(storage, crawl, places, scratch)
+    left = Left(storage, order.crawl, planned.places, scratch)
     if holding is not None:
         holding(left.files)
-    result = fetch_planned(
-        captures,
-        len(places),
-        places.files,
-        transport,
-        storage,
-        crawl=crawl,
-        commit=commit,
-        keep=keep,
-        held=held,
-        left=left.rows.batches(),
-        options=options,
-        plan=plan,
-        progress=progress,
-    )
+    planned = replace(planned, left=left.rows.batches())
+    result = fetch_planned(planned, order, transport, storage, keep=keep, progress=progress)
     return replace(result, settled=left.settled(result.files, in_table))
 
 
 def fetch_planned(
-    captures: Iterable[pa.RecordBatch],
-    wanted: int,
-    files: Iterable[str | None],
+    planned: Planned,
+    order: Order,
     transport: Transport | NamedPlaces,
     storage: RecordStorage,
     *,
-    crawl: str,
-    commit: str,
     keep: Callable[[pa.RecordBatch], None],
-    held: Iterable[pa.RecordBatch] = (),
-    left: Iterable[pa.RecordBatch] = (),
-    options: RecordOptions | None = None,
-    plan: str = "",
     progress: Progress | None = None,
     halt: Halt | None = None,
 ) -> RecordsResult:
-    """As :func:`fetch_records`, which looks itself for what killed runs left: here ``left`` are those rows of them that
-    are wanted (``HELD_SCHEMA``, in the order of ``captures``).
+    """As :func:`fetch_records`, of which ``planned`` already says what killed runs left.
 
-    ``captures`` have ``wanted`` distinct places in ``files``. ``halt`` is asked before each range whether anything more
-    is to be asked of the source. ``settled`` of the result are the new files alone.
+    ``halt`` is asked before each range whether anything more is to be asked of the source. ``settled`` of the result
+    are the new files alone.
     """
-    options = options or RecordOptions()
-    in_parts = wanted > options.group
-    run = FetchRun(transport, crawl, options, progress, wanted, sum(1 for _ in files) if in_parts else 0, halt)
+    crawl, options, wanted = order.crawl, order.options, len(planned.places)
+    files = sum(1 for _ in planned.places.files) if wanted > options.group else 0
+    run = FetchRun(transport, crawl, options, progress, wanted, files, halt)
     info = {
         "software": options.software,
         "format": "WARC File Format 1.0",
         "description": f"Records of {crawl}, extracted from Common Crawl",
         "isPartOf": crawl,
-        "plan": plan,
+        "plan": order.plan,
         "source": transport.source if isinstance(transport, NamedPlaces) else BETWEEN_PLACES.join(transport.sources),
     }
-    writer = SegmentWriter(storage, crawl, commit, lambda kind, name: segment_head(kind, name, info), options.rotation)
+    writer = SegmentWriter(
+        storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
+    )
     started = time.monotonic()
     before = replace(transport.stats, served=transport.stats.served.copy())
     reused = adopted = 0
     outcomes: Counter[str] = Counter()
     stored: set[str | None] = set()
-    held_rows, left_rows = Alongside(held), Alongside(left)
+    held_rows, left_rows = Alongside(planned.held), Alongside(planned.left)
     try:
-        for group, is_last in _and_whether_last(in_groups(captures, options.group)):
+        for group, is_last in _and_whether_last(in_groups(planned.captures, options.group)):
             run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
             taken = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from cc_pipeline.atomic import unfinished
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault
 from cc_pipeline.processes import is_gone, this_process
 from cc_pipeline.records.storage import RecordStorage
@@ -170,9 +171,9 @@ def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
 
 
 def is_half_of_gone(key: str) -> bool:
-    """Whether the key is a file that a process which is gone had begun to write (see ``stores/local.py``)."""
-    parts = key.rpartition("/")[2].split(".")
-    return len(parts) > 3 and parts[0] == "" and parts[-1] == "part" and is_gone(parts[-2]) is True
+    """Whether the key is a file that a process which is gone had begun to write."""
+    left = unfinished(key.rpartition("/")[2])
+    return left is not None and is_gone(left[1]) is True
 
 
 def _listed(storage: RecordStorage, crawl: str) -> list[Listed]:

@@ -1,4 +1,4 @@
-"""How records are fetched: what a caller of ``fetch_records`` may choose."""
+"""How records are fetched: what a caller of ``fetch_records`` says, and may choose."""
 
 from __future__ import annotations
 
@@ -40,3 +40,14 @@ class RecordOptions:
     examiners: int | None = None
     coalescing: Coalescing = field(default_factory=Coalescing)
     software: str = SOFTWARE
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One fetch of a crawl: ``commit`` names the new files and must be unused, ``plan`` (a digest) goes into their
+    warcinfo."""
+
+    crawl: str
+    commit: str
+    plan: str = ""
+    options: RecordOptions = field(default_factory=RecordOptions)

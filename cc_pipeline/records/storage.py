@@ -10,8 +10,9 @@ import os
 import re
 from pathlib import Path
 
+from cc_pipeline.atomic import sync_folder
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.stores.local import LocalStore, sync_folder
+from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
 
 JOURNAL_SUFFIX = ".rows.jsonl"

@@ -8,7 +8,6 @@ witness.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,9 +16,9 @@ from typing import Final
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.members import DEFAULT_LIMIT, inflate_member
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
 from cc_pipeline.errors import DataFault
-from cc_pipeline.processes import this_process
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -62,10 +61,7 @@ def note(path: Path, seen: Mapping[str, Promise]) -> None:
     noted = {**_read(path), **{source: (now, promise) for source, promise in seen.items()}}
     newest = sorted(noted.items(), key=lambda one: -one[1][0])[:_MOST]
     text = json.dumps({source: {"at": at, "record": asdict(promise)} for source, (at, promise) in newest}, indent=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{this_process()}")
-    new.write_text(text)
-    os.replace(new, path)
+    write_whole(path, text)
 
 
 def _read(path: Path) -> dict[str, tuple[float, Promise]]:

@@ -10,13 +10,13 @@ from cc_pipeline.commoncrawl.parts import with_subset
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.overlap import sharing
 from cc_pipeline.extraction.slice import PARSE, READ_FILES, Slice
-from cc_pipeline.home import locked
 from cc_pipeline.keys import SLICE
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.pins import pin, unpin
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.snapshot import Copying, Publication, publish
 from cc_pipeline.lake.streaming import stream_table
+from cc_pipeline.locks import locked
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.questions.macros import MACROS
 from cc_pipeline.stages.questions.notes import note_of

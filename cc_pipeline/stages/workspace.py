@@ -33,6 +33,7 @@ from cc_pipeline.stores.watched import Watch
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named import NamedPlaces
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.rates import (
     OWN_BUCKET_RATE,
@@ -128,11 +129,12 @@ class Workspace:
         own_rate = default_limits(settings.lake, settings.lake_endpoint).rate and OWN_BUCKET_RATE
         return Transport(
             settings.lake,
-            s3_endpoint=settings.lake_endpoint,
-            s3_region=settings.s3_region,
-            rate=own_rate,
-            refusals=RefusalPolicy(probes=()),
-            concurrency=_OWN_PLACE,
+            PlaceOptions(
+                rate=own_rate,
+                refusals=RefusalPolicy(probes=()),
+                concurrency=_OWN_PLACE,
+                s3=S3Options(settings.lake_endpoint, settings.s3_region),
+            ),
         )
 
     def index_place(self, crawl: str) -> Transport:
@@ -285,25 +287,25 @@ def open_transport(
         refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.contact)
     return Transport(
         root,
+        PlaceOptions(
+            redirects=settings.redirects,
+            user_agent=settings.user_agent,
+            concurrency=settings.concurrency,
+            rate=settings.rate,
+            hosts=settings.hosts,
+            budget_path=settings.budget_path,
+            retry=retry or RetryPolicy(),
+            refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
+            timeouts=timeouts or Timeouts(),
+            buckets={
+                name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
+                for name, one in settings.s3_buckets.items()
+            },
+            watch=watch,
+            s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
+        ),
         mirrors=mirrors,
-        redirects=settings.redirects,
-        user_agent=settings.user_agent,
-        concurrency=settings.concurrency,
-        rate=settings.rate,
-        hosts=settings.hosts,
-        budget_path=settings.budget_path,
-        retry=retry,
-        refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
-        timeouts=timeouts,
-        s3_endpoint=settings.s3_endpoint,
-        s3_region=settings.s3_region,
-        s3_anonymous=settings.s3_anonymous,
-        s3_buckets={
-            name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
-            for name, one in settings.s3_buckets.items()
-        },
         access=access,
-        watch=watch,
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from secrets import token_hex
 from typing import Final
 
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.processes import this_process
 from cc_pipeline.stores.answer import Answer, Listed, Span
 
 _STATUS_OF_ERRNO: Final = {
@@ -77,27 +77,16 @@ class LocalStore:
     def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
         target = self.path(key)
+        # apart: a file in the place of a folder is no object that exists
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{token_hex(4)}.{this_process()}.part")
         try:
-            with open(beside, "wb") as out:
+            with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as beside:
                 if isinstance(data, Path):
-                    with open(data, "rb") as source:
-                        while block := source.read(1 << 20):
-                            out.write(block)
+                    shutil.copyfile(data, beside)
                 else:
-                    out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            if only_if_absent:
-                os.link(beside, target)
-            else:
-                os.replace(beside, target)
+                    beside.write_bytes(data)
         except FileExistsError:
             return Answer(412, {}, b"the object exists already")
-        finally:
-            beside.unlink(missing_ok=True)
-        sync_folder(target.parent)
         return Answer(200, {"etag": _etag(os.stat(target))}, b"")
 
     def delete_now(self, key: str) -> Answer:
@@ -131,15 +120,6 @@ class LocalStore:
 
     async def close(self) -> None:
         """Nothing is kept open."""
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable (a renamed file is safe only once its folder is on disk)."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _etag(found: os.stat_result) -> str:

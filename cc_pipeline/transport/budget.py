@@ -39,6 +39,7 @@ create table if not exists holders (
 create table if not exists lent (
   host text primary key, shares integer not null, until real not null
 ) without rowid;
+create table if not exists no_suffixes (host text primary key, until real not null) without rowid;
 """
 #: In the place of a host in ``lent``: all of them.
 EVERY_HOST = "*"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.stores.answer import Answer, Listed, Span, Timeouts
-from cc_pipeline.stores.opening import DEFAULT_USER_AGENT
-from cc_pipeline.stores.s3_options import S3Options
-from cc_pipeline.stores.watched import Watch
+from cc_pipeline.stores.answer import Answer, Listed, Span
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
@@ -28,70 +26,36 @@ from cc_pipeline.transport.loop import LoopThread, Stream
 from cc_pipeline.transport.mirrored import Answered, Mirrored
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
-from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, RetryPolicy, TransportStats
-from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
 T = TypeVar("T")
 #: Bytes that ``read_all`` reads at most unless its caller says otherwise.
 _WHOLE_LIMIT = 64 << 20
 #: Bytes of answers that are being read, or that the caller of ``read_many`` has not taken yet.
 _MEMORY_BOUND = 256 << 20
+_DEFAULTS = PlaceOptions()
 
 
 class Transport:
     """Verified reads of one source. Synchronous, thread-safe, a context manager; ``stats`` counts.
 
-    ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``mirrors``
-    are further places with the same objects, with what lets somebody in there, in the order in which they are asked
-    for what a place before them does not give (``mirrored.py``). ``rate`` (requests per second) and ``concurrency``
-    (requests at the same time) are limits per host and, with a ``budget_path``, for all processes that use the same
-    file; ``None`` means the host's own default. ``hosts`` (machines) share them, each with a file of its own: this one
-    keeps to its even share. ``refusals`` says how long a request waits for a host that refuses; among several places it
-    is passed over instead. ``redirects`` are hosts that a web place may redirect to (``redirects.py``), beside those
-    it is known to. ``s3_buckets`` (by name) are reached in ways of their own, all others as ``s3_endpoint``,
-    ``s3_region`` and ``s3_anonymous`` say. ``memory_bound`` limits the bytes of answers being read or not yet taken.
-    ``watch`` sees each request to a web place or a bucket, and its answer as it came.
+    ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``options``
+    say how it and all ``mirrors`` are asked: those are further places with the same objects, with what lets somebody in
+    there, in the order in which they are asked for what a place before them does not give (``mirrored.py``).
+    ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
     def __init__(
         self,
         source: str,
+        options: PlaceOptions = _DEFAULTS,
         *,
         mirrors: Sequence[tuple[str, Access]] = (),
-        user_agent: str = DEFAULT_USER_AGENT,
-        concurrency: int | None = None,
-        rate: float | None = None,
-        hosts: int = 1,
-        budget_path: Path | None = None,
-        retry: RetryPolicy | None = None,
-        refusals: RefusalPolicy | None = None,
-        outage: OutagePolicy | None = None,
-        s3_endpoint: str | None = None,
-        s3_region: str | None = None,
-        s3_anonymous: bool = False,
-        s3_buckets: Mapping[str, S3Options] | None = None,
-        timeouts: Timeouts | None = None,
-        memory_bound: int = _MEMORY_BOUND,
         access: Access = NO_ACCESS,
-        redirects: Sequence[str] = (),
-        watch: Watch | None = None,
+        memory_bound: int = _MEMORY_BOUND,
     ) -> None:
         self.stats = TransportStats()
-        options = PlaceOptions(
-            user_agent=user_agent,
-            timeouts=timeouts or Timeouts(),
-            s3=S3Options(s3_endpoint, s3_region, s3_anonymous),
-            buckets=s3_buckets or {},
-            rate=rate,
-            concurrency=concurrency,
-            hosts=hosts,
-            budget_path=budget_path,
-            retry=retry or RetryPolicy(),
-            refusals=refusals or RefusalPolicy(),
-            outage=(outage or OutagePolicy()) if mirrors else None,
-            redirects=tuple(redirects),
-            watch=watch,
-        )
+        options = replace(options, outage=(options.outage or OutagePolicy()) if mirrors else None)
         places = [Place(place, lets_in, options, self.stats) for place, lets_in in ((source, access), *mirrors)]
         self._place = places[0]
         self._mirrored = Mirrored(places, options.retry, self.stats) if mirrors else None

@@ -2,7 +2,7 @@
 
 Each request goes to the first place in the order of preference that may have an answer; what one does not give, the
 next is asked for. What is known of a place decides whether it is asked at all: its breaker and its outages (shared by
-all processes, ``outage.py``), and what it turned out to lack (``absences.py``).
+all processes, ``outage.py``), and what it turned out to lack (``doubts.py``).
 
 Nothing that one place says settles anything for the others: an object is not there when every place says so, and
 whatever was not answered everywhere is unknown.
@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.stores.answer import Answer
-from cc_pipeline.transport.absences import Absences
 from cc_pipeline.transport.asking import NO_BODY
-from cc_pipeline.transport.doubts import Doubts
+from cc_pipeline.transport.doubts import Absences, Doubts
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, Finding, Verified
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE
 from cc_pipeline.transport.place import Place

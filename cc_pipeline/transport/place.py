@@ -47,11 +47,16 @@ PRECONDITION_FAILED = 412
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """What all places of a transport are opened with; see ``Transport``.
+    """How all places of a transport are asked.
 
-    ``s3`` says how buckets are reached that ``buckets`` (by name) does not have. ``outage`` is set where there are
-    several places: each host is left alone then while it gives nothing. ``watch`` sees what web places and buckets are
-    asked, but not what a redirect leads to.
+    ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
+    ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
+    (machines) share them, each with a file of its own: this one keeps to its even share. ``s3`` says how buckets are
+    reached that ``buckets`` (by name) does not have. ``refusals`` says how long a request waits for a host that
+    refuses; among several places it is passed over instead. ``outage`` is for several places alone: each host is left
+    alone then while it gives nothing. ``redirects`` are hosts that a web place may redirect to (``redirects.py``),
+    beside those it is known to. ``watch`` sees each request to a web place or a bucket, and its answer as it came, but
+    not what a redirect leads to.
     """
 
     user_agent: str = DEFAULT_USER_AGENT

@@ -34,7 +34,6 @@ _PLAINER: Final = ENVIRONMENT_KINDS | {FaultKind.NOT_FOUND, FaultKind.WHOLE_OBJE
 _HOLDS: Final = 86_400.0
 #: Seconds for which others wait for what the first request finds out.
 _PATIENCE: Final = 10.0
-_TABLE: Final = "create table if not exists no_suffixes (host text primary key, until real not null) without rowid"
 
 
 class Suffixes:
@@ -111,7 +110,6 @@ class Suffixes:
         if self._memory is None:
             return
         with suppress(sqlite3.Error, OSError), closing(open_file(self._memory)) as db:
-            db.execute(_TABLE)
             db.execute("insert or replace into no_suffixes values (?, ?)", (self._host, self._until))
 
 

@@ -12,16 +12,6 @@ from cc_pipeline.cli.output import whole_file
 from cc_pipeline.errors import EnvironmentFault
 
 
-def test_it_takes_the_place_of_another_at_the_end(tmp_path: Path) -> None:
-    out = tmp_path / "found.csv"
-    out.write_text("before")
-    with whole_file(out) as beside:
-        beside.write_text("after")
-        assert out.read_text() == "before"
-    assert out.read_text() == "after"
-    assert list(tmp_path.iterdir()) == [out]
-
-
 def test_what_fails_leaves_nothing_and_a_full_disk_is_named_as_one(tmp_path: Path) -> None:
     out = tmp_path / "found.csv"
     with pytest.raises(EnvironmentFault) as full, capture_writer("csv", ["url"], out) as write:

@@ -22,7 +22,9 @@ from cc_pipeline.deliveries.manifest import Manifest, from_json
 from cc_pipeline.deliveries.verifying import VerifyReport, verify_place
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record
@@ -169,7 +171,7 @@ def bucket_place(root: Path) -> Iterator[Place]:
         address = f"http://{host}:{port}"
         boto3.client("s3", endpoint_url=address, region_name="us-east-1").create_bucket(Bucket="mine")
         # all servers of one process share their buckets
-        with Transport(f"s3://mine/{uuid.uuid4()}", s3_endpoint=address) as transport:
+        with Transport(f"s3://mine/{uuid.uuid4()}", PlaceOptions(s3=S3Options(endpoint=address))) as transport:
             yield Place(transport, root / "scratch")
     finally:
         server.stop()

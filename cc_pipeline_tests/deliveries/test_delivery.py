@@ -19,6 +19,7 @@ from cc_pipeline.deliveries.delivery import with_planned
 from cc_pipeline.deliveries.manifest import Manifest, from_json, is_ours, manifest_name, to_json
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import RECORD_KEY_NAMES
+from cc_pipeline.processes import this_process
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline_tests.deliveries.delivered import (
     CRAWL,
@@ -300,7 +301,7 @@ def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
         (home / name).write_bytes(b"mine")
     path = home / manifest_name(report.manifest.delivery)
     path.write_bytes(to_json(replace(report.manifest, superseded=(*strange, "../../source/a.warc.gz"))))
-    half = home / f".{report.manifest.parts[0].file.name}.123.part"
+    half = home / f".{report.manifest.parts[0].file.name}.0123abcd.{this_process()}.part"
     half.write_bytes(b"of a process that was killed")
     folder.deliver(shop, records, convert=True)
     assert not list(home.glob("*.arc.gz*"))

@@ -97,6 +97,15 @@ class Home:
         lake.commit("fetches", table, slices, digests)
 
 
+def doubting(server: FaultServer, place: Path) -> Home:
+    """A home that was told that all archives of the target are gone, by a source that gave others."""
+    home = Home(server, place)
+    assert home.run(OTHER)[1] is None
+    server.set_rules(archives("404"))
+    assert home.run()[1] is not None
+    return home
+
+
 def archives(lie: str) -> list[Rule]:
     return [Rule(lie, times=None, key=key) for key in ("*.warc.gz", "*.arc.gz")]
 
@@ -151,10 +160,7 @@ def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
 
 
 def test_losses_are_accepted_by_their_number(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
-    home = Home(server, tmp_path / "home")
-    assert home.run(OTHER)[1] is None
-    server.set_rules(archives("404"))
-    assert home.run()[1] is not None
+    home = doubting(server, tmp_path / "home")
     number = home.note()["losses"]
     assert home.run(accept_losses=("12345",))[1] is not None
     assert home.run(accept_losses=(number,))[1] is None
@@ -206,10 +212,7 @@ def test_what_is_doubted_stays_so_however_little_is_asked(
 def test_notes_of_earlier_versions_do_not_count_as_believed(
     server: FaultServer, mine: list[Capture], tmp_path: Path
 ) -> None:
-    home = Home(server, tmp_path / "home")
-    assert home.run(OTHER)[1] is None
-    server.set_rules(archives("404"))
-    assert home.run()[1] is not None
+    home = doubting(server, tmp_path / "home")
     new = ("lost_reason", "lost_file", "lost_in_one", "losses", "losses_doubted", "mismatched", "mismatches")
     home.change_notes(**dict.fromkeys((*new, "losses_accepted", "mismatches_doubted", "second_looks")))
     assert home.run()[1:] == (None, 0), "it was settled, and asked for today"
@@ -222,10 +225,7 @@ def test_notes_of_earlier_versions_do_not_count_as_believed(
 
 
 def test_a_look_that_nobody_answers_is_none(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
-    home = Home(server, tmp_path / "home")
-    assert home.run(OTHER)[1] is None
-    server.set_rules(archives("404"))
-    assert home.run()[1] is not None
+    home = doubting(server, tmp_path / "home")
     server.set_rules(archives("500"))
     with pytest.raises(RangeFault):
         home.run()
@@ -235,10 +235,7 @@ def test_a_look_that_nobody_answers_is_none(server: FaultServer, mine: list[Capt
 def test_what_does_not_come_after_some_of_it_did_is_open(
     server: FaultServer, mine: list[Capture], tmp_path: Path
 ) -> None:
-    home = Home(server, tmp_path / "home")
-    assert home.run(OTHER)[1] is None
-    server.set_rules(archives("404"))
-    assert home.run()[1] is not None
+    home = doubting(server, tmp_path / "home")
     stuck = mine[0].warc_filename
     server.set_rules([Rule("500", times=None, key=f"*{stuck}")])
     report, refusal, _ = home.run()

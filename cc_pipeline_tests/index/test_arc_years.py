@@ -29,6 +29,7 @@ from cc_pipeline.minicrawl.spec import TEST, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -186,14 +187,17 @@ def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_
         with pytest.raises(RangeFault):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport))
     refuses_all = FaultServer(root, rules=[Rule("403", times=None)])
-    with refuses_all as server, Transport(server.url, retry=QUICK, refusals=RefusalPolicy(wait=0)) as transport:
+    with (
+        refuses_all as server,
+        Transport(server.url, PlaceOptions(retry=QUICK, refusals=RefusalPolicy(wait=0))) as transport,
+    ):
         with pytest.raises(RangeFault) as raised:
             look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
         assert raised.value.kind is FaultKind.BREAKER_OPEN
 
 
 def _quick(server: FaultServer) -> Transport:
-    return Transport(server.url, retry=QUICK)
+    return Transport(server.url, PlaceOptions(retry=QUICK))
 
 
 def test_a_tree_that_does_not_answer_is_no_answer_of_the_cdx_alone(bucket: Bucket) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.fetch import HELD_SCHEMA, RecordsResult, fetch_records
+from cc_pipeline.records.fetch import HELD_SCHEMA, Order, Planned, RecordsResult, fetch_records
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
@@ -47,16 +47,12 @@ def fetch_table(
         if held is not None:
             rows.add(held.select(HELD_SCHEMA.names))
         result = fetch_records(
-            captures.to_batches(),
-            found.places(),
+            Planned(captures.to_batches(), found.places(), rows.batches()),
+            Order(crawl, commit, options=options or RecordOptions()),
             transport,
             storage,
-            crawl=crawl,
-            commit=commit,
-            scratch=Path(folder),
             keep=kept.append,
-            held=rows.batches(),
-            options=options,
+            scratch=Path(folder),
             in_table=in_table,
         )
     done = map(with_this_round, kept) if result.answered else kept

@@ -18,7 +18,9 @@ from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.place import PlaceOptions
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 
@@ -79,5 +81,5 @@ def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
 @contextmanager
 def shelf_at(root: Path | str, *, spool: Path | None = None, s3_endpoint: str | None = None) -> Iterator[RecordStorage]:
     """A storage with a transport of its own to the lake at ``root``."""
-    with Transport(str(root), s3_endpoint=s3_endpoint) as place:
+    with Transport(str(root), PlaceOptions(s3=S3Options(endpoint=s3_endpoint))) as place:
         yield RecordStorage(place, spool=spool)

@@ -18,6 +18,7 @@ from cc_pipeline.records.plan import Coalescing, plan_ranges
 from cc_pipeline.records.schema import REASONS
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import RetryPolicy, Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
@@ -108,7 +109,7 @@ def fetch(
     timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
     with (
-        Transport(url, retry=retry, timeouts=timeouts) as transport,
+        Transport(url, PlaceOptions(retry=retry, timeouts=timeouts)) as transport,
         shelf_at(lake) as storage,
     ):
         result = fetch_table(

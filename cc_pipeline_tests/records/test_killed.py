@@ -22,6 +22,7 @@ from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport import Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
@@ -51,7 +52,7 @@ def make_bucket(folder: Path, count: int) -> pa.Table:
 
 
 def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> Fetched:
-    with Transport(url, concurrency=8) as transport, shelf_at(lake) as storage:
+    with Transport(url, PlaceOptions(concurrency=8)) as transport, shelf_at(lake) as storage:
         return fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
 
 

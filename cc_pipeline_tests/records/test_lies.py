@@ -11,6 +11,7 @@ import pytest
 from cc_pipeline.minicrawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.transport import RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.faultlies import LIES, lied
 from cc_pipeline_tests.faultserver import LIE_FAULTS, FaultServer, Rule
@@ -98,7 +99,7 @@ def test_a_server_that_lies_gives_each_byte_the_same_way_in_every_range(files: F
     asked = [ByteRange(key, 0, size), ByteRange(key, capture.warc_record_offset, capture.warc_record_length)]
     with (
         FaultServer(files.root, rules=[Rule(kind, times=None)]) as server,
-        Transport(server.url, retry=RetryPolicy(attempts=1)) as transport,
+        Transport(server.url, PlaceOptions(retry=RetryPolicy(attempts=1))) as transport,
     ):
         answers = list(transport.read_many(asked))
         hits = list(server.hits)

@@ -19,6 +19,7 @@ from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.plan import Coalescing
 from cc_pipeline.transport import RetryPolicy, Transport
 from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
@@ -73,10 +74,12 @@ def fetch(
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0)} | options
     transport = Transport(
         first.url,
+        PlaceOptions(
+            retry=RetryPolicy(attempts=3, base=0.001, longest=0.002),
+            outage=OutagePolicy(threshold=3, first=60),
+            concurrency=4,
+        ),
         mirrors=[(server.url, NO_ACCESS) for server in others],
-        retry=RetryPolicy(attempts=3, base=0.001, longest=0.002),
-        outage=OutagePolicy(threshold=3, first=60),
-        concurrency=4,
     )
     with transport, shelf_at(lake) as storage:
         chosen_options = RecordOptions(**chosen)

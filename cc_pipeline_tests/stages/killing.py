@@ -35,7 +35,7 @@ KILLED, BESIDE, BEFORE = (
 KILLS = 30
 #: What no run leaves behind, below the home.
 DEBRIS = (
-    "cc.duckdb.building-*",
+    ".*.part*",
     "scratch/*",
     "spool/**/*.warc.gz",
     f"lake/records/{NEW}/open/*",

@@ -29,12 +29,18 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def left_by(workspace: Workspace, mark: str) -> list[Path]:
-    """A half-built file, its journal and a scratch folder."""
+    """A half-built file, its journal, one of an earlier version, another file and a scratch folder."""
     home = workspace.settings.home
     scratch = home / "scratch" / mark
     scratch.mkdir(parents=True)
     (scratch / "page_text.arrow").write_bytes(b"half")
-    building = [home / f"cc.duckdb.building-{mark}", home / f"cc.duckdb.building-{mark}.wal"]
+    new = f".cc.duckdb.0123abcd.{mark}.part"
+    building = [
+        home / new,
+        home / f"{new}.wal",
+        home / f"cc.duckdb.building-{mark}",
+        home / f".note.9876abcd.{mark}.part",
+    ]
     for path in building:
         path.write_bytes(b"half")
     return [*building, scratch]

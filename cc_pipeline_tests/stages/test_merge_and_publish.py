@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import locked
 from cc_pipeline.lake.layout import FEW_FILES
+from cc_pipeline.locks import locked
 from cc_pipeline.stages.keeping import upkeep
 from cc_pipeline.stages.keeping.upkeep import keep_up, merge_and_publish
 from cc_pipeline.stages.workspace import Workspace

@@ -71,16 +71,22 @@ def columns(workspace: Workspace, table: str) -> list[tuple[str, str]]:
         return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE {table}").fetchall()]
 
 
-@pytest.mark.parametrize("table", ["page_links", "page_metadata"])
-def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, table: str
-) -> None:
+def beside_a_published_one(workspace: Workspace) -> dict[str, Counter[str]]:
+    """Publishes the pages of a domain and fetches another one; the rows of each page table."""
     extract(workspace, OTHER)
     publish(workspace)
     other = {name: rows(workspace, name) for name in PAGE_TABLES}
     workspace.targets([SITE])
     locate_captures(workspace, NEW, [SITE])
     fetch_captures(workspace, NEW, [SITE])
+    return other
+
+
+@pytest.mark.parametrize("table", ["page_links", "page_metadata"])
+def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    other = beside_a_published_one(workspace)
     with monkeypatch.context() as patch:
         die_before(patch, table)
         with pytest.raises(Killed):
@@ -124,12 +130,7 @@ def test_a_slice_that_two_targets_share_is_held_back_for_the_interrupted_one_alo
 def test_a_parse_that_ends_while_tables_are_pinned_is_not_shown_by_halves(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extract(workspace, OTHER)
-    publish(workspace)
-    other = {name: rows(workspace, name) for name in PAGE_TABLES}
-    workspace.targets([SITE])
-    locate_captures(workspace, NEW, [SITE])
-    fetch_captures(workspace, NEW, [SITE])
+    other = beside_a_published_one(workspace)
     pin = Lake.pin
 
     def pin_then_parse(self: Lake, table: str) -> PinnedTable:

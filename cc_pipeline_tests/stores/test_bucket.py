@@ -18,7 +18,9 @@ from moto.server import ThreadedMotoServer
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.stores import Timeouts
 from cc_pipeline.stores.bucket import PART_BYTES
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import FaultKind, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.refusals import RefusalPolicy
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
@@ -86,7 +88,10 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def place_at(endpoint: str, retry: RetryPolicy = ONCE, timeouts: Timeouts = PATIENT) -> Transport:
     # what a place of our own refuses is a matter of the object
     of_objects = RefusalPolicy(probes=())
-    return Transport("s3://mine/prefix", s3_endpoint=endpoint, retry=retry, timeouts=timeouts, refusals=of_objects)
+    return Transport(
+        "s3://mine/prefix",
+        PlaceOptions(retry=retry, timeouts=timeouts, refusals=of_objects, s3=S3Options(endpoint=endpoint)),
+    )
 
 
 REFUSALS = [
@@ -191,7 +196,7 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, t
 )
 def test_an_endpoint_that_is_none_is_told_before_anything_is_sent(endpoint: str) -> None:
     with pytest.raises(UserInputError):
-        Transport("s3://mine/prefix", s3_endpoint=endpoint)
+        Transport("s3://mine/prefix", PlaceOptions(s3=S3Options(endpoint=endpoint)))
 
 
 def test_a_file_that_is_not_there_is_the_callers_error(tmp_path: Path) -> None:
@@ -244,7 +249,7 @@ def moto() -> Iterator[str]:
 def test_large_files_go_up_in_parts(moto: str, tmp_path: Path) -> None:
     file = tmp_path / "big"
     file.write_bytes(os.urandom(1 << 20) * (2 * PART_BYTES // (1 << 20)) + b"end")
-    with Transport("s3://mine/parts", s3_endpoint=moto) as place:
+    with Transport("s3://mine/parts", PlaceOptions(s3=S3Options(endpoint=moto))) as place:
         assert place.put("big", file, only_if_absent=True)
         assert not place.put("big", file, only_if_absent=True)
         assert place.put("big", file)
@@ -259,7 +264,7 @@ def test_large_files_go_up_in_parts(moto: str, tmp_path: Path) -> None:
 def test_writing_goes_where_reading_goes(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with Transport("s3://mine/same", s3_endpoint=moto, retry=ONCE) as place:
+    with Transport("s3://mine/same", PlaceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place:
         assert place.put("x", b"12")
         assert place.read_all("x").data == b"12"
         assert [one.key for one in place.listing("")] == ["x"]
@@ -267,8 +272,8 @@ def test_writing_goes_where_reading_goes(moto: str, monkeypatch: pytest.MonkeyPa
 
 def test_listings_are_never_remembered(moto: str) -> None:
     with (
-        Transport("s3://mine/cache", s3_endpoint=moto) as one,
-        Transport("s3://mine/cache", s3_endpoint=moto) as other,
+        Transport("s3://mine/cache", PlaceOptions(s3=S3Options(endpoint=moto))) as one,
+        Transport("s3://mine/cache", PlaceOptions(s3=S3Options(endpoint=moto))) as other,
     ):
         started = time.time()
         assert one.listing("") == []
@@ -282,7 +287,7 @@ def test_listings_are_never_remembered(moto: str) -> None:
 
 
 def test_a_transport_writes_again_after_it_was_closed(moto: str) -> None:
-    place = Transport("s3://mine/again", s3_endpoint=moto)
+    place = Transport("s3://mine/again", PlaceOptions(s3=S3Options(endpoint=moto)))
     for body in (b"1", b"2"):
         assert place.put("x", body)
         assert place.read_all("x").data == body
@@ -290,5 +295,8 @@ def test_a_transport_writes_again_after_it_was_closed(moto: str) -> None:
 
 
 def test_a_bucket_that_cannot_be_one_is_the_users_to_correct(moto: str) -> None:
-    with Transport("s3://no bucket!/x", s3_endpoint=moto, retry=ONCE) as place, pytest.raises(CcPipelineError):
+    with (
+        Transport("s3://no bucket!/x", PlaceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place,
+        pytest.raises(CcPipelineError),
+    ):
         place.put("x", b"")

@@ -13,7 +13,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.swiftserver import SECRET, S3Server, swift_environment, swift_server
 
 BUCKET = "cc-pipeline-tests"
@@ -63,7 +65,9 @@ def place(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transpo
         client.create_bucket(Bucket=BUCKET)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
-    with Transport(f"s3://{BUCKET}/pre fix", s3_endpoint=server.endpoint, s3_region="us-east-1") as transport:
+    with Transport(
+        f"s3://{BUCKET}/pre fix", PlaceOptions(s3=S3Options(endpoint=server.endpoint, region="us-east-1"))
+    ) as transport:
         for listed in transport.listing(""):
             transport.delete(listed.key)
         yield transport
@@ -137,7 +141,7 @@ def test_long_listings_come_page_by_page(place: Transport) -> None:
 def test_a_bucket_that_is_not_there(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
-    with Transport("s3://cc-pipeline-no-such", s3_endpoint=server.endpoint) as transport:
+    with Transport("s3://cc-pipeline-no-such", PlaceOptions(s3=S3Options(endpoint=server.endpoint))) as transport:
         with pytest.raises(EnvironmentFault, match="cannot be listed"):
             transport.listing("")
         with pytest.raises(RangeFault) as raised:
@@ -151,7 +155,9 @@ def test_no_credentials_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     retry = RetryPolicy(attempts=1)
-    with Transport("s3://commoncrawl", s3_endpoint="http://127.0.0.1:9", retry=retry) as transport:
+    with Transport(
+        "s3://commoncrawl", PlaceOptions(retry=retry, s3=S3Options(endpoint="http://127.0.0.1:9"))
+    ) as transport:
         with pytest.raises(EnvironmentFault, match="needs credentials") as raised:
             transport.read("x", 0, 1)
         assert "data.commoncrawl.org" in raised.value.advice
@@ -165,7 +171,9 @@ def test_a_wrong_secret_is_refused(server: S3Server, place: Transport, monkeypat
     place.put("x", b"1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     retry = RetryPolicy(attempts=1)
-    with Transport(f"s3://{BUCKET}/pre fix", s3_endpoint=server.endpoint, retry=retry) as transport:
+    with Transport(
+        f"s3://{BUCKET}/pre fix", PlaceOptions(retry=retry, s3=S3Options(endpoint=server.endpoint))
+    ) as transport:
         with pytest.raises(RangeFault) as raised:
             transport.read_all("x")
         assert raised.value.kind is FaultKind.FORBIDDEN
@@ -179,5 +187,7 @@ def test_anonymous_requests_are_not_signed(server: S3Server, place: Transport, m
     owner.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
     owner.put_object_acl(Bucket=BUCKET, Key="pre fix/open", ACL="public-read")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with Transport(f"s3://{BUCKET}/pre fix", s3_endpoint=server.endpoint, s3_anonymous=True) as transport:
+    with Transport(
+        f"s3://{BUCKET}/pre fix", PlaceOptions(s3=S3Options(endpoint=server.endpoint, anonymous=True))
+    ) as transport:
         assert transport.read_all("open").data == b"anyone"

@@ -21,6 +21,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.transport import ByteRange, RangeBytes, Transport
 from cc_pipeline.transport.budget import Budget, Lease
 from cc_pipeline.transport.outage import Closed
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.rates import (
     JITTER,
     OWN_BUCKET_RATE,
@@ -331,7 +332,7 @@ def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: P
 
 
 def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier, hosts: int = 1) -> None:
-    with Transport(url, rate=rate, hosts=hosts, concurrency=16, budget_path=path) as transport:
+    with Transport(url, PlaceOptions(rate=rate, hosts=hosts, concurrency=16, budget_path=path)) as transport:
         all_here.wait()
         end = time.time() + seconds
         while time.time() < end:

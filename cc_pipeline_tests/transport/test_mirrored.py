@@ -19,10 +19,11 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.s3_options import S3Options
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
-from cc_pipeline.transport.absences import branch_of
 from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.doubts import branch_of
 from cc_pipeline.transport.gate import Gate
 from cc_pipeline.transport.outage import OutagePolicy
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
@@ -65,8 +66,8 @@ def unused_port() -> int:
 
 def over(places: Iterable[FaultServer | str], **options: object) -> Transport:
     first, *others = [place if isinstance(place, str) else place.url for place in places]
-    settings: dict[str, object] = {"retry": QUICK, "outage": OUT, "mirrors": [(place, NO_ACCESS) for place in others]}
-    return Transport(first, **settings | options)
+    settings: dict[str, object] = {"retry": QUICK, "outage": OUT}
+    return Transport(first, PlaceOptions(**settings | options), mirrors=[(place, NO_ACCESS) for place in others])
 
 
 def ranges(count: int = 200, crawl: str = CRAWLS[1]) -> list[ByteRange]:
@@ -407,9 +408,9 @@ def test_etags_of_one_place_say_nothing_about_another(servers: list[FaultServer]
         first.set_rules([Rule("changed_etag", times=None)])
         assert transport.read(key_of(1), 0, 4, etag=etag).source == transport.sources[1]
     first.set_rules([])
-    with Transport(second.url, retry=QUICK) as alone:
+    with Transport(second.url, PlaceOptions(retry=QUICK)) as alone:
         assert alone.read(key_of(1), 0, 4, etag=etag).data == DATA[:4]
-    with Transport(first.url, retry=QUICK) as alone:
+    with Transport(first.url, PlaceOptions(retry=QUICK)) as alone:
         assert alone.read(key_of(1), 0, 4, etag=etag).data == DATA[:4]
         first.set_rules([Rule("changed_etag", times=None)])
         with pytest.raises(RangeFault):
@@ -424,12 +425,11 @@ def test_each_host_has_its_own_rate_and_sees_only_its_own_credentials(
     mirrors = [(second.url, Access("me", "two", "token=2"))]
     transport = Transport(
         first.url,
+        PlaceOptions(
+            rate=50.0, budget_path=tmp_path / "budget.sqlite", retry=QUICK, outage=OutagePolicy(threshold=1000)
+        ),
         mirrors=mirrors,
         access=Access("me", "one"),
-        rate=50.0,
-        budget_path=tmp_path / "budget.sqlite",
-        retry=QUICK,
-        outage=OutagePolicy(threshold=1000),
     )
     with transport:
         all_came(transport, ranges(80))
@@ -450,12 +450,10 @@ def test_each_bucket_is_asked_at_its_own_endpoint(bucket: Path, tmp_path: Path) 
         buckets = {"theirs": S3Options(two.url.rstrip("/"), anonymous=True)}
         with Transport(
             "s3://theirs",
+            PlaceOptions(
+                buckets=buckets, retry=QUICK, outage=OUT, s3=S3Options(endpoint=one.url.rstrip("/"), anonymous=True)
+            ),
             mirrors=[("s3://mine", NO_ACCESS)],
-            s3_endpoint=one.url.rstrip("/"),
-            s3_anonymous=True,
-            s3_buckets=buckets,
-            retry=QUICK,
-            outage=OUT,
         ) as transport:
             assert transport.read(key_of(1), 0, 4).source == "s3://theirs"
             two.set_rules([Rule("500", times=None)])

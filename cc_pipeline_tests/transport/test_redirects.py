@@ -18,6 +18,7 @@ from cc_pipeline.stores.connections import ConnectionPool, is_public
 from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.faults import retry_after
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
 from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -135,7 +136,9 @@ def test_ranges_come_from_where_a_place_redirects_to(servers: list[FaultServer],
     place.set_rules([Rule("redirect", times=None, to=f"{cdn.url}{{key}}?Signature=s3cret")])
     budget = tmp_path / "budget.sqlite"
     with Transport(
-        place.url, redirects=declared(cdn), access=Access("me", "pw", "t=1"), retry=QUICK, rate=500, budget_path=budget
+        place.url,
+        PlaceOptions(redirects=declared(cdn), retry=QUICK, rate=500, budget_path=budget),
+        access=Access("me", "pw", "t=1"),
     ) as transport:
         came = [got for got in transport.read_many(ranges(40)) if isinstance(got, RangeBytes)]
         assert len(came) == 40
@@ -166,9 +169,9 @@ def test_a_place_does_not_lead_to_any_number_of_hosts(servers: list[FaultServer]
     before = budget_threads()
     with Transport(
         place.url,
-        redirects=[f"127.0.*.*:{servers[1].port}"],
-        retry=RetryPolicy(attempts=1),
-        timeouts=Timeouts(connect=1),
+        PlaceOptions(
+            redirects=[f"127.0.*.*:{servers[1].port}"], retry=RetryPolicy(attempts=1), timeouts=Timeouts(connect=1)
+        ),
     ) as transport:
         faults = list(transport.read_many([ByteRange(f"127.0.7.{number}", 0, 4) for number in range(1, 61)]))
         assert budget_threads() - before <= 33, "one of the place, and of the hosts that it may lead to"
@@ -188,7 +191,7 @@ def test_a_place_that_redirects_astray_is_said_and_left_alone(servers: list[Faul
     }[how]
     place.set_rules([Rule("redirect", times=None, to=to + "{key}?Signature=s3cret")])
     redirects = [*declared(good), "10.0.0.1"]
-    with Transport(place.url, redirects=redirects, retry=QUICK) as alone:
+    with Transport(place.url, PlaceOptions(redirects=redirects, retry=QUICK)) as alone:
         with pytest.raises(RangeFault) as raised:
             alone.read(key_of(1), 0, 4)
         assert raised.value.kind is FaultKind.REDIRECTED
@@ -214,7 +217,7 @@ def test_what_the_last_hop_answers_is_judged_and_counts_against_its_host(
     ):
         cdn.set_rules([Rule(kind, times=None)])
         with (
-            Transport(place.url, redirects=declared(cdn), retry=QUICK) as alone,
+            Transport(place.url, PlaceOptions(redirects=declared(cdn), retry=QUICK)) as alone,
             pytest.raises(RangeFault) as raised,
         ):
             alone.read(key_of(1), 0, 4)
@@ -261,7 +264,7 @@ def test_the_size_that_a_redirect_speaks_of_counts(
 ) -> None:
     server, cdn, asked = speaking
     url = f"http://127.0.0.1:{server.server_port}/"
-    with Transport(url, redirects=declared(cdn), retry=QUICK) as transport:
+    with Transport(url, PlaceOptions(redirects=declared(cdn), retry=QUICK)) as transport:
         assert transport.read(key_of(1), 0, 4).data == DATA[:4]
         # signed addresses are for GET: what the redirect says is enough
         found = transport.head(key_of(1))

@@ -13,6 +13,7 @@ import pytest
 from cc_pipeline import progress
 from cc_pipeline.errors import NotNow
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport, budget
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def over(url: str, **options: object) -> Iterator[Transport]:
     given: dict[str, object] = {"retry": QUICK, "refusals": POLICY, "concurrency": 4} | options
-    with Transport(url, **given) as transport:
+    with Transport(url, PlaceOptions(**given)) as transport:
         yield transport
 
 

@@ -13,6 +13,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport import ByteRange, FaultKind, RangeBytes, RangeFault, RetryPolicy, Transport
 from cc_pipeline.transport.gate import Gate
+from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
@@ -37,7 +38,7 @@ def waits_for(kind: str) -> dict[str, object]:
 
 def open_transport(url: str, **options: object) -> Transport:
     settings: dict[str, object] = {"retry": QUICK} | options
-    return Transport(url, **settings)
+    return Transport(url, PlaceOptions(**settings))
 
 
 @pytest.mark.parametrize("kind", ["local", "http"])
@@ -167,7 +168,10 @@ def test_memory_is_bounded_by_bytes_too(folder: Path) -> None:
             drawn.append(number)
             yield ByteRange("f1.bin", 0, 5000)
 
-    with FaultServer(folder) as server, open_transport(server.url, memory_bound=20_000) as transport:
+    with (
+        FaultServer(folder) as server,
+        Transport(server.url, PlaceOptions(retry=QUICK), memory_bound=20_000) as transport,
+    ):
         for taken, outcome in enumerate(transport.read_many(requests(), concurrency=64), 1):
             assert isinstance(outcome, RangeBytes)
             assert len(drawn) <= taken + 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,7 +102,7 @@ def copy(
     from cc_pipeline.stages.reports.left_out import what_is_not_there
 
     if verify is not None:
-        given = {
+        others = {
             "TARGET": targets,
             "--crawl": crawl,
             "--to": to,
@@ -110,9 +110,7 @@ def copy(
             "--via": via,
             "--subset": subset,
         }
-        if any(given.values()):
-            names = ", ".join(name for name, value in given.items() if value)
-            raise UserInputError(f"--verify reads what is in its PLACE; it takes no {names}")
+        _refuse_beside_verify(others)
         _verify(verify, endpoint, home, parallel or _UPLOADS, allow_missing)
         return
     for name, value in (("argument 'TARGET…'", targets), ("option '--crawl' / '-c'", crawl), ("option '--to'", to)):
@@ -122,9 +120,6 @@ def copy(
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = _own_place(to)
-    rows: list[Sequence[object]] = []
-    short: list[tuple[str, DeliveryReport]] = []
-    troubled: Incomplete | None = None
     with (
         open_question(
             targets,
@@ -140,30 +135,54 @@ def copy(
         _open(destination, endpoint, question.settings.user_agent, question.settings.s3_region) as place,
         progress_bars(),
     ):
-        for one in question.crawls:
-            if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
-                despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
-            try:
-                step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
-            except IndexIncomplete as error:
-                troubled = error  # nobody knows what is planned: a manifest would say that nothing lacks
-                continue
-            except Incomplete as error:
-                troubled = error  # what is complete is delivered first
-            report = _deliver(question, one, place, parallel or _UPLOADS, convert == "warc", part_mb)
-            lost = sum(report.lost.values())
-            delivered = report.manifest.counts["delivered"]
-            rows.append((one, delivered, report.parts, report.held, report.bytes, lost))
-            _say(one, report)
-            if lost:
-                short.append((one, report))
+        reports, troubled = _each_crawl(
+            question,
+            launcher,
+            lambda one: _deliver(question, one, place, parallel or _UPLOADS, convert == "warc", part_mb),
+        )
         notes = what_is_not_there(question.workspace, question.crawls, question.targets)
     write_rows(
-        f"copied to {destination}", ["crawl", "records", "files", "already there", "bytes sent", "not copied"], rows
+        f"copied to {destination}",
+        ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
+        [
+            (one, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
+            for one, report in reports.items()
+        ],
     )
     for note in notes:
         warn(note)
-    _end(short, troubled, allow_missing)
+    _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
+
+
+def _refuse_beside_verify(given: Mapping[str, object]) -> None:
+    if any(given.values()):
+        names = ", ".join(name for name, value in given.items() if value)
+        raise UserInputError(f"--verify reads what is in its PLACE; it takes no {names}")
+
+
+def _each_crawl(
+    question: Question, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
+) -> tuple[dict[str, DeliveryReport], Incomplete | None]:
+    """Fetches each crawl and delivers what came of it: the report of each, and the last trouble of the source."""
+    reports: dict[str, DeliveryReport] = {}
+    troubled: Incomplete | None = None
+    for one in question.crawls:
+        if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
+            despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
+        try:
+            step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
+        except IndexIncomplete as error:
+            troubled = error  # nobody knows what is planned: a manifest would say that nothing lacks
+            continue
+        except Incomplete as error:
+            troubled = error  # what is complete is delivered first
+        reports[one] = deliver(one)
+        _say(one, reports[one])
+    return reports, troubled
+
+
+def _lost(report: DeliveryReport) -> int:
+    return sum(report.lost.values())
 
 
 def _launcher(question: Question) -> Launcher:
@@ -219,15 +238,17 @@ def _deliver(
 
 
 def _open(destination: str, endpoint: str | None, user_agent: str, region: str | None) -> Transport:
+    from cc_pipeline.stores.s3_options import S3Options
     from cc_pipeline.transport.client import Transport
+    from cc_pipeline.transport.place import PlaceOptions
 
-    return Transport(destination, user_agent=user_agent, s3_endpoint=endpoint, s3_region=region)
+    return Transport(destination, PlaceOptions(user_agent=user_agent, s3=S3Options(endpoint, region)))
 
 
 def _say(crawl: str, report: DeliveryReport) -> None:
     for note in report.notes:
         notice(f"{crawl}: {note}")
-    lost = sum(report.lost.values())
+    lost = _lost(report)
     for row in report.manifest.not_there[:_MOST_NAMED]:
         why = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
         outcome = "left out" if row["left_out"] else row["outcome"]

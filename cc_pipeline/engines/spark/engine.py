@@ -71,7 +71,7 @@ class SparkEngine:
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
         refuse_crowded(self.spark_context, self.workers)
         _refuse_files_here(asked)
-        storage, crawl, commit = workspace.storage, asked.crawl, asked.commit
+        storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
         left = Left(storage, crawl, asked.places, asked.scratch)
         asked.holding(left.files)
         cutter = cutting.fetch_plans(
@@ -81,10 +81,10 @@ class SparkEngine:
             *self._of_a_task(asked.captures, "warc_record_length"),
         )
         # a task has one core, however many its host has
-        options = replace(asked.options, examiners=0)
+        options = replace(asked.order.options, examiners=0)
         budget = workspace.settings.budget_path
         common = self._common(workspace, crawl, commit)
-        job = FetchJob(**common, options=options, plan=asked.plan, closed=openings(budget))
+        job = FetchJob(**common, options=options, plan=asked.order.plan, closed=openings(budget))
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
                 done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))
@@ -166,7 +166,7 @@ def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[
         seconds=sum(one.seconds for one in results),
         files=tuple(sorted(files)),
         stored=frozenset().union(*(one.stored for one in results)),
-        settled=left.settled(files | _of_all_attempts(storage, asked.crawl, asked.commit), asked.in_table),
+        settled=left.settled(files | _of_all_attempts(storage, asked.crawl, asked.order.commit), asked.in_table),
         fetched=sum(one.fetched for one in results),
         answered=answered,
         asked=was_asked,

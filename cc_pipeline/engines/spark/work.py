@@ -28,7 +28,7 @@ from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.keys import CAPTURE_ORDER
 from cc_pipeline.lake.adding import Added, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.fetch import RecordsResult, fetch_planned
+from cc_pipeline.records.fetch import Order, Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.options import RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import PlacesFound
@@ -151,18 +151,11 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
         name = _name(job, number)
         result = fetch_planned(
-            captures.to_batches(),
-            len(found),
-            found.files,
+            Planned(captures.to_batches(), found, held.to_batches(), left.to_batches()),
+            Order(job.crawl, name, job.plan, job.options),
             workspace.archives(job.crawl),
             storage,
-            crawl=job.crawl,
-            commit=name,
             keep=rows.add,
-            held=held.to_batches(),
-            left=left.to_batches(),
-            options=job.options,
-            plan=job.plan,
             halt=Halting(storage, job.crawl, job.commit),
         )
         counted = _write(workspace, job.crawl, partial(_counted, rows), name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from pathlib import Path
 from cc_pipeline import progress
 from cc_pipeline.archive.arc import iter_located
 from cc_pipeline.archive.plainwalk import StoredRecord
+from cc_pipeline.atomic import folder_written_whole
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
@@ -214,37 +213,28 @@ def _write(
 ) -> UrlIndexAbout:
     """Writes the three files beside the index of before and puts them in its place."""
     folder = index_folder(root, crawl)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     split = -POINTER.size
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        with (beside / TREE).open("wb") as out:
-            items = ((item[: split - 1], item[split:]) for item in sort.items())
-            summary = write_btree(items, out, block_size, name=TREE, scratch=str(beside))
-        (beside / FILES).write_bytes(pack_names(files))
-        about = UrlIndexAbout(
-            FORMAT,
-            crawl,
-            tuple(subsets),
-            pointers,
-            block_size,
-            summary.items,
-            len(files),
-            summary.size,
-            faults.count,
-        )
-        write_about(beside, about)
-        old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-        if folder.exists():
-            folder.rename(old)
-        beside.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        with folder_written_whole(folder) as beside:
+            with (beside / TREE).open("wb") as out:
+                items = ((item[: split - 1], item[split:]) for item in sort.items())
+                summary = write_btree(items, out, block_size, name=TREE, scratch=str(beside))
+            (beside / FILES).write_bytes(pack_names(files))
+            about = UrlIndexAbout(
+                FORMAT,
+                crawl,
+                tuple(subsets),
+                pointers,
+                block_size,
+                summary.items,
+                len(files),
+                summary.size,
+                faults.count,
+            )
+            write_about(beside, about)
     except OSError as error:
         advice = "Check the disk's free space and the folder's rights"
         raise EnvironmentFault(f"cannot write the URL index {folder}: {error.strerror}", advice) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return about
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
@@ -37,8 +38,6 @@ BLOCK_ROWS: Final = 2048
 _STORAGE_ROWS: Final = 8192
 #: Raised when an older file would be read wrongly.
 FORMAT: Final = 2
-#: How names of files end while they are built.
-BESIDE: Final = ".building"
 #: What DuckDB may take while it builds; beyond it sorting goes to the disk.
 _MEMORY: Final = "64MB"
 #: Each thread has buffers of its own.
@@ -95,22 +94,13 @@ def building(path: Path, threads: int | None = None) -> Iterator[duckdb.DuckDBPy
     Memory is bounded, and what does not fit goes to a folder beside ``path``. Raises ``EnvironmentFault`` when the
     disk does not take it; the old file stays then.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}{BESIDE}")
-    leftovers = (beside, beside.with_name(beside.name + ".wal"))
     try:
-        with _target(beside, threads) as con:
+        with written_whole(path, durable=True) as beside, _target(beside, threads) as con:
             yield con
-        with beside.open("rb") as handle:
-            os.fsync(handle.fileno())
-        os.replace(beside, path)
     except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:
         raise EnvironmentFault(
             f"the catalog could not be built at {path}: {error}", "Check the disk and the tables, then build it again."
         ) from error
-    finally:
-        for leftover in leftovers:
-            leftover.unlink(missing_ok=True)
 
 
 @contextmanager

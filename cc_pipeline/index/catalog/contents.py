@@ -8,13 +8,13 @@ merged of, so that a reader can tell which crawls have changed since.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.errors import EnvironmentFault
 
 _LIST: Final = "contents.json"
@@ -75,13 +75,9 @@ def read_contents(folder: Path) -> Contents:
 
 def write_contents(folder: Path, contents: Contents) -> None:
     """Replaces the list in one step. Raises ``EnvironmentFault`` when the folder cannot be written."""
-    beside = folder / f".{_LIST}.building"
+    noted = {"layout": _LAYOUT, "crawls": dict(sorted(contents.crawls.items()))}
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump({"layout": _LAYOUT, "crawls": dict(sorted(contents.crawls.items()))}, file, indent=0)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, folder / _LIST)
+        write_whole(folder / _LIST, json.dumps(noted, indent=0), durable=True)
     except OSError as error:
         raise EnvironmentFault(
             f"{folder / _LIST} cannot be written: {error.strerror or error}", "Check the disk, then run it again."

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from cc_pipeline import progress
-from cc_pipeline.index.catalog.build import BESIDE, TableSource, build_catalog
+from cc_pipeline.index.catalog.build import TableSource, build_catalog
 from cc_pipeline.index.catalog.contents import (
     Contents,
     base_file,
@@ -111,7 +111,7 @@ def _merge_when_due(folder: Path, contents: Contents, most_unmerged: int) -> boo
 
 def _sweep(folder: Path) -> None:
     """Removes what killed builders left."""
-    for left in folder.glob(f".*{BESIDE}*"):
+    for left in folder.glob(".*.part*"):
         left.unlink(missing_ok=True)
 
 

@@ -7,12 +7,12 @@ is read from the heads when a crawl is opened; a torn end is cut off by the next
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES
+from cc_pipeline.locks import LockHeld, locked
 
 #: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
 _HEAD: Final = struct.Struct("<4sIIII")
@@ -166,17 +167,14 @@ class FooterWriter(CrawlFooters):
     """Adds footers; holds the crawl's lock until closed. A context manager."""
 
     def __init__(self, folder: Path) -> None:
+        self._held = ExitStack()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            self._held.enter_context(locked(folder / "writer.lock", patience=0))
         except OSError as error:
             raise EnvironmentFault(
                 f"{folder} cannot be written: {error}", "Check the home's disk and permissions."
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
+        except LockHeld as error:
             raise EnvironmentFault(
                 f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
             ) from error
@@ -197,7 +195,7 @@ class FooterWriter(CrawlFooters):
         """Makes everything durable and lets others write."""
         self.sync()
         os.close(self._file)
-        os.close(self._lock)
+        self._held.close()
 
     def put(self, path: str, file_size: int, etag: str | None, footer: bytes) -> FooterEntry:
         """Stores the end of a file (metadata and trailer). Raises ``EnvironmentFault`` when the disk refuses."""

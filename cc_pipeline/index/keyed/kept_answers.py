@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+
+from cc_pipeline.atomic import write_whole
 
 #: An answer above this is not kept: it is asked for by a run, which keeps its rows in the lake.
 _MOST_BYTES: Final = 64 << 20
@@ -53,16 +54,11 @@ class KeptAnswers:
             writer.write_table(table)
         data = sink.getvalue().to_pybytes()
         path = self._path(name)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(hashlib.sha256(data).digest() + data)
-            beside.replace(path)
+        with suppress(OSError):
+            write_whole(path, hashlib.sha256(data).digest() + data)
             # looking at all files takes a while, so small answers have it done by one name in 256
             if path.parent.name == "00" or len(data) * 256 > self._most:
                 self._make_room()
-        except OSError:
-            beside.unlink(missing_ok=True)
 
     def _make_room(self) -> None:
         files = []

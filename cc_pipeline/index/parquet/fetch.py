@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -222,12 +223,6 @@ class PageIndexes:
 
     def _store(self, piece: Piece, etag: str | None, data: bytes) -> None:
         path = self._path(piece, etag)
-        if path is None:
-            return
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(hashlib.sha256(data).digest() + data)
-            beside.replace(path)
-        except OSError:
-            beside.unlink(missing_ok=True)
+        if path is not None:
+            with suppress(OSError):
+                write_whole(path, hashlib.sha256(data).digest() + data)

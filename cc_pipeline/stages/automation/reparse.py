@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.parts import subsets_in
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, plan, price_of
@@ -51,10 +52,7 @@ def agree(settings: Settings, *, yes: bool) -> None:
     """Writes down whether the pages of parsers before this one are to be parsed again."""
     path = _note(settings)
     with disk_trouble(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"parser": options_of(settings).parser, "agreed": yes}), "utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps({"parser": options_of(settings).parser, "agreed": yes}), durable=True)
 
 
 def is_agreed(settings: Settings) -> bool:

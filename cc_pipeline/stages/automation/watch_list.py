@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target_lines, right_and_wrong_lines, set_slug_in
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -151,13 +151,9 @@ def _of_text(text: str) -> tuple[Target, ...]:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, "utf-8")
-        temporary.replace(path)
+        write_whole(path, text, durable=True)
     except OSError as error:
         raise EnvironmentFault(
             f"{path} cannot be written: {error.strerror}", "Check the disk and its permissions. The list is as before."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

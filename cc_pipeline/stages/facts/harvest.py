@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -10,13 +9,14 @@ import re
 import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import NO_ACCESS
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.paths import inflated, listed_keys
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.index.catalog.from_footers import footers_digest
@@ -24,6 +24,7 @@ from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harves
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.index.keyed.shards import Gap
 from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.datasets import Dataset
 from cc_pipeline.stages.workspace import Workspace, open_transport
@@ -274,14 +275,10 @@ def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Waits until no other process harvests into ``folder``."""
-    with disk_trouble(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "harvest.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        with disk_trouble(folder):
+            held.enter_context(locked(folder / "harvest.lock"))
         yield
-    finally:
-        os.close(lock)
 
 
 def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
@@ -360,7 +357,4 @@ def _name(dataset: Dataset, crawl: str) -> str:
 
 def _write(path: Path, data: bytes) -> None:
     with disk_trouble(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        beside.write_bytes(data)
-        beside.replace(path)
+        write_whole(path, data)

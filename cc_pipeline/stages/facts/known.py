@@ -15,6 +15,7 @@ import duckdb
 import yaml
 
 from cc_pipeline.addresses import NO_ACCESS, scheme_of
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.facts.annotations import Unpacked, read_join
@@ -88,10 +89,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
         text = _text(described)
     place = settings.datasets_path / f"{found.name}.yaml"
     with disk_trouble(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside = place.with_name(f".{place.name}.{os.getpid()}")
-        beside.write_text(text, "utf-8")
-        beside.replace(place)
+        write_whole(place, text, durable=True)
     kept = _read(text, place)
     _forget_tables(settings, found.name, but=kept.dataset.files)
     forget_files(settings, found.name, but=kept.dataset.place)

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.slice import HARVEST, Slice
-from cc_pipeline.home import locked
 from cc_pipeline.index.catalog.build import FORMAT
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.catalog.contents import catalog_exists
@@ -19,6 +18,7 @@ from cc_pipeline.index.gaps import IndexGaps, find_gaps
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.locks import locked
 from cc_pipeline.stages.workspace import Workspace
 
 #: Rows held at a time, and bytes of a column chunk read at a time.

@@ -7,7 +7,6 @@ This is the one answer to "which crawls are there, and how old is that", for com
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cc_pipeline.addresses import host_of, scheme_of
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import Crawl, parse_collinfo
 from cc_pipeline.commoncrawl.known_crawls import KNOWN_ON, known_at_release
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
@@ -113,7 +113,7 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
         # an index server in trouble has answered so; a copy of it would hide every crawl
         raise _no_list(f"the list of crawls at {settings.collinfo} names no crawl")
     with disk_trouble(copy):
-        _write(copy, data)
+        write_whole(copy, data)
     _failure_path(settings).unlink(missing_ok=True)
     return crawls
 
@@ -157,13 +157,6 @@ def _remember(settings: Settings, fault: EnvironmentFault) -> None:
         return
     noted = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
     try:
-        _write(_failure_path(settings), json.dumps(noted).encode())
+        write_whole(_failure_path(settings), json.dumps(noted).encode())
     except OSError:
         return  # it only saves the next command some seconds
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)

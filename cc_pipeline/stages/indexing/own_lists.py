@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from pathlib import Path
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_keys, parse_path_list
 from cc_pipeline.errors import DataFault, UserInputError, disk_trouble
@@ -32,10 +32,7 @@ def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, mos
         raise UserInputError(f"{name} {what}, not only index files of {crawl}")
     path = _path(settings, crawl)
     with disk_trouble(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_bytes(zlib.compress("".join(f"{key}\n" for key in keys).encode(), wbits=31))
-        temporary.replace(path)
+        write_whole(path, zlib.compress("".join(f"{key}\n" for key in keys).encode(), wbits=31), durable=True)
     return len(files)
 
 

@@ -7,7 +7,6 @@ Ids are only asked for that a person or a setting names; none is ever made up he
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cc_pipeline.addresses import scheme_of
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import cluster_key, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault, NotNow
@@ -143,7 +143,4 @@ def _remember(settings: Settings, found: Probe, of: str = _CRAWLS) -> None:
     noted = {"source": settings.source_text, "state": found.state, "at": found.at.isoformat(), "why": found.why}
     # where it cannot be kept, the next command asks again
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(noted))
-        temporary.replace(path)
+        write_whole(path, json.dumps(noted))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cc_pipeline import progress
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.btree_keys import KeyRange, url_of_btree_key
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
@@ -47,11 +48,7 @@ def keep_arc_list(workspace: Workspace, crawl: str, text: bytes) -> int:
     source = "the list of ARC files"
     keys = parse_path_list(text, source) if text[:2] == b"\x1f\x8b" else parse_keys(_pieces(text), source)
     packed = gzip.compress("\n".join(keys).encode("ascii"), mtime=0)
-    path = arc_list_path(workspace, crawl)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_bytes(packed)
-    beside.replace(path)
+    write_whole(arc_list_path(workspace, crawl), packed, durable=True)
     return len(keys)
 
 

@@ -1,4 +1,4 @@
-"""What killed processes leave in a home: half-built files of ``cc.duckdb`` and scratch folders."""
+"""What killed processes leave in a home: half-written files and scratch folders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from cc_pipeline.lake.reading import BUILDING
+from cc_pipeline.atomic import unfinished
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.settings import Settings
 
@@ -32,9 +32,14 @@ def clear_debris(settings: Settings) -> int:
 
 
 def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
+    for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
+        for path in folder.glob(".*.part*"):
+            if left := unfinished(path.name):
+                yield path, left[1]
     published = settings.published_path
-    for path in published.parent.glob(f"{published.name}{BUILDING}*"):
-        yield path, path.name.removeprefix(published.name + BUILDING).removesuffix(".wal").removesuffix(".tmp")
+    # as versions of before named them
+    for path in published.parent.glob(f"{published.name}.building-*"):
+        yield path, path.name.partition(".building-")[2].removesuffix(".wal").removesuffix(".tmp")
     scratch = settings.home / "scratch"
     for path in scratch.iterdir() if scratch.is_dir() else ():
         yield path, path.name

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.home import LockHeld, locked
 from cc_pipeline.lake.keeping import RETENTION_FLOOR_HOURS, vacuum
 from cc_pipeline.lake.layout import FEW_FILES
 from cc_pipeline.lake.lease import leased
@@ -18,6 +17,7 @@ from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.locks import LockHeld, locked
 from cc_pipeline.records.sweep import crawls_with_files, sweep
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.keeping.purge import end_what_is_done, go_on

@@ -9,6 +9,7 @@ from typing import Final
 
 import duckdb
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.moving import open_settled
 from cc_pipeline.lake.reading import quoted
@@ -36,13 +37,7 @@ def write_report(settings: Settings, slug: str, path: Path | None = None) -> Fin
     to = path or report_path(settings, slug)
     try:
         found = _found(settings, slug)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        beside = to.with_name(f".{to.name}.{this_process()}")
-        try:
-            beside.write_text(page_of(found), "utf-8")
-            beside.replace(to)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_whole(to, page_of(found))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
             f"could not write the report {to}: {error}",

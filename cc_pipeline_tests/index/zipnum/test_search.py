@@ -6,7 +6,6 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -18,24 +17,7 @@ from cc_pipeline.errors import DataFault
 from cc_pipeline.index.zipnum import cluster as cluster_search
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.marks import Marks
-
-
-@dataclass
-class Answer:
-    data: bytes
-    total: int | None
-
-
-class Memory:
-    """A reader that counts."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.reads = 0
-
-    def read(self, key: str, offset: int, length: int) -> Answer:
-        self.reads += 1
-        return Answer(self.content[offset : offset + length], len(self.content))
+from cc_pipeline_tests.index.zipnum.memory import Memory
 
 
 def lines(keys: Sequence[bytes]) -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,9 @@ from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.index.zipnum.memory import Memory
 
 CRAWL = "CC-MAIN-2024-22"
-
-
-@dataclass
-class Answer:
-    data: bytes
-    total: int | None
-
-
-class Memory:
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.reads = 0
-
-    def read(self, key: str, offset: int, length: int) -> Answer:
-        self.reads += 1
-        return Answer(self.content[offset : offset + length], len(self.content))
 
 
 @pytest.mark.parametrize(

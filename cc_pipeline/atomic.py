@@ -1,0 +1,97 @@
+"""Files and folders that appear whole or not at all, whenever a process is killed: they are written beside their place,
+then renamed.
+
+What a killed process leaves is called ``.NAME.0a1b2c3d.MARK.part``: the mark (``processes.py``) tells it from what
+another process is writing at this moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from cc_pipeline.processes import this_process
+
+#: What DuckDB leaves of a file that it writes goes by its name, and more.
+_LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
+
+
+@contextmanager
+def written_whole(
+    path: Path, *, durable: bool = False, mode: int | None = None, new: bool = False, make_folder: bool = True
+) -> Iterator[Path]:
+    """A path beside ``path`` to write to, which takes its place when the block ends without an error.
+
+    ``durable`` files survive a power cut. ``mode`` are the rights of the file from its first byte on. ``new`` raises
+    ``FileExistsError`` where ``path`` is there by then. Raises ``OSError`` as it comes; what was there stays then.
+    """
+    if make_folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    beside = _beside(path)
+    try:
+        if mode is not None:
+            beside.touch(mode, exist_ok=False)
+        yield beside
+        if durable:
+            with beside.open("rb+") as written:
+                os.fsync(written.fileno())
+        if new:
+            os.link(beside, path)
+        else:
+            os.replace(beside, path)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+            beside.with_name(f"{beside.name}.wal").unlink(missing_ok=True)
+        shutil.rmtree(beside.with_name(f"{beside.name}.tmp"), ignore_errors=True)
+    if durable:
+        sync_folder(path.parent)
+
+
+def write_whole(path: Path, data: bytes | str, *, durable: bool = False) -> None:
+    """Writes ``data``, text as UTF-8, by :func:`written_whole`."""
+    with written_whole(path, durable=durable) as beside:
+        beside.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def folder_written_whole(folder: Path) -> Iterator[Path]:
+    """As :func:`written_whole`, for a folder. One that was there is deleted at the end, or stays where the new one
+    cannot take its place."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside, before = _beside(folder), _beside(folder)
+    try:
+        beside.mkdir()
+        yield beside
+        if folder.exists():
+            os.replace(folder, before)
+        os.replace(beside, folder)
+    finally:
+        if before.exists() and not folder.exists():
+            os.replace(before, folder)
+        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def unfinished(name: str) -> tuple[str, str] | None:
+    """The name that a file was to get and the mark of who wrote it, where ``name`` is that of a leftover."""
+    match = _LEFT.fullmatch(name)
+    return match and (match[1], match[2])
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable (a renamed file is safe only once its folder is on disk)."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{token_hex(4)}.{this_process()}.part")

@@ -1,0 +1,74 @@
+"""What is written appears whole or not at all, and what a killed writer leaves is known by its name."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.atomic import folder_written_whole, unfinished, write_whole, written_whole
+from cc_pipeline.processes import is_gone, this_process
+
+
+def test_a_file_takes_the_place_of_another_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "kept.json"
+    write_whole(path, "ü", durable=True)
+    with written_whole(path) as beside:
+        beside.write_bytes(b"after")
+        assert path.read_text("utf-8") == "ü"
+    assert path.read_bytes() == b"after"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_fails_changes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    path, folder = tmp_path / "kept.db", tmp_path / "kept"
+    write_whole(path, b"before")
+    with pytest.raises(KeyError), written_whole(path) as beside:
+        for name in (beside.name, f"{beside.name}.wal"):
+            beside.with_name(name).write_bytes(b"half")
+        beside.with_name(f"{beside.name}.tmp").mkdir()
+        raise KeyError
+    with folder_written_whole(folder) as new:
+        (new / "one").touch()
+    with pytest.raises(KeyError), folder_written_whole(folder) as new:
+        (new / "two").touch()
+        raise KeyError
+    assert path.read_bytes() == b"before"
+    assert sorted(tmp_path.rglob("*")) == [folder, folder / "one", path]
+
+
+def test_a_new_file_takes_nobodys_place(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with pytest.raises(FileExistsError), written_whole(path, new=True) as beside:
+        beside.write_text("mine")
+        path.write_text("yours")
+    assert path.read_text() == "yours"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nobody_else_ever_reads_what_is_secret(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    with written_whole(path, mode=0o600) as beside:
+        assert stat.S_IMODE(beside.stat().st_mode) == 0o600
+        beside.write_text("key")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_killed_writer_is_known_by_what_it_leaves(tmp_path: Path) -> None:
+    code = (
+        "import os; from pathlib import Path; from cc_pipeline.atomic import written_whole\n"
+        "with written_whole(Path('a.b.json')) as beside: beside.touch(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    (left,) = tmp_path.iterdir()
+    for name in (left.name, f"{left.name}.wal", f"{left.name}.tmp"):
+        found = unfinished(name)
+        assert found is not None
+        assert found[0] == "a.b.json"
+        assert is_gone(found[1])
+    assert unfinished(f".a.0123abcd.{this_process()}.part") == ("a", this_process())
+    assert unfinished("a.part") is None
