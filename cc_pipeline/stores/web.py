@@ -54,6 +54,7 @@ class HttpClient:
         self.timeouts = timeouts
         self.proxy = proxy
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._tls: ssl.SSLContext | None = None
         self._resent: dict[str, _Resent] = {}
 
     def _session(self, *, alone: bool) -> aiohttp.ClientSession:
@@ -67,8 +68,6 @@ class HttpClient:
                     limit=0,
                     ttl_dns_cache=_RESOLVED_SECONDS,
                     resolver=resolver,
-                    # not aiohttp's own, which is as old as its import
-                    ssl=ssl.create_default_context(),
                     **({"force_close": True} if alone else {"keepalive_timeout": _IDLE_SECONDS}),
                 ),
                 headers={"User-Agent": self.user_agent, "Accept-Encoding": "identity", "Accept": "*/*"},
@@ -87,6 +86,9 @@ class HttpClient:
 
         ``url`` is escaped. Raises ``NoAnswer`` when the connection fails before the answer is complete.
         """
+        if self._tls is None and url.startswith("https"):
+            # not aiohttp's own, which is as old as its import
+            self._tls = ssl.create_default_context()
         try:
             # a deadline for the whole answer costs one timer handle
             async with asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest):
@@ -107,12 +109,13 @@ class HttpClient:
             headers=headers,
             allow_redirects=False,
             proxy=self.proxy,
+            ssl=self._tls or True,
             middlewares=(resent.counter(),),
         ) as response:
             if response.status < _OK:
                 raise NoAnswer("connection_reset", f"status {response.status} is no answer to {method}")
             most = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
-            return Answer(response.status, response.headers, await _read_bounded(response, most))
+            return Answer(response.status, response.headers, await read_bounded(response, most))
 
     async def close(self) -> None:
         while self._sessions:
@@ -176,7 +179,8 @@ def is_public(address: object) -> bool:
     return found.is_global and not found.is_multicast
 
 
-async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """At most ``most`` bytes of an answer's body. Raises ``NoAnswer`` for one that is shorter than it says."""
     # in its place: a server may send bytes one by one, each of which would be an object
     body = bytearray()
     try:
