@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from benchmarks.index_only import generate_index_file
+from benchmarks.index_files import generate_index_file
 from benchmarks.locator_readers import (
     BUCKET,
     COLUMNS,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.catalog_files import write_file
+from benchmarks.index_files import write_file
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_path_list, path_list_key
 from cc_pipeline.minicrawl.generate import generate

@@ -1,7 +1,9 @@
-"""One index file of real size without a crawl behind it, for benchmarks of look-up."""
+"""Index files without a crawl behind them: one of real size, for look-ups, and many with real footers, for harvests."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.index_footers import generate_footers
 from benchmarks.index_rows import Hosts, index_rows, joined_hosts, named_hosts, some_hosts
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.minicrawl import seeded
 from cc_pipeline.minicrawl.indexes import published_schema, writer_options
 from cc_pipeline.minicrawl.spec import CrawlSpec
 
-__all__ = ["IndexFile", "generate_footers", "generate_index_file"]
-
+CRAWL = "CC-MAIN-2024-22"
+FOLDER = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc"
 #: Rows made at a time.
 _CHUNK = 100_000
 
@@ -119,3 +120,34 @@ def _hosts_around(seed: int, name: str, domain_rows: int, rows: int, at: float) 
         ]
     )
     return hosts, before
+
+
+def write_files(root: Path, count: int, distinct: int = 64, row_groups: int = 16) -> list[str]:
+    """Makes ``count`` index files under ``root`` and gives their keys; files that are there are kept.
+
+    Each has a footer of real size (some 60 KB). At most ``distinct`` files differ; the others are links to them.
+    """
+    keys = [f"{FOLDER}/part-{n:05d}-3f9c2d6a-1111-4222-8333-944455566677.c000.gz.parquet" for n in range(count)]
+    (root / FOLDER).mkdir(parents=True, exist_ok=True)
+    for number, key in enumerate(keys):
+        path = root / key
+        if not path.exists() and number < distinct:
+            write_file(path, number, row_groups)
+        elif not path.exists():
+            try:
+                os.link(root / keys[number % distinct], path)
+            except OSError:
+                shutil.copyfile(root / keys[number % distinct], path)
+    return keys
+
+
+def write_file(path: Path, seed: int, row_groups: int, rows: int = 4) -> None:
+    """One index file with ``row_groups`` groups of ``rows`` rows, sorted by key."""
+    spec = CrawlSpec(CRAWL)
+    rng = np.random.Generator(np.random.PCG64(seeded.number(1, "file", CRAWL, seed)))
+    first = "abcdefghijklmnopqrstuvwxyz"[seed % 26]
+    table = index_rows(rng, spec, some_hosts(rng, row_groups * rows, first, first), 0, row_groups * rows)
+    schema = published_schema(spec)
+    with pq.ParquetWriter(path, schema, **writer_options(spec, schema)) as writer:
+        for start in range(0, row_groups * rows, rows):
+            writer.write_table(table.slice(start, rows))
