@@ -25,7 +25,7 @@ from benchmarks.article_weights import pages as gold_pages
 from benchmarks.documents_facts import found_and_agreed, html_page, price_of_facts
 from benchmarks.documents_odd_pages import bench_odd_pages
 from benchmarks.documents_rivals import bs4_page, charset_rivals, feedparser_feed, resiliparse_main
-from benchmarks.report import Report, spread
+from benchmarks.report import Report, sized, spread
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.feeds.rows import parse_feed
@@ -37,13 +37,19 @@ from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.signals.fingerprint import fingerprint
 from cc_pipeline.documents.signals.quality import quality
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.documents.gold import f1, gold_articles
+from cc_pipeline_tests.documents.gold import gold_articles, mean_f1
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
 
 #: Metadata, links and full text; the rest is measured by itself and in ``whole_row``.
 METADATA_LINKS_TEXT = ParseOptions(main_content="none", language=False, text_simhash=False)
 RIVAL_EVERY = 3
+#: Of so many pages one is taken.
+_EVERY = sized(12, 1)
 BATCH = 16
+
+
+def _gold() -> list[tuple[str, str, str]]:
+    return gold_articles()[::_EVERY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ def bench_pages(report: Report, pages: Sequence[PageInput], repeats: int) -> Non
 
 def bench_main_content(report: Report, repeats: int) -> None:
     """Quality on gold articles and speed on the same pages."""
-    pages = [page for _, page, _ in gold_articles()]
+    pages = [page for _, page, _ in _gold()]
     goals: tuple[tuple[Extractor, float, float | None], ...] = (
         ("fast", 0.945, 500),
         ("auto", 0.955, 250),
@@ -112,13 +118,13 @@ def bench_main_content(report: Report, repeats: int) -> None:
     )
     for extractor, goal, speed in goals:
         extract = partial(main_content, extractor=extractor)
-        score, precision, recall = f1(extract)
+        score, precision, recall = mean_f1([(extract(page) or "", truth) for _, page, truth in _gold()])
         note = f"precision {precision:.3f}, recall {recall:.3f}, {len(pages)} articles"
         report.figure(f"main_content_{extractor}_f1", score, None, goal, note=note)
         rate = timed(extract, pages, repeats)
         report.figure(f"main_content_{extractor}_rate", rate.rate, None, speed, unit="pages/s", note=spread(rate.rates))
 
-    score, precision, recall = cross_validated(gold_pages(), folds=10)
+    score, precision, recall = cross_validated(gold_pages(_EVERY), folds=sized(2, 10))
     note = f"precision {precision:.3f}, recall {recall:.3f}; each article by weights fitted without it"
     report.figure("main_content_fast_f1_unseen", score, None, 0.945, note=note)
     bare, ours = in_turns(resiliparse_main, partial(main_content, extractor="fast"), pages, repeats)
@@ -127,12 +133,12 @@ def bench_main_content(report: Report, repeats: int) -> None:
 
 def bench_signals(report: Report, repeats: int) -> None:
     """What the columns over the main text cost."""
-    texts = [main_content(page, "fast") for _, page, _ in gold_articles()]
+    texts = [main_content(page, "fast") for _, page, _ in _gold()]
     size = mean(len(text or "") for text in texts)
     for name, work in (("fingerprint", fingerprint), ("quality", quality)):
         rate = timed(work, texts, repeats)
         report.figure(f"{name}_price", 1000 / rate.rate, unit="ms", note=f"a text of {size:.0f} characters, {name}")
-    pages = [page for _, page, _ in gold_articles()]
+    pages = [page for _, page, _ in _gold()]
     plain, marked = in_turns(
         partial(extracted, extractor="fast"), partial(extracted, extractor="fast", markdown=True), pages, repeats
     )
@@ -141,7 +147,7 @@ def bench_signals(report: Report, repeats: int) -> None:
 
 def bench_charset(report: Report, repeats: int) -> None:
     """Unlabelled documents decoded to the right text: ours and every detector that is here."""
-    documents = unlabelled_documents()
+    documents = unlabelled_documents()[::_EVERY]
 
     def right(decoder: Callable[[bytes], str | None]) -> int:
         return sum((decoder(data) or "").lstrip("\ufeff") == text for data, text in documents)
@@ -158,7 +164,9 @@ def bench_charset(report: Report, repeats: int) -> None:
 def bench_feeds(report: Report, repeats: int) -> None:
     """Real-sized feeds made of the corpus' items, ours against feedparser."""
     files = sorted((CORPUS / "feeds").glob("*/**/*.xml"))
-    feeds = [data for data in (path.read_bytes() for path in files[::4]) if b"<item" in data or b"<entry" in data]
+    feeds = [
+        data for data in (path.read_bytes() for path in files[:: 4 * _EVERY]) if b"<item" in data or b"<entry" in data
+    ]
     ours, rival = in_turns(lambda data: parse_feed(decode(data).text, Limits()), feedparser_feed, feeds, repeats)
     report.figure("feeds", ours.rate, rival.rate, unit="feeds/s", note=f"feedparser; {len(feeds)} small feeds")
 
@@ -179,14 +187,14 @@ def bench_machine(report: Report, pages: Sequence[PageInput], rounds: int) -> No
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--repeats", type=int, default=5)
-    arguments.add_argument("--rounds", type=int, default=6, help="times the pages are parsed for whole_machine")
+    arguments.add_argument("--repeats", type=int, default=sized(1, 5))
+    arguments.add_argument(
+        "--rounds", type=int, default=sized(1, 6), help="times the pages are parsed for whole_machine"
+    )
     asked = arguments.parse_args()
     if not CORPUS.is_dir():
         raise SystemExit("The corpus is not beside this checkout; CC_PIPELINE_CORPUS says where it is.")
-    pages = [
-        html_page(url if url.startswith("http") else f"http://{url}", markup) for url, markup, _ in gold_articles()
-    ]
+    pages = [html_page(url if url.startswith("http") else f"http://{url}", markup) for url, markup, _ in _gold()]
     report = Report("documents", {"pages": len(pages), "repeats": asked.repeats})
     bench_pages(report, pages, asked.repeats)
     found_and_agreed(report)

@@ -41,7 +41,7 @@ from benchmarks.locator_readers import (
     WARM,
     index_path,
 )
-from benchmarks.report import Report
+from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.catalog.build import build_catalog
@@ -52,6 +52,9 @@ from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
+
+#: Rows of the files that stand beside the one of real size.
+_FEW = sized(2_000, 20_000)
 
 
 @dataclass(frozen=True)
@@ -116,15 +119,15 @@ def generated(work: Path, rows: int, parts: int) -> None:
     generate_index_file(bucket / index_path(CRAWL, 0), rows=rows, row_group_rows=rows // 2)
     for part in range(1, parts):
         _other_keys(work / "other.parquet", bucket / index_path(CRAWL, part), part)
-    generate_index_file(bucket / WARM, rows=20_000, row_group_rows=20_000, domain_name="yonder", seed=99)
-    generate_index_file(work / "sorted.parquet", rows=500_000, row_group_rows=500_000, crawl=OLD_CRAWL)
+    generate_index_file(bucket / WARM, rows=_FEW, row_group_rows=_FEW, domain_name="yonder", seed=99)
+    generate_index_file(work / "sorted.parquet", rows=sized(10_000, 500_000), row_group_rows=500_000, crawl=OLD_CRAWL)
     _overlapping(work / "sorted.parquet", bucket / index_path(OLD_CRAWL, 0))
     (work / "whole").write_text("")
 
 
 def _other_keys(scratch: Path, path: Path, part: int) -> None:
     """A small part of other top-level domains: parts of one crawl do not share keys."""
-    generate_index_file(scratch, rows=20_000, row_group_rows=20_000, domain_name="yonder", seed=part)
+    generate_index_file(scratch, rows=_FEW, row_group_rows=_FEW, domain_name="yonder", seed=part)
     rows = pq.read_table(scratch)
     key = rows.schema.get_field_index("url_surtkey")
     elsewhere = pc.replace_substring_regex(rows["url_surtkey"], "^com,", f"net{part:02d},")
@@ -283,12 +286,17 @@ def _link(given: argparse.Namespace) -> str:
 def main() -> None:
     """Runs the benchmark and writes ``benchmarks/results/locators.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path("data/bench-locators"), help="where generated files are kept")
-    parser.add_argument("--rows", type=int, default=3_400_000, help="rows of the file of real size")
-    parser.add_argument("--parts", type=int, default=12, help="index files of the crawl")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path(f"data/bench-locators{sized('-short', '')}"),
+        help="where generated files are kept",
+    )
+    parser.add_argument("--rows", type=int, default=sized(20_000, 3_400_000), help="rows of the file of real size")
+    parser.add_argument("--parts", type=int, default=sized(2, 12), help="index files of the crawl")
     parser.add_argument("--latency", type=float, default=0.03, help="seconds before each answer")
     parser.add_argument("--bandwidth", type=float, default=1.0, help="Gbit/s of the server's link, 0 for no limit")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=sized(1, 3))
     parser.add_argument("--rivals-python", default=sys.executable)
     given = parser.parse_args()
 

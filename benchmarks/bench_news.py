@@ -18,7 +18,7 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.archive_speed import pages
-from benchmarks.report import Report
+from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.build import build_index
@@ -71,8 +71,8 @@ def _rate(work: Callable[[], None], records: int, rounds: int) -> float:
 def main() -> None:
     """Prints a line a figure and writes ``benchmarks/results/news.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--responses", type=int, default=3_000)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--responses", type=int, default=sized(40, 3_000))
+    parser.add_argument("--rounds", type=int, default=sized(1, 4))
     given = parser.parse_args()
     report = Report("news")
     with tempfile.TemporaryDirectory() as folder:

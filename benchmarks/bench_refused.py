@@ -19,14 +19,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import Report
+from benchmarks.report import Report, sized
 from benchmarks.shortest_bucket import CRAWLS, generate_bucket
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.transport.refusals import PROBES, RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 
-_LATENCY, _FILES = 0.08, 900
-_WINDOWS = (3.0, 30.0, 90.0)
+_LATENCY, _FILES = sized((0.02, 90), (0.08, 900))
+_WINDOWS = sized((1.0,), (3.0, 30.0, 90.0))
 #: The same for all, so that each command goes on for long enough; the machine's own is without a limit.
 _RATE, _CONCURRENCY = 50.0, 8
 
@@ -56,7 +56,7 @@ def main() -> None:
     report = Report("refused", setting)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        truth = generate_bucket(folder / "bucket", lines=1_000, files=_FILES)
+        truth = generate_bucket(folder / "bucket", lines=sized(100, 1_000), files=_FILES)
         subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
         domains = [word for domain in truth.domains(CRAWLS[0]) for word in ("--domain", domain)]
         with FaultServer(folder / "bucket", latency=_LATENCY) as server:
