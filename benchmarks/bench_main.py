@@ -32,8 +32,8 @@ class Clock:
         self.seconds = 0.0
 
     def around(self, function: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-        def timed(*arguments: Any) -> Iterator[Any]:
-            given = function(*arguments)
+        def timed(*arguments: Any, **named: Any) -> Iterator[Any]:
+            given = function(*arguments, **named)
             while True:
                 started = time.perf_counter()
                 try:
