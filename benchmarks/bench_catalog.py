@@ -36,7 +36,7 @@ from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.peak import own_peak
 
 #: Seconds of distance, and the requests under way that it takes.
-DISTANCES = ((0.030, 160), (0.200, 448))
+DISTANCES = sized(((0.0, 16),), ((0.030, 160), (0.200, 448)))
 RIVAL_FILES = 1000
 FEW_FILES = 400
 SMALL, LARGE = sized((20, 60), (1_000, 25_000))

@@ -12,24 +12,40 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
+import importlib
+import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from statistics import mean, median
 from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from publicsuffixlist import PublicSuffixList
 
 from benchmarks.article_weights import cross_validated
 from benchmarks.article_weights import pages as gold_pages
-from benchmarks.documents_facts import found_and_agreed, html_page, price_of_facts
-from benchmarks.documents_odd_pages import bench_odd_pages
-from benchmarks.documents_rivals import bs4_page, charset_rivals, feedparser_feed, resiliparse_main
+from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
 from benchmarks.report import Report, sized, spread
+from cc_pipeline.documents.about.author import author
+from cc_pipeline.documents.about.guesses import guessed_date
+from cc_pipeline.documents.about.marks import Marks
+from cc_pipeline.documents.about.metas import Metas
+from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.page import About
+from cc_pipeline.documents.about.published import modified, published
+from cc_pipeline.documents.about.relations import relations
+from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.html.content import Extractor, extracted, main_content
+from cc_pipeline.documents.html.facts import json_ld
+from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -38,6 +54,7 @@ from cc_pipeline.documents.signals.fingerprint import fingerprint
 from cc_pipeline.documents.signals.quality import quality
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.gold import gold_articles, mean_f1
+from cc_pipeline_tests.documents.news import htmldate_day, news_pages, same_names, trafilatura_author
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
 
 #: Metadata, links and full text; the rest is measured by itself and in ``whole_row``.
@@ -183,6 +200,196 @@ def bench_machine(report: Report, pages: Sequence[PageInput], rounds: int) -> No
     one, all_cores = max(rates[1]), max(rates[cores])
     note = f"{cores} cores; load {os.getloadavg()[0]:.1f}, other work on the machine counts against it"
     report.figure("whole_machine", all_cores, one, 1.6, unit="pages/s", goal_on="ratio", note=note)
+
+
+_METADATA = ParseOptions(main_content="none", language=False, text_simhash=False)
+
+
+def html_page(url: str, markup: str) -> PageInput:
+    """A page as a server of today sends it."""
+    return PageInput(
+        crawl="CC-MAIN-2024-22",
+        subset="warc",
+        url=url,
+        payload=markup.encode(),
+        http_status=200,
+        http_status_line="HTTP/1.1 200 OK",
+        http_headers=(("Content-Type", "text/html; charset=utf-8"),),
+    )
+
+
+def found_and_agreed(report: Report) -> None:
+    """Dates and authors of news pages beside htmldate's and trafilatura's."""
+    news = news_pages()[:: sized(40, 1)]
+    rows = [parse_page(html_page(url, markup), _METADATA).metadata for url, markup in news]
+    days = [htmldate_day(url, markup) for url, markup in news]
+    both = [(row["published_day"], day) for row, day in zip(rows, days, strict=True) if row["published"] and day]
+    same = sum(ours == theirs for ours, theirs in both)
+    near = sum(abs(ours - theirs).days <= 1 for ours, theirs in both)
+    found, theirs = sum(bool(row["published"]) for row in rows), sum(map(bool, days))
+    note = f"htmldate; {len(news)} news pages; {_sources(rows, 'published_from')}"
+    report.figure("published_found", found, theirs, 1, unit="dates", goal_on="ratio", note=note)
+    note = f"within a day of htmldate's, {same} of {len(both)} on the same"
+    report.figure("published_agreement", near / len(both), None, 0.98, note=note)
+    names = [trafilatura_author(url, markup) for url, markup in news]
+    named = [(row["author"], name) for row, name in zip(rows, names, strict=True) if row["author"] and name]
+    found, theirs = sum(bool(row["author"]) for row in rows), sum(map(bool, names))
+    note = f"trafilatura; {_sources(rows, 'author_from')}"
+    report.figure("author_found", found, theirs, 1, unit="authors", goal_on="ratio", note=note)
+    agreed = sum(same_names(*pair) for pair in named)
+    note = f"{agreed} of {len(named)}; where they differ it mostly has the magazine's name"
+    report.figure("author_agreement", agreed / len(named), None, 0.95, note=note)
+
+
+def _sources(rows: Sequence[Any], column: str) -> str:
+    counts = Counter(row[column] for row in rows if row[column])
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
+
+
+def price_of_facts(report: Report, pages: Sequence[PageInput], repeats: int) -> None:
+    """What each part costs a page, in milliseconds of processor time; pages are the large ones of the corpus."""
+    looks: list[tuple[PageInput, Any, Any, Any]] = []
+    for page in pages:
+        kept = partial(lambda page, *seen: looks.append((page, *seen)), page)
+        parse_html(page.payload.decode(), page.url, Limits(), utf8=page.payload, look=kept)
+    read = []
+    for page, tree, document, resolve in looks:
+        marks = Marks(Limits())
+        marks.look(tree, resolve)
+        values = json_ld(document.json_ld, Limits(), set()).values
+        read.append((page, tree, document, resolve, Nodes(values), Metas(document.meta_tags), marks))
+
+    def cost(name: str, work: Callable[..., object], things: Sequence[Any], note: str) -> None:
+        spent = []
+        for _ in range(repeats):
+            gc.collect()
+            started = time.process_time()
+            for thing in things:
+                work(*thing)
+            spent.append((time.process_time() - started) * 1000 / len(pages))
+        report.figure(f"price_{name}", median(spent), unit="ms/page", higher_is_better=False, note=note)
+
+    cost(
+        "all_facts",
+        lambda page, *found: About(page, Limits()).look(*found),
+        looks,
+        "all below but htmldate, and JSON-LD",
+    )
+    cost(
+        "marks", lambda _, tree, __, resolve: _marks(tree, resolve), looks, "headings, times, refresh, microdata, RDFa"
+    )
+    cost("dates", lambda p, _, __, ___, *found: (published(*found, p.url, None), modified(*found, None)), read, "")
+    cost("author", lambda _, tree, __, ___, *found: author(*found, tree), read, "")
+    cost(
+        "robots_relations",
+        lambda page, _, document, resolve: (
+            robots(document.meta_tags, page.http_headers),
+            relations(document.links, page.http_headers, resolve),
+        ),
+        looks,
+        "robots, TDM, canonical, languages, feeds",
+    )
+    without = [(page,) for page, *_, nodes, metas, marks in read if not published(nodes, metas, marks, page.url, None)]
+    cost(
+        "htmldate",
+        lambda page: guessed_date(page.payload.decode(), page.url, None, article=True),
+        without,
+        f"shared by all pages; asked for {len(without)} of {len(pages)}",
+    )
+
+
+def _marks(tree: Any, resolve: Any) -> None:
+    marks = Marks(Limits())
+    marks.look(tree, resolve)
+    marks.structured()
+
+
+_LINKS = {"a": "href", "area": "href", "frame": "src", "iframe": "src", "script": "src", "link": "href", "img": "src"}
+
+
+def bs4_page(page: PageInput) -> tuple[Any, ...]:
+    """What ``parse_page`` gives for metadata, links and text, by BeautifulSoup: the payload's digest, title, meta tags,
+    OpenGraph, JSON-LD and canonical URL, links with all attributes, text, absolute URL, host and registered domain,
+    and the full text."""
+    soup = importlib.import_module("bs4").BeautifulSoup(page.payload, "lxml", from_encoding="utf-8")
+    digest = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
+    title = soup.title.get_text() if soup.title else None
+    tags = [dict(tag.attrs) for tag in soup.find_all("meta")]
+    graph = {tag["property"]: tag.get("content") for tag in tags if tag.get("property", "").startswith("og:")}
+    documents = [_json(tag.get_text()) for tag in soup.find_all("script", type="application/ld+json")]
+    canonical = soup.find("link", rel="canonical")
+    links = []
+    domains: dict[str | None, str | None] = {None: None}
+    for tag in soup.find_all(list(_LINKS)):
+        href = tag.get(_LINKS[tag.name])
+        if href and not href.startswith("#"):
+            try:
+                url = urljoin(page.url, href)
+                host = urlsplit(url).hostname
+            except ValueError:
+                url = host = None
+            if host not in domains:
+                domains[host] = _suffixes().privatesuffix(host)
+            links.append((tag.name, href, url, host, domains[host], tag.get_text(" ", strip=True), dict(tag.attrs)))
+    for tag in soup(["script", "style", "noscript"]):
+        tag.decompose()
+    return digest, title, tags, graph, documents, canonical, links, soup.get_text(" ", strip=True)
+
+
+@lru_cache(maxsize=1)
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def feedparser_feed(data: bytes) -> object:
+    """A feed by feedparser."""
+    return importlib.import_module("feedparser").parse(data)
+
+
+def charset_rivals() -> dict[str, Callable[[bytes], str | None]]:
+    """Detectors that are installed, as decoders."""
+
+    def resiliparse(data: bytes) -> str | None:
+        detect = importlib.import_module("resiliparse.parse.encoding").detect_encoding
+        return _decoded(data, detect(data, html5_compatible=False, max_len=len(data)))
+
+    def chardet(data: bytes) -> str | None:
+        return _decoded(data, importlib.import_module("chardet").detect(data)["encoding"])
+
+    def cchardet(data: bytes) -> str | None:
+        return _decoded(data, importlib.import_module("cchardet").detect(data)["encoding"])
+
+    def charset_normalizer(data: bytes) -> str | None:
+        best = importlib.import_module("charset_normalizer").from_bytes(data).best()
+        return _decoded(data, best.encoding if best else None)
+
+    found: dict[str, Callable[[bytes], str | None]] = {}
+    for module, decoder in (
+        ("resiliparse", resiliparse),
+        ("chardet", chardet),
+        ("cchardet", cchardet),
+        ("charset_normalizer", charset_normalizer),
+    ):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            continue
+        found[module] = decoder
+    return found
+
+
+def _decoded(data: bytes, name: str | None) -> str | None:
+    try:
+        return data.decode(name, "replace") if name else None
+    except (LookupError, UnicodeError):
+        return None
 
 
 def main() -> None:

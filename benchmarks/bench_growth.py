@@ -25,7 +25,7 @@ from statistics import median
 from benchmarks.catalog_growth import grow as grow_catalog
 from benchmarks.catalog_synthetic import SUBSETS, Shape
 from benchmarks.growth_home import PAGE_SHARE
-from benchmarks.report import FULL, Report, sized, spread
+from benchmarks.report import FULL, SHORT, Report, sized, spread
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 
@@ -287,8 +287,10 @@ def main() -> None:
     """Prints a line a figure and writes ``benchmarks/results/growth.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
-    parts = parser.parse_args().parts or PARTS
-    report = Report("growth" if len(parts) == len(PARTS) else f"growth-{'-'.join(parts)}")
+    given = parser.parse_args().parts
+    # in the short form slices would take the way of rows again
+    parts = given or [part for part in PARTS if part != "slices" or not SHORT]
+    report = Report("growth" if not given else f"growth-{'-'.join(parts)}")
     report.setting = {"sizes": {name: getattr(SIZES, name) for name in Sizes.__slots__}}
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as folder:
         bucket = Path(folder) / "bucket"
