@@ -19,6 +19,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from statistics import mean, median
@@ -353,36 +354,28 @@ def feedparser_feed(data: bytes) -> object:
     return importlib.import_module("feedparser").parse(data)
 
 
+#: By module: what finds the encoding of some bytes.
+_DETECTORS: dict[str, Callable[[Any, bytes], str | None]] = {
+    "resiliparse.parse.encoding": lambda module, data: module.detect_encoding(
+        data, html5_compatible=False, max_len=len(data)
+    ),
+    "chardet": lambda module, data: module.detect(data)["encoding"],
+    "cchardet": lambda module, data: module.detect(data)["encoding"],
+    "charset_normalizer": lambda module, data: getattr(module.from_bytes(data).best(), "encoding", None),
+}
+
+
 def charset_rivals() -> dict[str, Callable[[bytes], str | None]]:
     """Detectors that are installed, as decoders."""
-
-    def resiliparse(data: bytes) -> str | None:
-        detect = importlib.import_module("resiliparse.parse.encoding").detect_encoding
-        return _decoded(data, detect(data, html5_compatible=False, max_len=len(data)))
-
-    def chardet(data: bytes) -> str | None:
-        return _decoded(data, importlib.import_module("chardet").detect(data)["encoding"])
-
-    def cchardet(data: bytes) -> str | None:
-        return _decoded(data, importlib.import_module("cchardet").detect(data)["encoding"])
-
-    def charset_normalizer(data: bytes) -> str | None:
-        best = importlib.import_module("charset_normalizer").from_bytes(data).best()
-        return _decoded(data, best.encoding if best else None)
-
     found: dict[str, Callable[[bytes], str | None]] = {}
-    for module, decoder in (
-        ("resiliparse", resiliparse),
-        ("chardet", chardet),
-        ("cchardet", cchardet),
-        ("charset_normalizer", charset_normalizer),
-    ):
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            continue
-        found[module] = decoder
+    for name, detect in _DETECTORS.items():
+        with suppress(ImportError):
+            found[name.partition(".")[0]] = partial(_by, detect, importlib.import_module(name))
     return found
+
+
+def _by(detect: Callable[[Any, bytes], str | None], module: Any, data: bytes) -> str | None:
+    return _decoded(data, detect(module, data))
 
 
 def _decoded(data: bytes, name: str | None) -> str | None:

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.catalog_growth import grow as grow_catalog
-from benchmarks.catalog_synthetic import SUBSETS, Shape
 from benchmarks.growth_home import PAGE_SHARE
-from benchmarks.report import FULL, SHORT, Report, sized, spread
+from benchmarks.report import FULL, Report, sized, spread
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import DEMO
 
-PARTS = ("same", "rows", "slices", "captures", "members", "catalog")
+PARTS = ("same", "rows", "slices", "captures", "members")
+#: Of the short form: the others take the way of rows again.
+SHORT_PARTS = ("rows", "captures", "members")
 _ROOT = Path(__file__).parent.parent
 _REPEATS = sized(1, 3)
 #: Commits of the home that shows that the bulk builder's is the same.
@@ -40,20 +40,19 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """To what homes grow: (slices, rows of each), captures of a target, members of a set, crawls of a catalog."""
+    """To what homes grow: (slices, rows of each), captures of a target, members of a set."""
 
     rows: tuple[int, int]
     slices: tuple[int, int]
     captures: tuple[int, int]
     members: tuple[int, int]
-    crawls: int
 
 
 YOUNG = sized((2, 10), (10, 100))
 SIZES = sized(
-    Sizes((2, 100), (4, 10), (2_000, 4_000), (4, 20), 2),
-    Sizes((10, 200_000), (10_000, 20), (10_000, 50_000), (10, 10_000), 4),
-    Sizes((100, 200_000), (10_000, 20), (10_000, 1_000_000), (10, 100_000), 14),
+    Sizes((2, 10), (2, 10), (2_000, 2_000), (4, 4)),
+    Sizes((10, 200_000), (10_000, 20), (10_000, 50_000), (10, 10_000)),
+    Sizes((100, 200_000), (10_000, 20), (10_000, 1_000_000), (10, 100_000)),
 )
 
 
@@ -108,7 +107,7 @@ def bench_slices(bench: Bench) -> None:
 def bench_captures(bench: Bench) -> None:
     """Captures of one target, from a bucket in a folder: memory, and whether seconds grow as captures do."""
     found = {}
-    for captures in SIZES.captures:
+    for captures in dict.fromkeys(SIZES.captures):
         bucket = bench.folder / f"captures-{captures}"
         _module("large_target", "make", str(bucket), "--captures", str(captures))
         home = bench.folder / f"captures-{captures}-home"
@@ -134,7 +133,7 @@ def bench_captures(bench: Bench) -> None:
 def bench_members(bench: Bench) -> None:
     """Members of a set: locating it, and one member more beside a domain alone."""
     found = {}
-    for members in SIZES.members:
+    for members in dict.fromkeys(SIZES.members):
         folder = bench.folder / f"members-{members}"
         folder.mkdir()
         found[members] = json.loads(_run("members", bench.bucket, folder, "--slices", str(members)))
@@ -148,23 +147,6 @@ def bench_members(bench: Bench) -> None:
         "members_added_over_lone", here["added_s"] / here["lone_s"], None, 2, higher_is_better=False, note=note
     )
     bench.report.figure("members_peak_mb", here["peak_mb"], higher_is_better=False, unit="MB", note=f"{many:,} members")
-
-
-def bench_crawls(bench: Bench) -> None:
-    """Crawls in the catalog: adding one. Questions to 1 and 120 are bench-catalog's."""
-    home = bench.folder / "catalog"
-    (home / "bucket").mkdir(parents=True)
-    added = [
-        took for _, took in grow_catalog(home, Shape(crawls=SIZES.crawls, subsets=sized((("warc", 6, 5),), SUBSETS)))
-    ]
-    for name, goal, unit in (("seconds", 2, "s"), ("user", None, "s"), ("peak", 300, "MB")):
-        values = [took[name] for took in added]
-        note = (
-            f"of 30,000 row groups, {spread(values)}, with a merge that was due; 120 crawls: FULL=1 make bench-catalog"
-        )
-        bench.report.figure(
-            f"crawl_added_{name}", median(values), None, goal, higher_is_better=False, unit=unit, note=note
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +261,6 @@ _BENCHES: dict[str, Callable[[Bench], None]] = {
     "slices": bench_slices,
     "captures": bench_captures,
     "members": bench_members,
-    "catalog": bench_crawls,
 }
 
 
@@ -288,8 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
     given = parser.parse_args().parts
-    # in the short form slices would take the way of rows again
-    parts = given or [part for part in PARTS if part != "slices" or not SHORT]
+    parts = given or sized(SHORT_PARTS, PARTS)
     report = Report("growth" if not given else f"growth-{'-'.join(parts)}")
     report.setting = {"sizes": {name: getattr(SIZES, name) for name in Sizes.__slots__}}
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as folder:

@@ -15,7 +15,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -67,32 +68,26 @@ class Measured:
     seconds: float
 
 
-# --- the measuring side ---------------------------------------------------------------------------------------------
+@contextmanager
+def serving(root: Path, given: argparse.Namespace) -> Iterator[FaultServerProcess]:
+    """The counting server of the tests in a process of its own, over the link."""
+    log = root / "hits.log"
+    log.unlink(missing_ok=True)
+    with FaultServerProcess(root, latency=given.latency, log=log, bandwidth=given.bandwidth * 1e9 or None) as server:
+        yield server
 
 
-class Server:
-    """The counting server of the tests in a process of its own."""
-
-    def __init__(self, root: Path, latency: float, gigabits: float = 0.0) -> None:
-        self.log = root / "hits.log"
-        self.log.unlink(missing_ok=True)
-        self.process = FaultServerProcess(root, latency=latency, log=self.log, bandwidth=gigabits * 1e9 or None)
-
-    def __enter__(self) -> Server:
-        self.process.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.__exit__()
-
-    def counted(self) -> tuple[int, int]:
-        hits = self.process.hits()
-        return len(hits), sum(hit.body_bytes for hit in hits if hit.method != "HEAD")
+def counted(server: FaultServerProcess) -> tuple[int, int]:
+    """Requests that were answered, and bytes of their bodies."""
+    hits = server.hits()
+    return len(hits), sum(hit.body_bytes for hit in hits if hit.method != "HEAD")
 
 
-def measure(name: str, server: Server, paths: Sequence[str], home: Path, interpreter: str) -> Measured | None:
+def measure(
+    name: str, server: FaultServerProcess, paths: Sequence[str], home: Path, interpreter: str
+) -> Measured | None:
     """One query by one reader in a fresh process; ``None`` where the reader is not installed."""
-    command = [interpreter, "-m", "benchmarks.locator_readers", name, server.process.url, str(home), *paths]
+    command = [interpreter, "-m", "benchmarks.locator_readers", name, server.url, str(home), *paths]
     root = Path(__file__).resolve().parents[1]
     environment = os.environ | {"PYTHONPATH": str(root)}
     with subprocess.Popen(
@@ -102,11 +97,11 @@ def measure(name: str, server: Server, paths: Sequence[str], home: Path, interpr
         if process.stdout.readline().strip() != "warm":
             print(f"{name} is not there: {process.stderr.read().strip().splitlines()[-1:]}", file=sys.stderr)
             return None
-        before = server.counted()
+        before = counted(server)
         process.stdin.write("go\n")
         process.stdin.flush()
         answer: dict[str, float] = json.loads(process.stdout.readline())
-    after = server.counted()
+    after = counted(server)
     return Measured(int(answer["rows"]), after[0] - before[0], after[1] - before[1], answer["seconds"])
 
 
@@ -172,8 +167,8 @@ def harvested(work: Path, url: str, crawls: dict[str, list[str]]) -> Path:
 def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace) -> None:
     """One small domain: in one file of real size, and in a crawl of several files of which one holds it."""
     paths = [index_path(CRAWL, part) for part in range(parts)]
-    with Server(work, given.latency, given.bandwidth) as server:
-        home = harvested(work, server.process.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
+    with serving(work, given) as server:
+        home = harvested(work, server.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
         for what, wanted in (("one_file", paths[:1]), ("crawl", paths)):
             found = {name: _repeated(name, server, wanted, home, given) for name in READERS}
             ours = found.pop("ours")
@@ -193,7 +188,7 @@ def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace
 
 
 def _repeated(
-    name: str, server: Server, paths: Sequence[str], home: Path, given: argparse.Namespace
+    name: str, server: FaultServerProcess, paths: Sequence[str], home: Path, given: argparse.Namespace
 ) -> Measured | None:
     """The median run by seconds; counts are the same each time."""
     interpreter = given.rivals_python if name in ("duckdb", "polars") else sys.executable
@@ -207,23 +202,23 @@ def without_page_index(report: Report, work: Path, given: argparse.Namespace) ->
 
     path = index_path(OLD_CRAWL, 0)
     target = parse_target(DOMAIN)
-    with Server(work, given.latency, given.bandwidth) as server:
-        url = server.process.url
+    with serving(work, given) as server:
+        url = server.url
         with Transport(f"{url}{BUCKET}") as transport:
             finder = Footers(transport, [path])
             finder.file(path)
-            before = server.counted()
+            before = counted(server)
             rows = (
                 ParquetLocator(transport, finder).locate(OLD_CRAWL, ["warc"], [target]).captures[target.slug].num_rows
             )
-            ours = server.counted()[1] - before[1]
-        before = server.counted()
+            ours = counted(server)[1] - before[1]
+        before = counted(server)
         host = url.removeprefix("http://").rstrip("/")
         system = fs.S3FileSystem(anonymous=True, endpoint_override=host, scheme="http", region="us-east-1")
         key = pc.field("url_surtkey")
         inside = ((key >= LOW) & (key < HIGH)) | ((key >= PORTS_LOW) & (key < PORTS_HIGH))
         table = ds.dataset([f"{BUCKET}/{path}"], filesystem=system, format="parquet").to_table(filter=inside)
-        rival = server.counted()[1] - before[1]
+        rival = counted(server)[1] - before[1]
     assert table.num_rows == rows
     report.figure("no_page_index_bytes", ours, rival, 2.5, higher_is_better=False, unit="B", note=f"{rows} rows")
 
@@ -259,19 +254,19 @@ def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
 def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> None:
 
     key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
-    with Server(work, given.latency, given.bandwidth) as server, Transport(server.process.url) as transport:
+    with serving(work, given) as server, Transport(server.url) as transport:
         tree = BTree(transport, key)
         wanted = [item.key for item, _ in zip(tree.prefix(b"com.example."), range(0, 200), strict=False)]
         cold, warm, times = [], [], []
         for one in wanted[::20]:
-            before, started = server.counted()[0], time.perf_counter()
+            before, started = counted(server)[0], time.perf_counter()
             fresh = BTree(transport, key)
             fresh.get(one)
             times.append(time.perf_counter() - started)
-            cold.append(server.counted()[0] - before)
-            before = server.counted()[0]
+            cold.append(counted(server)[0] - before)
+            before = counted(server)[0]
             fresh.get(b"com.yonder" + one[11:])
-            warm.append(server.counted()[0] - before)
+            warm.append(counted(server)[0] - before)
     report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten look-ups")
     report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
     report.figure("btree_cold_seconds", median(times), unit="s", note=_link(given))

@@ -51,7 +51,7 @@ def main() -> None:
     """Runs the benchmark and writes ``benchmarks/results/main.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=sized(1, 3), help="fresh homes per size (default 3)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=sized([2], [1, 10, 100]), help="partitions in one run")
+    parser.add_argument("--sizes", type=int, nargs="+", default=sized([1], [1, 10, 100]), help="partitions in one run")
     arguments = parser.parse_args()
     clock = Clock()
     slices.extract = clock.around(slices.extract)

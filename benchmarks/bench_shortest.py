@@ -13,7 +13,6 @@ same server. Of a run, the footers of the wanted subset: a harvest asks for one 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from itertools import groupby
 from pathlib import Path
 
 from benchmarks.report import FULL, Report, sized
-from benchmarks.shortest_bucket import CRAWLS, generate_bucket
+from benchmarks.shortest_bucket import CRAWLS, PROGRAM, environment_of, generate_bucket
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline_tests.faultserver import FaultServerProcess, Hit
@@ -138,12 +137,11 @@ class Bench:
     def command(self, home: str, *arguments: str) -> Asked:
         """A command in a process and a home of its own, and what the server saw of it."""
         before = len(self.server.hits())
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("CC_PIPELINE_")}
-        environment |= {"CC_PIPELINE_SOURCE": self.server.url, "CC_PIPELINE_HOME": str(self.folder / home)}
+        environment = environment_of(SOURCE=self.server.url, HOME=self.folder / home)
         started = time.perf_counter()
         with (self.folder / "said").open("w") as said:
             status = subprocess.run(
-                [str(Path(sys.executable).with_name("cc-pipeline")), *arguments],
+                [str(PROGRAM), *arguments],
                 env=environment,
                 stdout=said,
                 stderr=said,
