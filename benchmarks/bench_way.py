@@ -41,7 +41,7 @@ _REPEATS = sized(1, 5)
 _GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8, "error": 0.4}
 #: What a run of the few captures may call.
 _CALLED = {"functions": 600, "modules": 110, "delta_openings": 40}
-_TARGETS = sized(12, 50, 500)
+_TARGETS = sized(50, 50, 500)
 
 
 @dataclass(slots=True)
