@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.index_files import write_file
+from benchmarks.report import sized
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_path_list, path_list_key
 from cc_pipeline.minicrawl.generate import generate
@@ -44,7 +45,8 @@ _SYLLABLES = re.findall(
     "li lo ma me mi mo my na ne net news no o on op or pa pe pi po pro ra re ri ro sa se shop si so sta ta te the ti "
     "to tra tu un us va ve vi vo we web win wo xy you za",
 )
-_DOMAINS, _LINES_A_MEMBER, _LINES_A_SHARD = 250_000, 3000, 3334
+_DOMAINS = sized(5_000, 250_000)
+_LINES_A_MEMBER, _LINES_A_SHARD = 3000, 3334
 
 
 PROGRAM = Path(sys.executable).with_name("cc-pipeline")
