@@ -306,7 +306,7 @@ class InPieces:
     async def read(self, most: int) -> bytes:
         got = min(2, most, self.left)
         self.left -= got
-        return b"ab"[:got]
+        return bytes(bytearray(b"ab"[:got]))  # an object of its own
 
     def at_eof(self) -> bool:
         return not self.left
