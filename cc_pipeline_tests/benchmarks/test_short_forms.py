@@ -19,7 +19,9 @@ BENCHES = sorted(path.stem.removeprefix("bench_") for path in (ROOT / "benchmark
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"bench {name}")) for name in BENCHES]
+)
 def test_a_short_form_writes_its_figures(name: str, tmp_path: Path) -> None:
     if name == "documents" and not CORPUS.is_dir():
         pytest.skip("the corpus is not here")
