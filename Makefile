@@ -65,7 +65,8 @@ lock:            ## solve the dependencies again
 smoke-live: setup ## a look at the real source, before a release: 60 requests at most, one a second
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)') --answers benchmarks/results/smoke-live-$$(date -u +%F).json
 
-bench-%: setup   ## ours and the rival in one run: main, catalog, locators, records, documents, faults, growth, operate, engine, news, facts, shortest, way, refused
+# SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
+bench-%: setup   ## ours and the rival in one run: catalog, documents, engine, export, facts, faults, growth, locators, main, news, operate, records, refused, shortest, way
 	$(VENV)/python -m benchmarks.bench_$*
 
 clean:           ## forget the demo's state (keeps .venv)

@@ -12,24 +12,41 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
+import importlib
+import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from statistics import mean, median
 from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from publicsuffixlist import PublicSuffixList
 
 from benchmarks.article_weights import cross_validated
 from benchmarks.article_weights import pages as gold_pages
-from benchmarks.documents_facts import found_and_agreed, html_page, price_of_facts
-from benchmarks.documents_odd_pages import bench_odd_pages
-from benchmarks.documents_rivals import bs4_page, charset_rivals, feedparser_feed, resiliparse_main
-from benchmarks.report import Report, spread
+from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
+from benchmarks.report import Report, sized, spread
+from cc_pipeline.documents.about.author import author
+from cc_pipeline.documents.about.guesses import guessed_date
+from cc_pipeline.documents.about.marks import Marks
+from cc_pipeline.documents.about.metas import Metas
+from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.page import About
+from cc_pipeline.documents.about.published import modified, published
+from cc_pipeline.documents.about.relations import relations
+from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.html.content import Extractor, extracted, main_content
+from cc_pipeline.documents.html.facts import json_ld
+from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.legacy2012.simhash import text_simhash
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -37,13 +54,20 @@ from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.signals.fingerprint import fingerprint
 from cc_pipeline.documents.signals.quality import quality
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.documents.gold import f1, gold_articles
+from cc_pipeline_tests.documents.gold import gold_articles, mean_f1
+from cc_pipeline_tests.documents.news import htmldate_day, news_pages, same_names, trafilatura_author
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
 
 #: Metadata, links and full text; the rest is measured by itself and in ``whole_row``.
 METADATA_LINKS_TEXT = ParseOptions(main_content="none", language=False, text_simhash=False)
 RIVAL_EVERY = 3
+#: Of so many pages one is taken.
+_EVERY = sized(12, 1)
 BATCH = 16
+
+
+def _gold() -> list[tuple[str, str, str]]:
+    return gold_articles()[::_EVERY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +128,7 @@ def bench_pages(report: Report, pages: Sequence[PageInput], repeats: int) -> Non
 
 def bench_main_content(report: Report, repeats: int) -> None:
     """Quality on gold articles and speed on the same pages."""
-    pages = [page for _, page, _ in gold_articles()]
+    pages = [page for _, page, _ in _gold()]
     goals: tuple[tuple[Extractor, float, float | None], ...] = (
         ("fast", 0.945, 500),
         ("auto", 0.955, 250),
@@ -112,13 +136,13 @@ def bench_main_content(report: Report, repeats: int) -> None:
     )
     for extractor, goal, speed in goals:
         extract = partial(main_content, extractor=extractor)
-        score, precision, recall = f1(extract)
+        score, precision, recall = mean_f1([(extract(page) or "", truth) for _, page, truth in _gold()])
         note = f"precision {precision:.3f}, recall {recall:.3f}, {len(pages)} articles"
         report.figure(f"main_content_{extractor}_f1", score, None, goal, note=note)
         rate = timed(extract, pages, repeats)
         report.figure(f"main_content_{extractor}_rate", rate.rate, None, speed, unit="pages/s", note=spread(rate.rates))
 
-    score, precision, recall = cross_validated(gold_pages(), folds=10)
+    score, precision, recall = cross_validated(gold_pages(_EVERY), folds=sized(2, 10))
     note = f"precision {precision:.3f}, recall {recall:.3f}; each article by weights fitted without it"
     report.figure("main_content_fast_f1_unseen", score, None, 0.945, note=note)
     bare, ours = in_turns(resiliparse_main, partial(main_content, extractor="fast"), pages, repeats)
@@ -127,12 +151,12 @@ def bench_main_content(report: Report, repeats: int) -> None:
 
 def bench_signals(report: Report, repeats: int) -> None:
     """What the columns over the main text cost."""
-    texts = [main_content(page, "fast") for _, page, _ in gold_articles()]
+    texts = [main_content(page, "fast") for _, page, _ in _gold()]
     size = mean(len(text or "") for text in texts)
     for name, work in (("fingerprint", fingerprint), ("quality", quality)):
         rate = timed(work, texts, repeats)
         report.figure(f"{name}_price", 1000 / rate.rate, unit="ms", note=f"a text of {size:.0f} characters, {name}")
-    pages = [page for _, page, _ in gold_articles()]
+    pages = [page for _, page, _ in _gold()]
     plain, marked = in_turns(
         partial(extracted, extractor="fast"), partial(extracted, extractor="fast", markdown=True), pages, repeats
     )
@@ -141,7 +165,7 @@ def bench_signals(report: Report, repeats: int) -> None:
 
 def bench_charset(report: Report, repeats: int) -> None:
     """Unlabelled documents decoded to the right text: ours and every detector that is here."""
-    documents = unlabelled_documents()
+    documents = unlabelled_documents()[::_EVERY]
 
     def right(decoder: Callable[[bytes], str | None]) -> int:
         return sum((decoder(data) or "").lstrip("\ufeff") == text for data, text in documents)
@@ -158,7 +182,9 @@ def bench_charset(report: Report, repeats: int) -> None:
 def bench_feeds(report: Report, repeats: int) -> None:
     """Real-sized feeds made of the corpus' items, ours against feedparser."""
     files = sorted((CORPUS / "feeds").glob("*/**/*.xml"))
-    feeds = [data for data in (path.read_bytes() for path in files[::4]) if b"<item" in data or b"<entry" in data]
+    feeds = [
+        data for data in (path.read_bytes() for path in files[:: 4 * _EVERY]) if b"<item" in data or b"<entry" in data
+    ]
     ours, rival = in_turns(lambda data: parse_feed(decode(data).text, Limits()), feedparser_feed, feeds, repeats)
     report.figure("feeds", ours.rate, rival.rate, unit="feeds/s", note=f"feedparser; {len(feeds)} small feeds")
 
@@ -177,16 +203,198 @@ def bench_machine(report: Report, pages: Sequence[PageInput], rounds: int) -> No
     report.figure("whole_machine", all_cores, one, 1.6, unit="pages/s", goal_on="ratio", note=note)
 
 
+_METADATA = ParseOptions(main_content="none", language=False, text_simhash=False)
+
+
+def html_page(url: str, markup: str) -> PageInput:
+    """A page as a server of today sends it."""
+    return PageInput(
+        crawl="CC-MAIN-2024-22",
+        subset="warc",
+        url=url,
+        payload=markup.encode(),
+        http_status=200,
+        http_status_line="HTTP/1.1 200 OK",
+        http_headers=(("Content-Type", "text/html; charset=utf-8"),),
+    )
+
+
+def found_and_agreed(report: Report) -> None:
+    """Dates and authors of news pages beside htmldate's and trafilatura's."""
+    news = news_pages()[:: sized(40, 1)]
+    rows = [parse_page(html_page(url, markup), _METADATA).metadata for url, markup in news]
+    days = [htmldate_day(url, markup) for url, markup in news]
+    both = [(row["published_day"], day) for row, day in zip(rows, days, strict=True) if row["published"] and day]
+    same = sum(ours == theirs for ours, theirs in both)
+    near = sum(abs(ours - theirs).days <= 1 for ours, theirs in both)
+    found, theirs = sum(bool(row["published"]) for row in rows), sum(map(bool, days))
+    note = f"htmldate; {len(news)} news pages; {_sources(rows, 'published_from')}"
+    report.figure("published_found", found, theirs, 1, unit="dates", goal_on="ratio", note=note)
+    note = f"within a day of htmldate's, {same} of {len(both)} on the same"
+    report.figure("published_agreement", near / len(both), None, 0.98, note=note)
+    names = [trafilatura_author(url, markup) for url, markup in news]
+    named = [(row["author"], name) for row, name in zip(rows, names, strict=True) if row["author"] and name]
+    found, theirs = sum(bool(row["author"]) for row in rows), sum(map(bool, names))
+    note = f"trafilatura; {_sources(rows, 'author_from')}"
+    report.figure("author_found", found, theirs, 1, unit="authors", goal_on="ratio", note=note)
+    agreed = sum(same_names(*pair) for pair in named)
+    note = f"{agreed} of {len(named)}; where they differ it mostly has the magazine's name"
+    report.figure("author_agreement", agreed / len(named), None, 0.95, note=note)
+
+
+def _sources(rows: Sequence[Any], column: str) -> str:
+    counts = Counter(row[column] for row in rows if row[column])
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
+
+
+def price_of_facts(report: Report, pages: Sequence[PageInput], repeats: int) -> None:
+    """What each part costs a page, in milliseconds of processor time; pages are the large ones of the corpus."""
+    looks: list[tuple[PageInput, Any, Any, Any]] = []
+    for page in pages:
+        kept = partial(lambda page, *seen: looks.append((page, *seen)), page)
+        parse_html(page.payload.decode(), page.url, Limits(), utf8=page.payload, look=kept)
+    read = []
+    for page, tree, document, resolve in looks:
+        marks = Marks(Limits())
+        marks.look(tree, resolve)
+        values = json_ld(document.json_ld, Limits(), set()).values
+        read.append((page, tree, document, resolve, Nodes(values), Metas(document.meta_tags), marks))
+
+    def cost(name: str, work: Callable[..., object], things: Sequence[Any], note: str) -> None:
+        spent = []
+        for _ in range(repeats):
+            gc.collect()
+            started = time.process_time()
+            for thing in things:
+                work(*thing)
+            spent.append((time.process_time() - started) * 1000 / len(pages))
+        report.figure(f"price_{name}", median(spent), unit="ms/page", higher_is_better=False, note=note)
+
+    cost(
+        "all_facts",
+        lambda page, *found: About(page, Limits()).look(*found),
+        looks,
+        "all below but htmldate, and JSON-LD",
+    )
+    cost(
+        "marks", lambda _, tree, __, resolve: _marks(tree, resolve), looks, "headings, times, refresh, microdata, RDFa"
+    )
+    cost("dates", lambda p, _, __, ___, *found: (published(*found, p.url, None), modified(*found, None)), read, "")
+    cost("author", lambda _, tree, __, ___, *found: author(*found, tree), read, "")
+    cost(
+        "robots_relations",
+        lambda page, _, document, resolve: (
+            robots(document.meta_tags, page.http_headers),
+            relations(document.links, page.http_headers, resolve),
+        ),
+        looks,
+        "robots, TDM, canonical, languages, feeds",
+    )
+    without = [(page,) for page, *_, nodes, metas, marks in read if not published(nodes, metas, marks, page.url, None)]
+    cost(
+        "htmldate",
+        lambda page: guessed_date(page.payload.decode(), page.url, None, article=True),
+        without,
+        f"shared by all pages; asked for {len(without)} of {len(pages)}",
+    )
+
+
+def _marks(tree: Any, resolve: Any) -> None:
+    marks = Marks(Limits())
+    marks.look(tree, resolve)
+    marks.structured()
+
+
+_LINKS = {"a": "href", "area": "href", "frame": "src", "iframe": "src", "script": "src", "link": "href", "img": "src"}
+
+
+def bs4_page(page: PageInput) -> tuple[Any, ...]:
+    """What ``parse_page`` gives for metadata, links and text, by BeautifulSoup: the payload's digest, title, meta tags,
+    OpenGraph, JSON-LD and canonical URL, links with all attributes, text, absolute URL, host and registered domain,
+    and the full text."""
+    soup = importlib.import_module("bs4").BeautifulSoup(page.payload, "lxml", from_encoding="utf-8")
+    digest = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
+    title = soup.title.get_text() if soup.title else None
+    tags = [dict(tag.attrs) for tag in soup.find_all("meta")]
+    graph = {tag["property"]: tag.get("content") for tag in tags if tag.get("property", "").startswith("og:")}
+    documents = [_json(tag.get_text()) for tag in soup.find_all("script", type="application/ld+json")]
+    canonical = soup.find("link", rel="canonical")
+    links = []
+    domains: dict[str | None, str | None] = {None: None}
+    for tag in soup.find_all(list(_LINKS)):
+        href = tag.get(_LINKS[tag.name])
+        if href and not href.startswith("#"):
+            try:
+                url = urljoin(page.url, href)
+                host = urlsplit(url).hostname
+            except ValueError:
+                url = host = None
+            if host not in domains:
+                domains[host] = _suffixes().privatesuffix(host)
+            links.append((tag.name, href, url, host, domains[host], tag.get_text(" ", strip=True), dict(tag.attrs)))
+    for tag in soup(["script", "style", "noscript"]):
+        tag.decompose()
+    return digest, title, tags, graph, documents, canonical, links, soup.get_text(" ", strip=True)
+
+
+@lru_cache(maxsize=1)
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def feedparser_feed(data: bytes) -> object:
+    """A feed by feedparser."""
+    return importlib.import_module("feedparser").parse(data)
+
+
+#: By module: what finds the encoding of some bytes.
+_DETECTORS: dict[str, Callable[[Any, bytes], str | None]] = {
+    "resiliparse.parse.encoding": lambda module, data: module.detect_encoding(
+        data, html5_compatible=False, max_len=len(data)
+    ),
+    "chardet": lambda module, data: module.detect(data)["encoding"],
+    "cchardet": lambda module, data: module.detect(data)["encoding"],
+    "charset_normalizer": lambda module, data: getattr(module.from_bytes(data).best(), "encoding", None),
+}
+
+
+def charset_rivals() -> dict[str, Callable[[bytes], str | None]]:
+    """Detectors that are installed, as decoders."""
+    found: dict[str, Callable[[bytes], str | None]] = {}
+    for name, detect in _DETECTORS.items():
+        with suppress(ImportError):
+            found[name.partition(".")[0]] = partial(_by, detect, importlib.import_module(name))
+    return found
+
+
+def _by(detect: Callable[[Any, bytes], str | None], module: Any, data: bytes) -> str | None:
+    return _decoded(data, detect(module, data))
+
+
+def _decoded(data: bytes, name: str | None) -> str | None:
+    try:
+        return data.decode(name, "replace") if name else None
+    except (LookupError, UnicodeError):
+        return None
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--repeats", type=int, default=5)
-    arguments.add_argument("--rounds", type=int, default=6, help="times the pages are parsed for whole_machine")
+    arguments.add_argument("--repeats", type=int, default=sized(1, 5))
+    arguments.add_argument(
+        "--rounds", type=int, default=sized(1, 6), help="times the pages are parsed for whole_machine"
+    )
     asked = arguments.parse_args()
     if not CORPUS.is_dir():
         raise SystemExit("The corpus is not beside this checkout; CC_PIPELINE_CORPUS says where it is.")
-    pages = [
-        html_page(url if url.startswith("http") else f"http://{url}", markup) for url, markup, _ in gold_articles()
-    ]
+    pages = [html_page(url if url.startswith("http") else f"http://{url}", markup) for url, markup, _ in _gold()]
     report = Report("documents", {"pages": len(pages), "repeats": asked.repeats})
     bench_pages(report, pages, asked.repeats)
     found_and_agreed(report)

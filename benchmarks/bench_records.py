@@ -1,6 +1,6 @@
 """Fetching records politely fast: ours beside one GET at a time, 16 threads with ``requests``, and the bare client.
 
-    python -m benchmarks.bench_records [--records 5000] [--latency 0.030] [--quick]
+    python -m benchmarks.bench_records [--records 5000] [--latency 0.030]
 
 A server process on loopback holds every answer back for the latency, so a round trip costs what it does over a
 long line. All contenders ask for the same ranges. Records are real pages where the test corpus is there, else
@@ -27,7 +27,7 @@ import pyarrow as pa
 import requests
 from warcio.archiveiterator import ArchiveIterator
 
-from benchmarks.report import Report, spread
+from benchmarks.report import Report, sized, spread
 from cc_pipeline.archive.digests import sha1_base32
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.records.fetch import Order, Planned, fetch_records
@@ -180,13 +180,12 @@ def parse_rates(folder: Path, captures: pa.Table, repeats: int) -> tuple[list[fl
 def main() -> None:
     """Measures and prints every figure; see the module's text."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--records", type=int, default=5_000)
+    parser.add_argument("--records", type=int, default=sized(60, 5_000))
     parser.add_argument("--latency", type=float, default=0.030)
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the records, once")
+    parser.add_argument("--repeats", type=int, default=sized(1, 3))
     given = parser.parse_args()
-    count, repeats = (given.records // 10, 1) if given.quick else (given.records, given.repeats)
+    count, repeats = given.records, given.repeats
     report = Report("records", {"records": count, "latency": given.latency, "concurrency": given.concurrency})
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-records-")))
@@ -197,7 +196,7 @@ def main() -> None:
         report.setting["mean_record_bytes"] = sum(sizes) // len(sizes)
         server = stack.enter_context(FaultServerProcess(bucket, latency=given.latency))
         asked = places(captures)
-        few = asked[: max(100, count // 25)]
+        few = asked[: max(sized(10, 100), count // 25)]
         serial = per_second(lambda: one_at_a_time(server.url, few), len(few), repeats)
         threads = per_second(lambda: sixteen_threads(server.url, asked), count, 1)
         bare, whole = [], []

@@ -9,7 +9,6 @@ under way when the window begins and the probes in it, and good answers that wer
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,14 +18,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import Report
-from benchmarks.shortest_bucket import CRAWLS, generate_bucket
+from benchmarks.report import Report, sized
+from benchmarks.shortest_bucket import CRAWLS, PROGRAM, environment_of, generate_bucket
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.transport.refusals import PROBES, RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 
-_LATENCY, _FILES = 0.08, 900
-_WINDOWS = (3.0, 30.0, 90.0)
+_LATENCY, _FILES = sized((0.02, 90), (0.08, 900))
+_WINDOWS = sized((1.0,), (3.0, 30.0, 90.0))
 #: The same for all, so that each command goes on for long enough; the machine's own is without a limit.
 _RATE, _CONCURRENCY = 50.0, 8
 
@@ -56,7 +55,7 @@ def main() -> None:
     report = Report("refused", setting)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        truth = generate_bucket(folder / "bucket", lines=1_000, files=_FILES)
+        truth = generate_bucket(folder / "bucket", lines=sized(100, 1_000), files=_FILES)
         subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
         domains = [word for domain in truth.domains(CRAWLS[0]) for word in ("--domain", domain)]
         with FaultServer(folder / "bucket", latency=_LATENCY) as server:
@@ -94,17 +93,10 @@ def probes_in(window: float) -> int:
 def command(server: FaultServer, home: Path, ending: str, after: int, window: float, *arguments: str) -> Run:
     """A command in a process of its own; the server refuses all for ``window`` seconds when it has given ``after``
     objects whose keys have the ``ending``."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("CC_PIPELINE_")}
-    environment |= {
-        "CC_PIPELINE_SOURCE": server.url,
-        "CC_PIPELINE_HOME": str(home),
-        "CC_PIPELINE_RATE": str(_RATE),
-        "CC_PIPELINE_CONCURRENCY": str(_CONCURRENCY),
-    }
+    environment = environment_of(SOURCE=server.url, HOME=home, RATE=_RATE, CONCURRENCY=_CONCURRENCY)
     before, started = len(server.hits), time.perf_counter()
-    program = Path(sys.executable).with_name("cc-pipeline")
     with Path(f"{home}.said").open("w") as said, subprocess.Popen(
-        [str(program), *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        [str(PROGRAM), *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
     ) as process:  # fmt: skip
         while process.poll() is None and sum(hit.key.endswith(ending) for hit in server.hits[before:]) < after:
             time.sleep(0.01)

@@ -13,7 +13,6 @@ same server. Of a run, the footers of the wanted subset: a harvest asks for one 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,13 +22,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.report import Report
-from benchmarks.shortest_bucket import CRAWLS, generate_bucket
+from benchmarks.report import FULL, Report, sized
+from benchmarks.shortest_bucket import CRAWLS, PROGRAM, environment_of, generate_bucket
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline_tests.faultserver import FaultServerProcess, Hit
 
-_LATENCY, _FILES = 0.08, 900
+_LATENCY, _FILES = sized((0.0, 90), (0.08, 900))
 _FIRST_GOAL, _SECOND_GOAL, _AGAIN_GOAL = 25, 15, 2
 _BLOCK = 8192
 
@@ -68,8 +67,7 @@ class Asked:
 
 def main() -> None:
     """Runs the benchmark and writes ``benchmarks/results/shortest.json``."""
-    full = os.environ.get("FULL") == "1"
-    lines = 1_000_000 if full else 100_000
+    lines = sized(2_000, 100_000, 1_000_000)
     report = Report("shortest", {"lines": lines, "index files": _FILES, "latency": _LATENCY})
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -79,7 +77,7 @@ def main() -> None:
         with FaultServerProcess(folder / "bucket", latency=_LATENCY, log=folder / "hits.log") as server:
             bench = Bench(server, folder, report)
             bench.look_up(domains)
-            bench.run(domains, harvest=full)
+            bench.run(domains, harvest=FULL)
     report.write()
     sys.exit(0 if report.all_met else 1)
 
@@ -103,12 +101,13 @@ class Bench:
             ("lookup_again", domains[0], CRAWLS[0], rivals[0], None),
             ("lookup_other_crawl", domains[0], CRAWLS[1], rivals[0], _SECOND_GOAL),
             ("lookup_third", domains[2], CRAWLS[0], rivals[2], _SECOND_GOAL),
-        ):
+        )[: sized(2, 5)]:
             asked = self.command("lookup-home", "lookup", domain, "-c", crawl, "--via", "zipnum", "--format", "jsonl")
             self.tell(name, asked, rival, goal)
         # one first domain may be found by luck
         cold = [
-            self.command(f"cold-{n}", "lookup", d, "-c", CRAWLS[0], "--via", "zipnum") for n, d in enumerate(domains)
+            self.command(f"cold-{n}", "lookup", d, "-c", CRAWLS[0], "--via", "zipnum")
+            for n, d in enumerate(domains[: sized(1, len(domains))])
         ]
         most = max(cold, key=lambda asked: asked.before_records)
         self.tell("lookup_first_worst", most, max(rivals), _FIRST_GOAL)
@@ -124,7 +123,7 @@ class Bench:
             ("run_first", domains[0], _FIRST_GOAL),
             ("run_second", domains[1], _SECOND_GOAL),
             ("run_again", domains[0], _AGAIN_GOAL),
-        ):
+        )[: sized(1, 3)]:
             self.tell(name, self.command("run-home", "run", "-c", "newest", "-d", domain), footers, goal)
 
     def tell(self, name: str, asked: Asked, rival: int, goal: int | None) -> None:
@@ -138,12 +137,11 @@ class Bench:
     def command(self, home: str, *arguments: str) -> Asked:
         """A command in a process and a home of its own, and what the server saw of it."""
         before = len(self.server.hits())
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("CC_PIPELINE_")}
-        environment |= {"CC_PIPELINE_SOURCE": self.server.url, "CC_PIPELINE_HOME": str(self.folder / home)}
+        environment = environment_of(SOURCE=self.server.url, HOME=self.folder / home)
         started = time.perf_counter()
         with (self.folder / "said").open("w") as said:
             status = subprocess.run(
-                [str(Path(sys.executable).with_name("cc-pipeline")), *arguments],
+                [str(PROGRAM), *arguments],
                 env=environment,
                 stdout=said,
                 stderr=said,

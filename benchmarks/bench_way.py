@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.report import Report, spread
+from benchmarks.report import Report, sized, spread
 
 _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
@@ -36,12 +36,12 @@ CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
 CASES = ("run", "idle", "many", "lookup", "check", "plan", "errors")
 #: Captures of the partition that is run.
 _CAPTURES = 4
-_REPEATS = 5
+_REPEATS = sized(1, 5)
 #: Seconds of processor time, beyond ``import dagster`` where a command imports it.
 _GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "check": 0.8, "plan": 0.8, "error": 0.4}
 #: What a run of the few captures may call.
 _CALLED = {"functions": 600, "modules": 110, "delta_openings": 40}
-_SHORT, _LONG = 50, 500
+_TARGETS = sized(50, 50, 500)
 
 
 @dataclass(slots=True)
@@ -215,14 +215,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = given.keep or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        bench = Bench(report, place.resolve(), _LONG if os.environ.get("FULL") else _SHORT, given.repeats)
+        bench = Bench(report, place.resolve(), _TARGETS, given.repeats)
         made(bench)
         times = [processor([sys.executable, "-c", "import dagster"]) for _ in range(given.repeats)]
         bench.dagster = report.figure(
             "import_dagster", median(times), unit="s", higher_is_better=False, note=spread(times)
         ).ours
         steps = {"run": bench_run, "idle": bench_idle, "many": bench_many, "errors": bench_errors}
-        for name in given.cases or CASES:
+        for name in given.cases or sized(("lookup", "plan"), CASES):
             (steps.get(name) or _asked(name))(bench)
     report.write()
 

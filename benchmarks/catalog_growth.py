@@ -1,4 +1,4 @@
-"""A home that grows crawl by crawl: what adding one costs, as a harvest does it, and what the way of before cost.
+"""A catalog of millions of row groups: what adding a crawl costs as a harvest does it, and what questions cost.
 
 Rows are generated and committed to a lake as a harvest commits them. Each measurement runs in a process of its own:
 
@@ -13,17 +13,31 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
-from benchmarks.catalog_synthetic import Shape, crawl_tables
+import numpy as np
+
+from benchmarks.catalog_synthetic import SUBSETS, Shape, crawl_tables
+from benchmarks.report import Report, percentile, sized, spread
+from cc_pipeline.commoncrawl.btree_keys import KeyRange
 from cc_pipeline.extraction.slice import HARVEST, Slice
-from cc_pipeline.index.catalog.build import build_catalog
+from cc_pipeline.index.catalog import build
+from cc_pipeline.index.catalog.catalog import Catalog, open_catalog
+from cc_pipeline.index.catalog.contents import base_file, read_contents, recent_file
 from cc_pipeline.index.catalog.from_footers import coverage_table
+from cc_pipeline.index.catalog.merge import merge_crawls
 from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.indexing.catalog import rebuild_catalog
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.peak import own_peak
+
+QUESTIONS = sized(20, 1_000)
+#: Crawls to which a home grows; all that there are, and some more, with ``FULL=1``.
+CRAWLS = sized(2, 14, 120)
+#: The way of before is measured up to here: it held all crawls in memory.
+_MOST_BEFORE = 24
 
 
 def open_home(home: Path) -> Workspace:
@@ -75,7 +89,8 @@ def disk(folder: Path) -> dict[str, int]:
 
 def _before(workspace: Workspace) -> None:
     lake, path = workspace.lake, workspace.settings.home / "before.duckdb"
-    build_catalog(
+    build._MEMORY = "8GB"  # the way of before had no bound: it held all crawls
+    build.build_catalog(
         path,
         index_files=lake.read("index_files"),
         row_groups=lake.read("row_groups"),
@@ -85,7 +100,98 @@ def _before(workspace: Workspace) -> None:
     path.unlink()
 
 
+def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> None:
+    """Adding crawls as a harvest does, disk, one domain in one crawl and in all, a thousand domains in one question."""
+    shape = Shape(crawls=crawls or CRAWLS, subsets=sized((("warc", 6, 5),), SUBSETS))
+    print(f"# a home that grows to {shape.row_groups:,} row groups in {shape.crawls} crawls", flush=True)
+    report.setting |= {"row_groups": shape.row_groups, "crawls": shape.crawls}
+    home = folder / f"home-{shape.crawls}"
+    (home / "bucket").mkdir(parents=True, exist_ok=True)
+    path = open_home(home).settings.catalog_path
+    _grow(report, home, shape)
+    for name, size in disk(path).items():
+        report.figure(f"catalog_size_{name}", size / 1e6, unit="MB", note=f"{shape.crawls} crawls")
+    _ask(report, path, "unmerged")
+    started = time.perf_counter()
+    merge_crawls(path, base_file(path), read_contents(path).crawls)
+    recent_file(path).unlink(missing_ok=True)
+    report.figure("all_merged", time.perf_counter() - started, higher_is_better=False, unit="s")
+    _ask(report, path, "merged")
+
+
+def _grow(report: Report, home: Path, shape: Shape) -> None:
+    added = []
+    for count, took in grow(home, shape):
+        added.append(took)
+        if count in (1, 14, _MOST_BEFORE) and count <= shape.crawls:
+            before = measured("before", home)
+            note = f"the catalog of {count} crawls brought up to date; rival: all of them through Arrow, as before"
+            for name, unit in (("user", "s"), ("seconds", "s"), ("peak", "MB")):
+                report.figure(
+                    f"crawl_{count}_{name}", took[name], before[name], higher_is_better=False, unit=unit, note=note
+                )
+    last = added[-10:]
+    for name, goal, unit in (("seconds", 2, "s"), ("user", None, "s"), ("peak", 300, "MB")):
+        values = [took[name] for took in last]
+        note = f"crawls {len(added) - len(last) + 1} to {len(added)}, {spread(values)}; with merges that were due"
+        report.figure(f"crawl_added_{name}", median(values), None, goal, higher_is_better=False, unit=unit, note=note)
+
+
+def _ask(report: Report, path: Path, state: str) -> None:
+    """``state`` says whether the newest crawls are in the merged file of all."""
+    started = time.perf_counter()
+    with open_catalog(path) as catalog:
+        crawls = catalog.crawls()
+        catalog.coverage(crawls[-1])
+        opened = (time.perf_counter() - started) * 1000
+        report.figure(f"opened_{state}", opened, higher_is_better=False, unit="ms", note="and one crawl's coverage")
+        domains = sample_domains(catalog, crawls[-1], QUESTIONS)
+        # the oldest crawls overlap: their row groups each span their whole file
+        for name, chosen, goal in (
+            ("one_crawl", crawls[-1], 3),
+            ("one_overlapping_crawl", crawls[0], 3),
+            ("all_crawls", None, 8 if state == "merged" else 12),
+        ):
+            ask(catalog, chosen, domains[-20:])
+            times, rows = ask(catalog, chosen, domains)
+            note = f"{len(domains)} domains, {rows:.0f} row groups each"
+            for part, share, most in (("p50", 0.5, goal), ("p99", 0.99, None)):
+                value = percentile(times, share)
+                report.figure(
+                    f"domain_{name}_{state}_{part}", value, None, most, higher_is_better=False, unit="ms", note=note
+                )
+        for name, chosen in (("one_crawl", crawls[-1]), ("all_crawls", None)):
+            targets = {str(number): ranges for number, ranges in enumerate(domains)}
+            started = time.perf_counter()
+            found = catalog.row_groups_for_many(chosen, ["warc"], targets)
+            seconds = time.perf_counter() - started
+            note = f"{len(found.row_groups)} row groups, {len(found.pairs)} pairs"
+            report.figure(
+                f"thousand_domains_{name}_{state}", seconds, None, 3, higher_is_better=False, unit="s", note=note
+            )
+
+
+def ask(catalog: Catalog, crawl: str | None, domains: Sequence[Sequence[KeyRange]]) -> tuple[list[float], float]:
+    """Milliseconds of each question, and the mean number of row groups in an answer."""
+    times, rows = [], 0
+    for ranges in domains:
+        started = time.perf_counter()
+        found = catalog.row_groups_for(crawl, ["warc"], ranges)
+        times.append((time.perf_counter() - started) * 1000)
+        rows += len(found)
+    return times, rows / len(domains)
+
+
+def sample_domains(catalog: Catalog, crawl: str, count: int) -> list[tuple[KeyRange, ...]]:
+    """Ranges of domains that are in ``crawl``, in no order."""
+    found = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])["url_surtkey_min"].drop_null().to_pylist()
+    keys = [found[place] for place in np.random.default_rng(4711).choice(len(found), count, replace=False)]
+    stems = [key[: key.index(b")")] for key in keys]
+    return [(KeyRange(stem + b")", stem + b"-"), KeyRange(stem + b":", stem + b";")) for stem in stems]
+
+
 def main() -> None:
+    """One way, measured in this process."""
     what, home = sys.argv[1:]
     workspace = open_home(Path(home))
     started, before = time.perf_counter(), os.times()

@@ -19,6 +19,7 @@ from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS
 TLDS = ("com", "org", "net", "de", "ru", "uk,co", "jp,co", "fr", "it", "br,com", "nl", "pl", "info", "es", "cn")
 LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", dtype=np.uint8)
 NAME_BYTES = 9
+SUBSETS = (("warc", 300, 60), ("crawldiagnostics", 300, 30), ("robotstxt", 300, 10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,7 @@ class Shape:
     """How big: row groups = crawls x the sum over subsets of files x row groups a file."""
 
     crawls: int = 100
-    subsets: tuple[tuple[str, int, int], ...] = (
-        ("warc", 300, 60),
-        ("crawldiagnostics", 300, 30),
-        ("robotstxt", 300, 10),
-    )
+    subsets: tuple[tuple[str, int, int], ...] = SUBSETS
     overlapping: float = 0.3
     unknown: float = 0.01
 

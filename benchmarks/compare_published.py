@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 #: Of a run, not of the data.
-OF_THE_RUN = ("fetched_at", "harvested_at", "stored_file", "served_by", "stored_offset")
+OF_THE_RUN = ("asked_at", "fetched_at", "harvested_at", "looked_up_at", "served_by", "stored_file", "stored_offset")
 #: About the publication itself.
 NOT_COMPARED = ("publication",)
 _SAME = "the same"
@@ -29,6 +29,7 @@ def main() -> int:
     said = compared(given.one, given.other)
     for line in said.values():
         print(line)
+    print(f"not compared: the columns {', '.join(OF_THE_RUN)}, and {', '.join(NOT_COMPARED)}")
     return 0 if all(line.endswith(_SAME) for line in said.values()) else 1
 
 

@@ -1,5 +1,5 @@
-"""Grows a home, and times a small partition in it. A program of its own, so that the code of before can run it too:
-it uses only what both have (``python growth_home.py grow|ask|replace|describe …``, ``PYTHONPATH`` at one or the other).
+"""Grows a home, and times a small partition in it: ``python -m benchmarks.growth_home STEP BUCKET HOME``.
+A program of its own, because memory is measured.
 
 Rows are those of one extracted domain, again and again under other targets, so they have real sizes. ``--bulk`` puts
 many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same
@@ -14,33 +14,26 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.minicrawl.generate import ensure
+from cc_pipeline.minicrawl.spec import DEMO
 from cc_pipeline.settings import load_settings
+from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
+from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.workspace import Workspace
 
-
-def _stage(room: str, module: str) -> Any:
-    """A module of ``stages/``, which in the code of before lies in the room itself."""
-    where = "cc_pipeline.stages"
-    name = f"{where}.{room}.{module}"
-    return import_module(name if find_spec(f"{where}.{room}") else f"{where}.{module}")
-
-
-_HARVEST, _UPKEEP = _stage("indexing", "harvest"), _stage("keeping", "upkeep")
 CRAWL = "CC-MAIN-2024-22"
 TEMPLATE, ASKED = "example.com", "example-foo.com"
 STAGES = (LOCATE, FETCH, PARSE)
@@ -50,11 +43,18 @@ PAGE_SHARE = 20
 _BULK_ROWS, _BULK_SLICES = 200_000, 500
 
 
-def extract(workspace: Workspace, domain: str) -> None:
-    """Captures to pages of a domain."""
-    workspace.register_targets([parse_target(domain)])
+def harvest(workspace: Workspace) -> None:
+    """The index of the crawl, up to its row groups."""
+    commit_manifest(workspace, CRAWL)
+    harvest_footers(workspace, CRAWL)
+    commit_row_groups(workspace, [CRAWL])
+
+
+def extract(workspace: Workspace, target: Target) -> None:
+    """Captures to pages of a target."""
+    workspace.register_targets([target])
     for stage in (locate_captures, fetch_captures, parse_records):
-        stage(workspace, CRAWL, [domain])
+        stage(workspace, CRAWL, [target.slug])
 
 
 def slug_of(number: int) -> str:
@@ -65,10 +65,8 @@ def slug_of(number: int) -> str:
 def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: bool) -> None:
     """A harvested home with the template's pages, and ``slices`` more slices: of ``rows`` rows in ``captures`` and
     ``records``, of ``page_rows`` in each of the page tables."""
-    _HARVEST.commit_manifest(workspace, CRAWL)
-    _HARVEST.harvest_footers(workspace, CRAWL)
-    _HARVEST.commit_row_groups(workspace, [CRAWL])
-    extract(workspace, TEMPLATE)
+    harvest(workspace)
+    extract(workspace, parse_target(TEMPLATE))
     targets = [parse_target(slug_of(number)) for number in range(slices)]
     workspace.register_targets(targets)
     lake = workspace.lake
@@ -136,10 +134,10 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
     A new small partition; a publication; where asked for, upkeep; an analyst's two questions.
     """
     found: dict[str, float] = {}
-    _timed(found, "pages", lambda: extract(workspace, ASKED))
+    _timed(found, "pages", lambda: extract(workspace, parse_target(ASKED)))
     _timed(found, "publish", lambda: publish_warehouse(workspace))
     if upkeep:
-        _timed(found, "upkeep", lambda: _UPKEEP.keep_up(workspace))
+        _timed(found, "upkeep", lambda: keep_up(workspace))
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         for name, query in (
             ("count", "SELECT count(*) FROM captures"),
@@ -148,6 +146,28 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
             _timed(found, name, lambda query=query: connection.execute(query).fetchall())
     found["peak_mb"] = _peak()
     return found
+
+
+def members(workspace: Workspace, bucket: Path, folder: Path, count: int) -> dict[str, float]:
+    """What a set of ``count`` members costs, most of which the mini crawl does not have: a run of a domain alone in the
+    same home (``lone``), locating the set, and the run after a member was added (``added``)."""
+    first, lone, added, *here = ensure(bucket, DEMO).domains()
+    names = [*here[: count // 2], *(slug_of(number) for number in range(count))][:count]
+
+    def listed(some: list[str]) -> Target:
+        (folder / "large.txt").write_text("\n".join(some) + "\n", "utf-8")
+        return parse_target("set:large = @large.txt", folder)
+
+    harvest(workspace)
+    found: dict[str, float] = {}
+    # what the first run of a process pays alone is no part of a figure
+    extract(workspace, parse_target(first))
+    workspace.register_targets([listed(names)])
+    _timed(found, "located", lambda: locate_captures(workspace, CRAWL, ["set-large"]))
+    extract(workspace, listed(names))
+    _timed(found, "lone", lambda: extract(workspace, parse_target(lone)))
+    _timed(found, "added", lambda: extract(workspace, listed([*names, added])))
+    return found | {"peak_mb": _peak()}
 
 
 def _timed(found: dict[str, float], name: str, step: Callable[[], object]) -> None:
@@ -165,7 +185,7 @@ def _peak() -> float:
 def described(workspace: Workspace, slices: int) -> dict[str, object]:
     """What two homes that hold the same must both say: rows of each table, digests, published rows, and the places and
     pages of a small partition. Publishes, and extracts the small partition."""
-    extract(workspace, ASKED)
+    extract(workspace, parse_target(ASKED))
     publish_warehouse(workspace)
     names = [Slice(CRAWL, slug_of(number)) for number in range(slices)]
     found: dict[str, object] = {}
@@ -193,10 +213,10 @@ def described(workspace: Workspace, slices: int) -> dict[str, object]:
 def main() -> None:
     """One step, in a home."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=["grow", "ask", "replace", "describe"])
+    parser.add_argument("step", choices=["grow", "ask", "replace", "describe", "members"])
     parser.add_argument("bucket", type=Path)
     parser.add_argument("home", type=Path)
-    parser.add_argument("--slices", type=int, default=0)
+    parser.add_argument("--slices", type=int, default=0, help="slices, or members of the set")
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--page-rows", type=int)
     parser.add_argument("--bulk", action="store_true")
@@ -211,6 +231,8 @@ def main() -> None:
             json.dump(ask(workspace, given.upkeep), sys.stdout)
         elif given.step == "replace":
             json.dump(replace(workspace), sys.stdout)
+        elif given.step == "members":
+            json.dump(members(workspace, given.bucket, given.home, given.slices), sys.stdout)
         else:
             json.dump(described(workspace, given.slices), sys.stdout, default=str)
     finally:

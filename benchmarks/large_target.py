@@ -1,8 +1,8 @@
 """One target of any number of captures: a bucket made in seconds, and what an extraction of it needs.
 
 One archive file of small pages stands in the bucket under many names, so that each capture has a place of its own and
-the bucket has hardly any bytes. A program of its own, so that the code of before can run it too
-(``python large_target.py make|run …`` with ``PYTHONPATH`` at one or the other).
+the bucket has hardly any bytes. A program of its own (``python -m benchmarks.large_target make|run …``), because memory
+is measured.
 """
 
 from __future__ import annotations
@@ -161,17 +161,12 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.locate import locate_captures
     from cc_pipeline.extraction.parse import parse_records
-    from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.settings import load_settings
     from cc_pipeline.stages.indexing.harvest import commit_manifest, commit_row_groups, harvest_footers
-    from cc_pipeline.stages.publish import publish_warehouse
-    from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict
-    from cc_pipeline.stages.reports.looking import Look
     from cc_pipeline.stages.workspace import Workspace
 
     limits = {"max_bytes": None, "max_requests": None}
     workspace = Workspace(load_settings({}, source=str(bucket), home=str(home), **limits))
-    slices = [Slice(CRAWL, TARGET)]
 
     def harvest() -> None:
         commit_manifest(workspace, CRAWL)
@@ -184,10 +179,6 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
         "locate": lambda: locate_captures(workspace, CRAWL, [TARGET]),
         "fetch": lambda: fetch_captures(workspace, CRAWL, [TARGET]),
         "parse": lambda: parse_records(workspace, CRAWL, [TARGET]),
-        "publish": lambda: publish_warehouse(workspace),
-        "checks": lambda: [
-            verdict(workspace, Look(slices)) for verdict in (ledger_verdict, stored_verdict, locators_verdict)
-        ],
     }
     watch = Watch()
     found: dict[str, dict[str, float]] = {}
@@ -203,7 +194,7 @@ def run(bucket: Path, home: Path, steps: list[str]) -> dict[str, dict[str, float
     return found
 
 
-STEPS = ["harvest", "locate", "fetch", "parse", "publish", "checks"]
+STEPS = ["harvest", "locate", "fetch", "parse"]
 
 
 def main() -> None:

@@ -18,15 +18,8 @@ OLD_CRAWL = "CC-MAIN-2018-05"
 DOMAIN = "example.com"
 LOW, HIGH = "com,example)", "com,example-"
 PORTS_LOW, PORTS_HIGH = "com,example:", "com,example;"
-COLUMNS = (
-    "url_surtkey",
-    "url",
-    "fetch_time",
-    "fetch_status",
-    "warc_filename",
-    "warc_record_offset",
-    "warc_record_length",
-)
+COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
+COLUMNS += ("warc_filename", "warc_record_offset", "warc_record_length")
 WHERE = (
     f"(url_surtkey >= '{LOW}' AND url_surtkey < '{HIGH}') "
     f"OR (url_surtkey >= '{PORTS_LOW}' AND url_surtkey < '{PORTS_HIGH}')"

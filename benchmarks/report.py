@@ -6,6 +6,9 @@
 
 prints ``harvest_30ms ours=1350 files/s rival=210 files/s ratio=6.43 goal=5x met`` and writes
 ``benchmarks/results/catalog.json``.
+
+``SHORT=1`` asks for the short form of a benchmark: every path on tiny input, in seconds. Its figures say nothing, so
+they have no goals, and its JSON is ``catalog-short.json``. ``FULL=1`` asks for the long form, where there is one.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("BENCH_RESULTS") or Path(__file__).parent / "results")
+SHORT, FULL = (os.environ.get(form) == "1" for form in ("SHORT", "FULL"))
+Size = TypeVar("Size")
 LIBRARIES = ("pyarrow", "duckdb", "datafusion", "deltalake", "aiohttp", "fastwarc", "warcio", "selectolax", "dagster")
 
 
@@ -78,6 +83,7 @@ class Report:
         ``goal_on`` says so explicitly where that guess is wrong. A goal on a value is a floor when higher
         is better and a ceiling when lower is.
         """
+        goal = None if SHORT else goal
         ratio = None
         if rival is not None:
             better, worse = (ours, rival) if higher_is_better else (rival, ours)
@@ -101,7 +107,7 @@ class Report:
     def write(self, folder: Path = RESULTS) -> Path:
         """Writes ``<folder>/<name>.json`` (whole or not at all) and returns its path."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.name}.json"
+        path = folder / f"{self.name}{'-short' if SHORT else ''}.json"
         beside = path.with_suffix(".json.new")
         content = {
             "name": self.name,
@@ -113,6 +119,13 @@ class Report:
         beside.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
         os.replace(beside, path)
         return path
+
+
+def sized(short: Size, usual: Size, full: Size | None = None) -> Size:
+    """The size of the form that is asked for."""
+    if SHORT:
+        return short
+    return full if FULL and full is not None else usual
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -16,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.catalog_files import write_file
+from benchmarks.index_files import write_file
+from benchmarks.report import sized
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_path_list, path_list_key
 from cc_pipeline.minicrawl.generate import generate
@@ -27,32 +29,15 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 #: The newest first; what is known of one guides in the other.
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2024-18")
 #: Top-level domains with their shares of a crawl's lines, roughly.
-_TOPS = dict(
-    zip(
-        (
-            "com",
-            "org",
-            "de",
-            "ru",
-            "net",
-            "uk,co",
-            "fr",
-            "it",
-            "jp,co",
-            "nl",
-            "pl",
-            "cz",
-            "br,com",
-            "es",
-            "edu",
-            "au,com",
-        ),
-        (517, 66, 55, 48, 42, 30, 25, 24, 22, 20, 18, 16, 17, 15, 14, 14),
-        strict=True,
-    )
-) | dict.fromkeys(
-    ("ca", "eu", "se", "ch", "at", "be", "gr", "info", "in", "cn", "ro", "hu", "ua,com", "io", "us", "tv"), 9
-)
+_TOPS = {
+    top: int(share)
+    for share, tops in (line.split(": ") for line in (
+        "517: com", "66: org", "55: de", "48: ru", "42: net", "30: uk,co", "25: fr", "24: it", "22: jp,co", "20: nl",
+        "18: pl", "16: cz", "17: br,com", "15: es", "14: edu au,com",
+        "9: ca eu se ch at be gr info in cn ro hu ua,com io us tv",
+    ))
+    for top in tops.split()
+}  # fmt: skip
 #: Names are made of these.
 _SYLLABLES = re.findall(
     "[a-z]+",
@@ -60,7 +45,17 @@ _SYLLABLES = re.findall(
     "li lo ma me mi mo my na ne net news no o on op or pa pe pi po pro ra re ri ro sa se shop si so sta ta te the ti "
     "to tra tu un us va ve vi vo we web win wo xy you za",
 )
-_DOMAINS, _LINES_A_MEMBER, _LINES_A_SHARD = 250_000, 3000, 3334
+_DOMAINS = sized(5_000, 250_000)
+_LINES_A_MEMBER, _LINES_A_SHARD = 3000, 3334
+
+
+PROGRAM = Path(sys.executable).with_name("cc-pipeline")
+
+
+def environment_of(**settings: object) -> dict[str, str]:
+    """This process's variables with these settings of the pipeline, and no others."""
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("CC_PIPELINE_")}
+    return plain | {f"CC_PIPELINE_{name}": str(value) for name, value in settings.items()}
 
 
 def generate_bucket(root: Path, *, lines: int, files: int, seed: int = 1) -> MiniCrawlTruth:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.index_footers import generate_footers
-from benchmarks.index_only import generate_index_file
+from benchmarks.index_files import generate_index_file, write_files
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import UserInputError
 
@@ -58,16 +56,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, wrong: dict[str, object]) 
 
 
 def test_footers_are_of_real_size_and_shared(tmp_path: Path) -> None:
-    keys = generate_footers(tmp_path / "bucket", ("CC-MAIN-2024-22", "CC-MAIN-2018-05"), files=12, distinct=4)
-    for crawl, crawl_keys in keys.items():
-        listing = (tmp_path / f"bucket/crawl-data/{crawl}/cc-index-table.paths.gz").read_bytes()
-        assert gzip.decompress(listing).decode().splitlines() == crawl_keys and len(set(crawl_keys)) == 12
-        metadata = [pq.read_metadata(tmp_path / "bucket" / key) for key in crawl_keys]
-        assert {entry.num_row_groups for entry in metadata} == {16}
-    new = pq.read_metadata(tmp_path / "bucket" / keys["CC-MAIN-2024-22"][0])
-    assert 45_000 < new.serialized_size < 75_000
-    assert {key.split("subset=")[1].split("/")[0] for key in keys["CC-MAIN-2024-22"]} == {
-        "warc",
-        "crawldiagnostics",
-        "robotstxt",
-    }
+    keys = write_files(tmp_path, 12, distinct=4)
+    assert len(set(keys)) == 12 and {key.split("/part-")[0] for key in keys} == {keys[0].split("/part-")[0]}
+    assert len({(tmp_path / key).stat().st_ino for key in keys}) == 4
+    metadata = [pq.read_metadata(tmp_path / key) for key in keys]
+    assert {entry.num_row_groups for entry in metadata} == {16}
+    assert 45_000 < metadata[0].serialized_size < 75_000
