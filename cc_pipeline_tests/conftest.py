@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
@@ -13,6 +14,11 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.sharing import share_out
+
+# how long an example takes says something of the machine and nothing of what is tested
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None, print_blob=True)
+settings.load_profile("local")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
