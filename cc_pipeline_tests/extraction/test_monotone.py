@@ -30,6 +30,8 @@ from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 
+pytestmark = pytest.mark.matrix
+
 SUBSETS = ("warc", "robotstxt", "crawldiagnostics")
 #: A set of many members has parts: most of these have no captures.
 _ABSENT = ", ".join(f"absent-{one:02}.example" for one in range(66))

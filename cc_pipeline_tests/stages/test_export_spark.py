@@ -14,6 +14,8 @@ from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, expo
 from cc_pipeline_tests.archive.test_sequencefile_spark import SPARK_PYTHON, spark_missing
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 
+pytestmark = pytest.mark.process
+
 DRIVER = """
 import json, sys
 from pyspark.sql import SparkSession

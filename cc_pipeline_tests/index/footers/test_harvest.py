@@ -33,6 +33,7 @@ def transport(url: str, **options: object) -> Transport:
     return Transport(url, **{"retry": QUICK, "concurrency": 64, "timeouts": timeouts, **options})
 
 
+@pytest.mark.bomb
 def test_nine_hundred_files_through_faults(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 900)
     rotten, stalled = keys[450], keys[700]
