@@ -13,7 +13,7 @@ from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
 from cc_pipeline_tests.closing import close_all
-from cc_pipeline_tests.sharing import share_out
+from cc_pipeline_tests.sharing import mark_first_cells, share_out
 
 # how long an example takes says something of the machine and nothing of what is tested
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,7 +23,8 @@ settings.load_profile("local")
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Says which tests go to one worker together, and which are begun first."""
+    """Says which tests stay in the first gear, which go to one worker together, and which are begun first."""
+    mark_first_cells(items)
     if hasattr(config, "workerinput"):
         share_out(items)
 

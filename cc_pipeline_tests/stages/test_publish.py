@@ -71,6 +71,7 @@ def columns(workspace: Workspace, table: str) -> list[tuple[str, str]]:
         return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE {table}").fetchall()]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("table", ["page_links", "page_metadata"])
 def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, table: str

@@ -368,6 +368,7 @@ print(own_peak())
 """
 
 
+@pytest.mark.bomb
 def test_memory_is_flat(tmp_path: Path):
     peaks = []
     for count in (200, 4000):

@@ -77,6 +77,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.bomb
 @needs_compiled
 @settings(max_examples=1500)
 @given(damaged(), st.integers(0, 4), st.sampled_from([4, 300, 10_000, 2**62]))
@@ -231,6 +232,7 @@ for turn in range(20_000):
 """
 
 
+@pytest.mark.bomb
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build a sanitised walk with")
 def test_no_byte_out_of_bounds_is_touched(tmp_path: Path):
     """The compiled walk with the address and undefined-behaviour sanitisers, fed with damaged footers."""
