@@ -33,6 +33,7 @@ LONGEST = (
     "schedules",
     "questions",
     "defs/test_checks.py",
+    "stages/test_purge.py",
     "stages/test_s3_lake.py",
     "engines/spark/test_engine.py",
     "cli/test_news.py",
