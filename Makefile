@@ -11,6 +11,7 @@ WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
 # the first gear of the tests; the second is all that it leaves out, so that each test runs once
 FIRST := smoke or not (process or browser or bomb or matrix)
 TESTS := $(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SPARK_IF_IT_CAN_BE := .ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
@@ -25,17 +26,19 @@ setup:           ## .venv with the locked set, nothing else
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo
 
-test: spark      ## the first gear of the tests: all rooms, and one path of each kind of process
+test: setup      ## the first gear of the tests: all rooms, and one path of each kind of process
+	@$(SPARK_IF_IT_CAN_BE)
 	$(TESTS) -m '$(FIRST)'
 
-test-rest: spark ## the second gear: processes, kills, hostile input and matrices, as far as the first left them
+test-rest: setup ## the second gear: processes, kills, hostile input and matrices, as far as the first left them
+	@$(SPARK_IF_IT_CAN_BE)
 	$(TESTS) -m 'not ($(FIRST))'
 
 httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
 	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt
 
 spark: setup     ## Spark in .venv/spark, for the tests of the engine on a cluster (half a gigabyte; nothing without Java)
-	@.ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
+	@.ci/spark
 
 fuzz: setup      ## mutated and swollen pages, feeds, archives, B-trees, footers and index pages, a minute (FUZZ_SECONDS=300 for longer)
 	CC_PIPELINE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(VENV)/python -m pytest -n auto cc_pipeline_tests/*/test_fuzz*.py
