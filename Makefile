@@ -3,10 +3,15 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test smoke-live httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
+.PHONY: demo test test-rest smoke-live httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
 
 # two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
 WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
+
+# the first gear of the tests; the second is all that it leaves out, so that each test runs once
+FIRST := smoke or not (process or browser or bomb or matrix)
+TESTS := $(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SPARK_IF_IT_CAN_BE := .ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
 
 # seconds that each of the fuzz tests may take
 FUZZ_SECONDS ?= 6
@@ -21,9 +26,13 @@ setup:           ## .venv with the locked set, nothing else
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo
 
-test: setup      ## the test suite
-	@.ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
-	$(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+test: setup      ## the first gear of the tests: all rooms, and one path of each kind of process
+	@$(SPARK_IF_IT_CAN_BE)
+	$(TESTS) -m '$(FIRST)'
+
+test-rest: setup ## the second gear: processes, kills, hostile input and matrices, as far as the first left them
+	@$(SPARK_IF_IT_CAN_BE)
+	$(TESTS) -m 'not ($(FIRST))'
 
 httpfs: setup    ## a DuckDB that reads S3, for the tests of views over a lake on S3
 	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/httpfs -r .ci/httpfs.txt
@@ -56,7 +65,7 @@ types: setup     ## mypy, strict
 imports: setup   ## the import contract
 	$(VENV)/lint-imports
 
-check: lint types imports test ## all that CI runs
+check: lint types imports test test-rest ## all that CI runs, but for fuzzing
 
 lock:            ## solve the dependencies again
 	.ci/lock

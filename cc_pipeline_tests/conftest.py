@@ -6,18 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cc_pipeline.minicrawl.generate import ensure
 from cc_pipeline.minicrawl.spec import TEST
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline.transport import refusals
 from cc_pipeline_tests.closing import close_all
-from cc_pipeline_tests.sharing import share_out
+from cc_pipeline_tests.sharing import mark_first_cells, share_out
+
+# how long an example takes says something of the machine and nothing of what is tested
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None, print_blob=True)
+settings.load_profile("local")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Says which tests go to one worker together, and which are begun first."""
+    """Says which tests stay in the first gear, which go to one worker together, and which are begun first."""
+    mark_first_cells(items)
     if hasattr(config, "workerinput"):
         share_out(items)
 

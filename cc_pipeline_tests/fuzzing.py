@@ -47,7 +47,6 @@ def fuzz(examples: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Calla
             while True:
                 budget = settings(
                     max_examples=500 if SECONDS else examples,
-                    deadline=None,
                     database=None,
                     suppress_health_check=list(HealthCheck),
                 )

@@ -7,6 +7,8 @@ one that is begun late would be waited for by all the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 #: Groups and modules that take longest, begun in this order. Those that mostly wait for other processes are among those
@@ -31,6 +33,7 @@ LONGEST = (
     "schedules",
     "questions",
     "defs/test_checks.py",
+    "stages/test_purge.py",
     "stages/test_s3_lake.py",
     "engines/spark/test_engine.py",
     "cli/test_news.py",
@@ -47,6 +50,18 @@ LONGEST = (
     "index/footers/test_harvest.py",
 )
 _RANKS = {name: rank for rank, name in enumerate(LONGEST)}
+
+
+def mark_first_cells(items: Iterable[pytest.Item]) -> None:
+    """Marks the first cell of each matrix as ``smoke``, where its test names no other cell itself: that one stays in
+    the first gear."""
+    cells: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.nodeid.endswith("]") and item.get_closest_marker("matrix") is not None:
+            cells.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_one in cells.values():
+        if all(item.get_closest_marker("smoke") is None for item in of_one):
+            of_one[0].add_marker(pytest.mark.smoke)
 
 
 def piece_of(item: pytest.Item) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline_tests.sharing import LONGEST, share_out
+from cc_pipeline_tests.sharing import LONGEST, mark_first_cells, share_out
 
 HERE = Path(__file__).parent
 
@@ -51,3 +51,19 @@ def test_all_that_is_named_is_there() -> None:
     for name in LONGEST:
         assert (HERE / name).is_file() if name.endswith(".py") else any(f'"{name}"' in text for text in sources), name
     assert len(set(LONGEST)) == len(LONGEST)
+
+
+def test_one_cell_of_each_matrix_stays_in_the_first_gear() -> None:
+    matrix, smoke = pytest.mark.matrix, pytest.mark.smoke
+    items: list[Any] = [
+        _Item("test_a.py::test_first[x]", matrix),
+        _Item("test_a.py::test_first[y]", matrix),
+        _Item("test_a.py::test_chosen[x]", matrix),
+        _Item("test_a.py::test_chosen[y]", matrix, smoke),
+        # no cell of anything
+        _Item("test_a.py::test_alone", matrix),
+        _Item("test_a.py::test_other[x]"),
+    ]
+    mark_first_cells(items)
+    found = [item.nodeid.rpartition("::")[2] for item in items if item.get_closest_marker("smoke")]
+    assert found == ["test_first[x]", "test_chosen[y]"]

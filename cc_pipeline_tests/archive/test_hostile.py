@@ -17,6 +17,8 @@ from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import faults_of, records_of
 
+pytestmark = pytest.mark.bomb
+
 Reader = Callable[..., Iterator[ArchivedRecord | DataFault]]
 LINE = b"http://a/ 1.2.3.4 20120101000000 text/html 5\n"
 

@@ -13,6 +13,8 @@ import pytest
 from cc_pipeline.archive.sequencefile import Compression, SequencePair, iter_pairs
 from cc_pipeline.archive.sequencewriter import SequenceFileWriter
 
+pytestmark = pytest.mark.process
+
 SPARK_PYTHON = os.environ.get("CC_PIPELINE_SPARK_PYTHON")
 
 ROWS = [(f"http://example.com/{number}", "tëxt 文字 \U0001f600\n" * (number % 37)) for number in range(3000)]

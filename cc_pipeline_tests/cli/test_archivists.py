@@ -22,6 +22,7 @@ def commands_of(page: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.startswith("cc-pipeline ")]
 
 
+@pytest.mark.process
 def test_an_archivists_task_needs_no_sql(
     cli: Cli, world: World, rich: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +43,7 @@ def test_an_archivists_task_needs_no_sql(
     assert (tmp_path / "page.arc.gz").read_bytes()[:2] == (tmp_path / "page.warc.gz").read_bytes()[:2] == b"\x1f\x8b"
 
 
+@pytest.mark.process
 def test_an_analysts_tasks_need_no_sql(
     cli: Cli, world: World, rich: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

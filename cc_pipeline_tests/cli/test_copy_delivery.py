@@ -46,6 +46,7 @@ def manifest(place: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.process
 def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     """A part of 7 bytes passed; with a file of the source gone a copy ended 0; healed, a place held captures twice."""
     bucket, place, home = copy_of(world.bucket, tmp_path / "bucket"), tmp_path / "mine", tmp_path / "home"
@@ -84,6 +85,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert said.out.splitlines()[-1].split()[:4] == [NEW, "example.com", str(len(truth)), "0"]
 
 
+@pytest.mark.process
 def test_a_delivery_in_a_bucket(cli: Cli, world: World, endpoint: str, tmp_path: Path) -> None:
     to = ("s3://delivered/some/prefix", "--endpoint", endpoint)
     said = cli("copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)

@@ -102,6 +102,7 @@ def whole_path(cli: Cli, source: str, home: Path, copied: Path, monkeypatch: pyt
     return said
 
 
+@pytest.mark.process
 def test_a_password_is_sent_and_written_nowhere(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_redirect_is_told_without_what_it_repeats_and_not_followed(
     assert elsewhere.asked == []
 
 
+@pytest.mark.process
 def test_doctor_names_files_of_before_that_hold_credentials(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

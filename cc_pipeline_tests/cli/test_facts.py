@@ -91,6 +91,7 @@ def test_a_source_without_facts_is_no_reason_not_to_count(cli: Cli, world: World
     assert cli("facts", "example.org", "-c", NEW, "--source", world.bucket, "--home", tmp_path).status == 1
 
 
+@pytest.mark.process
 def test_a_filter_decides_what_is_counted_and_fetched(
     cli: Cli, world: World, told: tuple[Path, KeyedTruth], home: Path
 ) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.xdist_group("cli")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
 
 
+@pytest.mark.process
 def test_the_examples_of_the_page_work(cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = PAGE.read_text("utf-8")
     commands = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]

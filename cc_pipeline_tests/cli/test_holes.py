@@ -49,6 +49,7 @@ def captures(home: Path) -> int:
     return int(str(count))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["500", "404"])
 def test_a_hole_in_the_index_is_never_a_smaller_answer(
     cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path, kind: str
@@ -82,6 +83,7 @@ def test_a_hole_in_the_index_is_never_a_smaller_answer(
     assert captures(tmp_path / "home") == len(truth)
 
 
+@pytest.mark.process
 def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without(
     cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_
         assert sorted(hit.key for hit in server.hits[asked:] if hit.key.endswith(".warc.gz")) == sorted(files)
 
 
+@pytest.mark.process
 def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_back(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_whether_it_is_bac
     assert outcomes(home) == {"fetched": len(mine)}
 
 
+@pytest.mark.process
 def test_a_refused_harvest_is_answered_by_the_url_index(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:

@@ -187,6 +187,7 @@ def test_all_crawls_are_asked_newest_first(cli: Cli, world: World) -> None:
         assert places([row for row in rows if row["crawl"] == crawl]) == expected(truth)
 
 
+@pytest.mark.process
 def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_the_others(
     cli: Cli, world: World, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_wrong_usage_is_status_2(cli: Cli, arguments: tuple[str, ...]) -> None:
     assert cli(*arguments).status == 2
 
 
+@pytest.mark.process
 def test_any_locale_and_any_stream_will_do(world: World, tmp_path: Path) -> None:
     def asked(shell: str) -> subprocess.CompletedProcess[bytes]:
         environment = {

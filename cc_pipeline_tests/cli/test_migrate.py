@@ -33,6 +33,7 @@ def test_a_folder_that_is_no_home_is_an_error(cli: Cli, tmp_path: Path) -> None:
     assert "no home yet" in said.err
 
 
+@pytest.mark.process
 def test_a_rewriting_is_priced_and_asked_for(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, _ = unpack(1, tmp_path)
     ran: list[int] = []

@@ -24,6 +24,7 @@ def shown(home: Path, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+@pytest.mark.process
 def test_from_the_price_to_pages_and_on_as_the_month_grows(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def source(world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield server.url
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("source")
 def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -52,6 +53,7 @@ def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path
     assert "could not be read" in said.shown
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("source")
 def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World, tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -71,6 +73,7 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     assert (said.status, old in " ".join(said.out.split())) == (0, True), said.out
 
 
+@pytest.mark.process
 def test_only_what_was_known_at_release(cli: Cli, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
     monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22 26\n")

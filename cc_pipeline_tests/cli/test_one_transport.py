@@ -35,6 +35,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return places
 
 
+@pytest.mark.process
 def test_a_run_opens_each_place_once_and_reads_the_list_once(
     cli: Cli, opened: Counter[str], bucket: Bucket, tmp_path: Path
 ) -> None:

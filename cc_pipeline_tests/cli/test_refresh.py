@@ -14,6 +14,7 @@ from cc_pipeline_tests.world import copy_of
 pytestmark = pytest.mark.xdist_group("cli")
 
 
+@pytest.mark.process
 def test_index_files_that_were_published_anew_are_harvested_again(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

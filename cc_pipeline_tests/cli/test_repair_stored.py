@@ -33,6 +33,7 @@ def published(home: Path) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
+@pytest.mark.process
 def test_lost_files_are_named_and_repaired(cli: Cli, world: World, home: Path) -> None:
     place = ("--source", world.bucket, "--home", home)
     assert cli("run", "-c", NEW, "-d", "example.com", *place).status == 0

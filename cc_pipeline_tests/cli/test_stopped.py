@@ -60,6 +60,7 @@ def wait_until(server: FaultServer, fault: str | None, key: str, process: subpro
         time.sleep(0.02)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", STATUS)
 def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
     bucket: Path, tmp_path: Path, number: signal.Signals
@@ -100,6 +101,7 @@ def assert_nothing_under_way(home: Path) -> None:
         instance.dispose()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "number"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from cc_pipeline_tests.wheel import REPOSITORY, install_wheel, run
 
-pytestmark = [pytest.mark.xdist_group("wheel"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,7 @@ def drawn(piece: bytes, most: int) -> Iterator[bytes]:
         yield piece
 
 
+@pytest.mark.bomb
 @pytest.mark.parametrize(
     ("piece", "most", "kind"),
     [
@@ -90,6 +91,7 @@ except DataFault as fault:
 """
 
 
+@pytest.mark.bomb
 @pytest.mark.parametrize("line", ["a", "", "crawl-data/CC-MAIN-2024-22/x"])
 def test_hostile_gzip_takes_a_few_hundred_megabytes_at_most(line: str) -> None:
     done = subprocess.run([sys.executable, "-c", HOSTILE, line], capture_output=True, text=True, check=True)
@@ -98,6 +100,7 @@ def test_hostile_gzip_takes_a_few_hundred_megabytes_at_most(line: str) -> None:
     assert int(peak) < 300 << 10
 
 
+@pytest.mark.bomb
 def test_a_list_of_arc_files_is_bounded_packed_or_plain(tmp_path: Path) -> None:
     crawl, key = "CC-MAIN-2009-2010", "crawl-002/2009/09/17/0/1253228619531_0.arc.gz"
     workspace = workspace_of(tmp_path, tmp_path / "home")

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from cc_pipeline_tests.world import NEW
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 
-pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
 SITE = "example.com"
 #: Browsers that the packages of systems install; Playwright's own would have to be downloaded.
@@ -144,24 +145,39 @@ def wait_for_checks(server: Server, run: str, wanted: set[tuple[str, str]]) -> d
         time.sleep(1)
 
 
-def test_a_domain_is_added_materialized_and_checked_by_clicking(
-    bucket: Bucket, harvested: Path, tmp_path: Path
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The UI in a browser, and the run of the domain that was added there."""
+
+    tab: Tab
+    server: Server
+    run: str
+
+
+@pytest.fixture(scope="module")
+def seen(bucket: Bucket, harvested: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    folder = tmp_path_factory.mktemp("seen")
     asked = os.environ.get("CC_PIPELINE_PICTURES")
-    pictures = REPOSITORY / asked if asked else tmp_path / "pictures"
+    pictures = REPOSITORY / asked if asked else folder / "pictures"
     # what `make dev` starts
     makefile = (REPOSITORY / "Makefile").read_text("utf-8")
     assert re.search(r"^dev:.*\n\t@\$\(VENV\)/cc-pipeline ui$", makefile, re.MULTILINE)
     port = free_port()
     command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(harvested)]
-    env = environment(bucket[0], tmp_path)
-    with serving(command, tmp_path, env, port) as server:
+    with serving(command, folder, environment(bucket[0], folder), port) as server:
         server.wait_until_loaded()
         with browsing(f"http://127.0.0.1:{port}", pictures) as tab:
-            run = materialize(tab)
-            sees_the_partition(tab, run, len(bucket[1].of(NEW, subset="warc", domain=SITE)))
-            sees_the_lineage(tab)
-            runs_every_check(tab, server)
+            yield Seen(tab, server, materialize(tab))
+
+
+@pytest.mark.smoke
+def test_a_domain_is_added_and_materialized_by_clicking(bucket: Bucket, seen: Seen) -> None:
+    sees_the_partition(seen.tab, seen.run, len(bucket[1].of(NEW, subset="warc", domain=SITE)))
+
+
+def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> None:
+    sees_the_lineage(seen.tab)
+    runs_every_check(seen.tab, seen.server)
 
 
 def materialize(tab: Tab) -> str:

@@ -24,7 +24,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.world import NEW
 
-pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 
 Bucket = tuple[Path, MiniCrawlTruth]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -265,6 +265,7 @@ def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: 
     assert {"key": "dagster/max_retries", "value": "0"} in run["tags"]
 
 
+@pytest.mark.smoke
 def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout: Path, tmp_path: Path) -> None:
     env, port = environment(bucket[0], checkout), free_port()
     command = [str(BIN / "cc-pipeline"), "ui", "--port", str(port), "--home", str(tmp_path / "other home")]
@@ -272,6 +273,8 @@ def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(bucket: Bucket, checkout
     with serving(command, checkout, env, port) as server:
         assert "warehouse" in server.wait_until_loaded()
         server.add_partition("domain", "only-here.example")
+        listed = server.launch("list_crawls", {})
+        assert server.wait_for(listed) == "SUCCESS", server.failure(listed)
     assert (tmp_path / "other home" / "dagster" / "dagster.yaml").exists()
     assert (tmp_path / "other home" / "home.json").exists()
 
@@ -298,6 +301,7 @@ def checkout_at(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.smoke
 def test_what_earlier_versions_wrote_for_dagster_is_written_anew(bucket: Bucket, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path / "home"))
     env = tmp_path / ".env"

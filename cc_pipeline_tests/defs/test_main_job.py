@@ -93,6 +93,7 @@ def test_a_second_run_gives_the_same_rows_and_fetches_nothing(bucket: Bucket, wh
     assert sorted((whole / "lake" / "records").rglob("*")) == stored
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_run_killed_at_every_commit_ends_with_the_same_tables(bucket: Bucket, tmp_path: Path, moment: str) -> None:
     targets = ["example.com", "host:www.example.com"]
@@ -107,6 +108,7 @@ def test_a_run_killed_at_every_commit_ends_with_the_same_tables(bucket: Bucket, 
     assert published_rows(tmp_path / "killed") == published_rows(tmp_path / "quiet")
 
 
+@pytest.mark.process
 def test_overlapping_targets_count_each_capture_once_and_fetch_it_once(bucket: Bucket, tmp_path: Path) -> None:
     run(bucket, tmp_path / "alone", [NEW], ["example.com"])
     home = tmp_path / "overlapping"
@@ -121,6 +123,7 @@ def test_overlapping_targets_count_each_capture_once_and_fetch_it_once(bucket: B
     assert bridge["set-both"] == bridge["example.com"] > min(bridge.values()) > 0
 
 
+@pytest.mark.process
 def test_an_open_reader_stays_whole_while_a_run_publishes(bucket: Bucket, tmp_path: Path) -> None:
     run(bucket, tmp_path, [NEW], ["example.com"])
     with duckdb.connect(str(tmp_path / "cc.duckdb"), read_only=True) as reader:

@@ -146,6 +146,7 @@ def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, Mi
         assert bool(found) == bool(hosts), text
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("text", "why"), REFUSED.items(), ids=[ascii(text)[:30] for text in REFUSED])
 def test_what_cannot_be_a_domain_is_refused_by_every_command(
     run, world: tuple[Path, MiniCrawlTruth], text: str, why: str

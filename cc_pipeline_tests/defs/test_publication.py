@@ -69,6 +69,7 @@ def publications(instance: dg.DagsterInstance) -> int:
     return len(instance.fetch_materializations(dg.AssetKey("warehouse"), limit=10).records)
 
 
+@pytest.mark.process
 def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:

@@ -20,7 +20,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.stages.workspace import open_workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
-pytestmark = [needs_corpus, pytest.mark.xdist_group("real_crawl")]
+pytestmark = [pytest.mark.process, needs_corpus, pytest.mark.xdist_group("real_crawl")]
 
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 ARC_CRAWL = "CC-MAIN-2012"

@@ -412,6 +412,7 @@ def run_request(backfill: Backfill, request: dg.RunRequest) -> dg.ExecuteInProce
     )
 
 
+@pytest.mark.process
 def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_again(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

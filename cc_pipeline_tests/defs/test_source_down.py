@@ -127,6 +127,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield made
 
 
+@pytest.mark.process
 def test_an_hour_without_the_source_is_an_hour_of_reasons(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,8 @@ from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
 from cc_pipeline_tests.world import NEW, harvest, workspace_of
 
+pytestmark = pytest.mark.process
+
 Bucket = tuple[Path, MiniCrawlTruth]
 TWO = ("example.com", "example.org")
 

@@ -35,7 +35,7 @@ from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
 from cc_pipeline_tests.world import NEW, OLD, extract, harvest, publish, workspace_of
 
-pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
 
 SITES = ("example.com", "example.org", "example-foo.com")
 #: Of several crawls and in no order of theirs: no range holds just these.
@@ -55,15 +55,26 @@ class Team:
     s3: S3Server
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A team's folder and servers, none of its own processes running, and the ports that those will have."""
+
+    folder: Path
+    env: dict[str, str]
+    code_port: int
+    postgres: Postgres
+    s3: S3Server
+
+
 @pytest.fixture(scope="module")
-def team(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+def state(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[State]:
     folder = tmp_path_factory.mktemp("team") / "folder"
     with postgres_server() as postgres, weed_server(folder.parent / "weed", "lake", "logs") as s3:
         init = ["init", "--team", folder, "--lake", "s3://lake/cc", "--logs", "s3://logs/cc", "--endpoint", s3.endpoint]
         subprocess.run(
             [BIN / "cc-pipeline", *init], check=True, capture_output=True, env=environment(bucket[0], folder)
         )
-        code_port, ui_port = free_port(), free_port()
+        code_port = free_port()
         told = fill_in(
             folder / ".env",
             postgres.environment
@@ -76,25 +87,31 @@ def team(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
         env = environment(bucket[0], folder) | told
         env |= {"CC_PIPELINE_HOME": str(folder), "DAGSTER_HOME": str(folder / "dagster")}
         env |= {"AWS_EC2_METADATA_DISABLED": "true", "CC_PIPELINE_WORKERS": "1"}
-        # what the containers' own host and port would be, and the folder that is mounted there
-        here = {"0.0.0.0": "127.0.0.1", "4000": str(code_port), "3000": str(ui_port)}
-        services = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
+        yield State(folder, env, code_port, postgres, s3)
 
-        def command(argument: list[str]) -> list[str]:
-            program, *rest = [here.get(part, part).replace(IN_CONTAINER, str(folder)) for part in argument]
-            return [str(BIN / program), *rest]
 
-        with ExitStack() as running:
-            # not the folder itself: a .env there would win over the environment of each process
-            place = folder.parent
-            code = running.enter_context(serving(command(services["code"]["command"]), place, env, code_port))
-            until_healthy(command(services["code"]["healthcheck"]["test"][1:]), env, place)
-            ui = running.enter_context(serving(command(services["webserver"]["command"]), place, env, ui_port))
-            daemon = running.enter_context(serving(command(services["daemon"]["command"]), place, env, ui_port + 1))
-            assert "warehouse" in ui.wait_until_loaded()
-            until_healthy(command(services["daemon"]["healthcheck"]["test"][1:]), env, place)
-            assert code is not daemon
-            yield Team(folder, env, ui, postgres, s3)
+@pytest.fixture(scope="module")
+def team(state: State) -> Iterator[Team]:
+    folder, env, ui_port = state.folder, state.env, free_port()
+    # what the containers' own host and port would be, and the folder that is mounted there
+    here = {"0.0.0.0": "127.0.0.1", "4000": str(state.code_port), "3000": str(ui_port)}
+    services = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
+
+    def command(argument: list[str]) -> list[str]:
+        program, *rest = [here.get(part, part).replace(IN_CONTAINER, str(folder)) for part in argument]
+        return [str(BIN / program), *rest]
+
+    with ExitStack() as running:
+        # not the folder itself: a .env there would win over the environment of each process
+        place = folder.parent
+        code = running.enter_context(serving(command(services["code"]["command"]), place, env, state.code_port))
+        until_healthy(command(services["code"]["healthcheck"]["test"][1:]), env, place)
+        ui = running.enter_context(serving(command(services["webserver"]["command"]), place, env, ui_port))
+        daemon = running.enter_context(serving(command(services["daemon"]["command"]), place, env, ui_port + 1))
+        assert "warehouse" in ui.wait_until_loaded()
+        until_healthy(command(services["daemon"]["healthcheck"]["test"][1:]), env, place)
+        assert code is not daemon
+        yield Team(folder, env, ui, state.postgres, state.s3)
 
 
 def fill_in(path: Path, values: dict[str, str]) -> dict[str, str]:
@@ -220,17 +237,29 @@ with instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
 """
 
 
-def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
-    def run(*command: str) -> str:
-        done = subprocess.run(
-            [str(BIN / command[0]), *command[1:]],
-            cwd=team.folder.parent, env=team.env, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+@pytest.mark.smoke
+def test_a_run_of_the_command_line_is_recorded_in_postgresql(state: State) -> None:
+    # its own domain, so that whichever test comes first there is something to do
+    run(state, "cc-pipeline", "run", "-c", NEW, "-d", "host:www.example.com")
+    with psycopg2.connect(**login(state.postgres)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM runs WHERE status = 'SUCCESS' AND pipeline_name = 'extract_domain'")
+        [(count,)] = cursor.fetchall()
+    assert count
+    assert not list((state.folder / "dagster").rglob("*.db"))
 
-    lost = run("python", "-c", LOST).split()[-1]
-    run("cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
+
+def run(state: State | Team, *command: str) -> str:
+    done = subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        cwd=state.folder.parent, env=state.env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_line_works_on_the_same_instance(team: Team) -> None:
+    lost = run(team, "python", "-c", LOST).split()[-1]
+    run(team, "cc-pipeline", "run", "-c", NEW, "-d", SITES[0])
     with psycopg2.connect(**login(team.postgres)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM run_tags WHERE key = 'cc_pipeline/process'")
         [(count,)] = cursor.fetchall()

@@ -25,7 +25,7 @@ from cc_pipeline_tests.world import NEW
 
 __all__ = ["checkout"]
 
-pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 
 
 def descendants(parent: int) -> set[int]:

@@ -146,6 +146,7 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
     assert asked(settings) == []
 
 
+@pytest.mark.process
 def test_a_publication_is_made_only_where_it_would_be_another(settings: Settings) -> None:
     def published(some: Settings, before: Callable[[Workspace], object] = lambda _: None) -> bool:
         with launching(some) as (workspace, launcher):

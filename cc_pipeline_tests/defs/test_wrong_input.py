@@ -100,6 +100,7 @@ def test_a_domain_without_captures_is_an_empty_result_and_says_so(run, home: Pat
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("text", ["bad..domain", "co.uk", "", "two words", "-d", "http://", "set:x"])
 def test_a_malformed_domain(run, home: Path, text: str) -> None:
     status, _, err = run("run", "-c", NEW, "-d", SITE, f"--domain={text}")
@@ -241,6 +242,7 @@ _OF_A_RUN, _INDEX, _RUNS = r"runs/[0-9a-f]{8}-[0-9a-f-]+\.db$", r"index\.db$", r
 _RECORD = "ASSET_MATERIALIZATION'"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "word", "times"),
     [

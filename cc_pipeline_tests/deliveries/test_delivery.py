@@ -312,6 +312,7 @@ def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
     assert not is_ours("../x.warc.gz", report.manifest.delivery)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("checkpoint", [60.0, -1.0])
 @pytest.mark.parametrize("way", ["first", "healed", "converted"])
 def test_killed_at_every_write_and_copied_again(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.charset import (
@@ -61,7 +61,6 @@ def test_unassigned_bytes_of_windows_1252_are_controls_as_in_browsers() -> None:
     assert decode(b"a\x81b\x93", "windows-1252")[::3] == ("a\x81b\u201c", True)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=400), st.one_of(st.none(), st.text(max_size=12), st.sampled_from(sorted(CODECS))))
 def test_decoding_never_fails(payload: bytes, label: str | None) -> None:
     found = decode(payload, label)
@@ -69,7 +68,6 @@ def test_decoding_never_fails(payload: bytes, label: str | None) -> None:
     assert isinstance(found.text, str)
 
 
-@settings(deadline=None)
 @given(st.text(), st.sampled_from(sorted(CODECS)))
 def test_a_labelled_text_comes_back(text: str, name: str) -> None:
     try:

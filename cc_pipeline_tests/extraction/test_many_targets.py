@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cc_pipeline.defs.partitions import MAX_PARTITIONS
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
+
+pytestmark = pytest.mark.bomb
 
 #: In a process of its own, since what is tested ended it. One of the targets is there, and is known to be.
 _PROGRAM = """

@@ -30,6 +30,8 @@ from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline_tests.world import ARC, NEW, OLD, extract, harvest, publish, workspace_of
 
+pytestmark = pytest.mark.matrix
+
 SUBSETS = ("warc", "robotstxt", "crawldiagnostics")
 #: A set of many members has parts: most of these have no captures.
 _ABSENT = ", ".join(f"absent-{one:02}.example" for one in range(66))
@@ -126,10 +128,9 @@ def here(workspace: Workspace, table: str) -> dict[Capture, str]:
 
 @settings(
     max_examples=8,
-    deadline=None,
     derandomize=True,
     database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=st.lists(STEPS, min_size=3, max_size=6))
 @example([Step("run"), Step("run", subsets=("robotstxt",)), Step("run", subsets=("crawldiagnostics", "warc"))])

@@ -62,6 +62,7 @@ def planned(settings: Settings) -> list[str]:
     return found
 
 
+@pytest.mark.process
 def test_a_migration_may_be_killed_anywhere_and_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpack(3, tmp_path)
     assert MIGRATIONS[-1].layout == 4

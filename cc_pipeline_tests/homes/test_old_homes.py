@@ -51,7 +51,7 @@ def shown(home: Path) -> dict[str, Counter[str]]:
 SHOWN = {1: 114, 2: 114, 3: 140}
 
 
-@pytest.fixture(params=LAYOUTS)
+@pytest.fixture(params=[pytest.param(one, marks=pytest.mark.matrix) for one in LAYOUTS])
 def layout(request: pytest.FixtureRequest) -> int:
     return request.param
 
@@ -59,6 +59,15 @@ def layout(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def old_home(layout: int, tmp_path: Path) -> Path:
     return unpack(layout, tmp_path)[0]
+
+
+@pytest.fixture(scope="module")
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of an older layout, brought to this one and published. Tests work on copies."""
+    home, _ = unpack(request.param, tmp_path_factory.mktemp("published"))
+    with open_workspace(load_settings({}, home=str(home))) as workspace:
+        publish(workspace)
+    return home
 
 
 def workspace_in(home: Path) -> Workspace:
@@ -237,11 +246,20 @@ def widened(lake: Lake, table: str) -> pa.Schema:
     return lake.specs[table].schema
 
 
-@pytest.mark.parametrize("table", ["captures", "records", *PAGE_TABLES, "source_faults", "targets"])
-def test_an_added_column_is_null_in_rows_of_before(old_home: Path, table: str) -> None:
-    workspace = workspace_in(old_home)
-    publish(workspace)
-    before = shown(old_home)
+#: Every table in the newest of them, and every layout.
+_ADDED = [(3, table) for table in ("records", *PAGE_TABLES, "source_faults", "targets")]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("published", "table"),
+    [*_ADDED, *((layout, "captures") for layout in LAYOUTS)],
+    indirect=["published"],
+)
+def test_an_added_column_is_null_in_rows_of_before(published: Path, tmp_path: Path, table: str) -> None:
+    home = shutil.copytree(published, tmp_path / "home")
+    workspace = workspace_in(home)
+    before = shown(published)
     lake = workspace.lake
     count = lake.read(table).num_rows
     schema = widened(lake, table)
@@ -251,7 +269,7 @@ def test_an_added_column_is_null_in_rows_of_before(old_home: Path, table: str) -
             nothing = dict.fromkeys(lake.specs[table].slice_columns, "none")
             lake.commit(table, schema.empty_table(), [nothing], {"none": "abc"})
         publish(workspace)
-        with duckdb.connect(str(old_home / "cc.duckdb"), read_only=True) as connection:
+        with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
             (rows,) = connection.execute(f"SELECT count(added) FROM lake.{table}").fetchone() or (None,)
         assert rows == 0
     row = dict.fromkeys(schema.names) | {
@@ -266,10 +284,10 @@ def test_an_added_column_is_null_in_rows_of_before(old_home: Path, table: str) -
     assert lake.read(table)["added"].null_count == count
     assert lake.read(table, where).to_pylist() == fresh.to_pylist()
     publish(workspace)
-    with duckdb.connect(str(old_home / "cc.duckdb"), read_only=True) as connection:
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
         (rows,) = connection.execute(f"SELECT count(added) FROM lake.{table}").fetchone() or (None,)
     assert rows == 1
-    grown = shown(old_home)
+    grown = shown(home)
     assert all(grown[name].total() >= before[name].total() for name in VIEWS)
     assert all(grown[name] == before[name] for name in VIEWS if name not in (table, "ledger", "capture_targets"))
 

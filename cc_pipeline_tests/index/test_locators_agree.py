@@ -66,6 +66,7 @@ def _some_target(rng: random.Random, capture: Capture) -> Target:
         return parse_target(f"url:{url}")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transport: Transport, tmp_path: Path) -> None:
     captures = world.truth.of(crawl)

@@ -280,6 +280,7 @@ def test_it_is_tried_again_when_others_commit(
     assert lake.pin("sorted").rows == 4
 
 
+@pytest.mark.process
 def test_drivers_at_once_leave_one_of_their_answers(lake: Lake) -> None:
     commit(lake, "sorted", [("x", 1), ("y", 2)], "x", "y")
     context = multiprocessing.get_context("spawn")
@@ -334,7 +335,7 @@ COMMITS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(COMMITS)
 def test_any_commits_equal_a_plain_model_and_the_local_engine(
     commits: list[tuple[str, str, set[str], list[tuple[int, str, int]]]],
@@ -398,6 +399,7 @@ print(pa.default_memory_pool().max_memory() >> 20, sum(one.rows for one in added
 """
 
 
+@pytest.mark.bomb
 def test_a_worker_needs_little_memory_where_rows_are_megabytes(lake: Lake) -> None:
     ran = subprocess.run([sys.executable, "-c", WORKER, lake.root], capture_output=True, text=True, check=True)
     megabytes, count, files = map(int, ran.stdout.split())

@@ -131,7 +131,7 @@ def test_scaled_specifications_are_always_possible(pages: int) -> None:
     assert spec.pages == pages and len(spec.crawls) == 3
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**40),
     pages=st.integers(3, 40),

@@ -150,6 +150,7 @@ def test_the_matrix_knows_every_kind() -> None:
     assert set().union(*PERSISTENT.values()) <= set(REASONS)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", FAULT_KINDS)
 def test_transient_faults_change_nothing(
     bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path, kind: str
@@ -285,6 +286,7 @@ def test_what_failed_for_a_moment_is_asked_for_again_though_other_files_fail(
     assert first.outcomes == {"fetched": RECORDS // 2, "missing": RECORDS // 2}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", FAULT_KINDS)
 def test_a_source_that_gives_nothing_costs_little_more_than_its_ranges(
     bucket: tuple[Path, pa.Table], tmp_path: Path, kind: str
@@ -310,6 +312,7 @@ def test_a_source_that_gives_nothing_costs_little_more_than_its_ranges(
     assert result.outcomes == {"fetched": 400}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", FAULT_KINDS)
 def test_ranges_that_fail_among_others_cost_what_the_docs_say(
     bucket: tuple[Path, pa.Table], tmp_path: Path, kind: str

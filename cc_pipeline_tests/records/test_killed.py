@@ -67,6 +67,7 @@ def stored_ranges(lake: Path) -> set[int]:
     return ranges
 
 
+@pytest.mark.process
 def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> None:
     bucket, lake, log = tmp_path / "bucket", tmp_path / "lake", tmp_path / "log"
     bucket.mkdir()

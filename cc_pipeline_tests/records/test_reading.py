@@ -95,7 +95,7 @@ def far(shelf: Path) -> Iterator[RecordStorage]:
 
 
 @given(st.data(), st.integers(1, 40_000))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_in_any_order_have_the_bytes_that_each_has_alone(
     shelf: Path, rows: list[Row], far: RecordStorage, data: st.DataObject, window: int
 ) -> None:

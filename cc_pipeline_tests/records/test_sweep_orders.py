@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from cc_pipeline.records.leases import Lease
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.superseded import note
@@ -113,6 +115,7 @@ def run(world: World, plan: list[tuple[int, int]], lines: Sequence[list[Step]], 
 _SLOTS = 8
 
 
+@pytest.mark.matrix
 def test_a_fetch_a_replacement_and_a_sweep_in_every_order(tmp_path: Path) -> None:
     count = 0
     for plan in interleavings([5, 2], _SLOTS):
@@ -124,6 +127,7 @@ def test_a_fetch_a_replacement_and_a_sweep_in_every_order(tmp_path: Path) -> Non
     assert count > 28_000
 
 
+@pytest.mark.matrix
 def test_two_fetches_and_two_replacements_in_many_orders(tmp_path: Path) -> None:
     draw = random.Random(7)
     for _ in range(8_000):

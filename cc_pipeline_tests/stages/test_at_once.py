@@ -21,7 +21,7 @@ from cc_pipeline_tests.defs.published import published_rows
 from cc_pipeline_tests.stages import at_once
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
-pytestmark = [pytest.mark.xdist_group("killing"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("killing"), pytest.mark.timeout(600)]
 
 ROLES = ("backfill", "purge", "publish", "tidy", "read")
 _WITHIN_SECONDS = 300

@@ -385,6 +385,7 @@ print(report.per_target["CC-NEWS-2026-05"]["captures in those indexed now"], own
 """
 
 
+@pytest.mark.bomb
 def test_memory_is_flat_however_large_a_file_is(tmp_path: Path) -> None:
     root = tmp_path / "bucket"
     [key] = write_news(root, NewsSpec(files=1, fetches=1, damaged=None)).files

@@ -15,6 +15,8 @@ from cc_pipeline.stages.workspace import export_prefix
 from cc_pipeline_tests.archive.test_sequencefile_spark import SPARK_PYTHON, spark_missing
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 
+pytestmark = pytest.mark.process
+
 DRIVER = """
 import json, sys
 from pyspark.sql import SparkSession

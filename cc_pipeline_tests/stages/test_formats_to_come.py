@@ -60,6 +60,7 @@ def place(row: dict[str, object] | Capture) -> tuple[object, ...]:
     return tuple(row[name] if isinstance(row, dict) else getattr(row, name) for name in names)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", FORMATS)
 def test_captures_records_and_pages_equal_the_truth(tmp_path: Path, name: str) -> None:
     workspace, truth, crawl = made(tmp_path, name)

@@ -119,6 +119,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "cell",
     [

@@ -13,6 +13,7 @@ from cc_pipeline.minicrawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServerProcess
 
 
+@pytest.mark.process
 @pytest.mark.xdist_group("killing")
 def test_thirty_kills_beside_upkeep_and_another_fetch_lose_nothing(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path

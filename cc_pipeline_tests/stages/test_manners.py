@@ -69,6 +69,7 @@ def sound(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         return {via: run(server, tmp_path_factory.mktemp(via), via) for via in ("parquet", "zipnum")}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("via", ["parquet", "zipnum"])
 @pytest.mark.parametrize("manner", MANNERS)
 def test_the_same_rows_come_from_servers_of_all_manners(

@@ -62,7 +62,7 @@ def pairs(texts: Sequence[str]) -> dict[str, set[str]]:
 
 
 @given(st.lists(st.sampled_from(TEXTS), min_size=1, unique=True), st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_meets_is_what_comparing_all_ranges_says(
     workspace: Workspace, texts: list[str], data: st.DataObject
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_copy_has_the_rows_of_the_views_and_can_be_carried_away(
         )
 
 
+@pytest.mark.bomb
 def test_a_copy_is_made_with_bounded_memory_and_leaves_nothing_behind(
     workspace: Workspace, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,7 @@ STEPS: list[tuple[object, str, bool]] = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("room", "step", "behind"), STEPS, ids=[name for _, name, _ in STEPS])
 def test_stopped_at_any_step_it_finishes_the_next_time(
     small: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: object, step: str, behind: bool

@@ -154,6 +154,7 @@ def test_a_crawl_that_another_home_is_harvesting_waits(bucket: Bucket, tmp_path:
         follow_catalog(two, NEW)
 
 
+@pytest.mark.process
 def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     assert captures(one) == captures(two)
 
 
+@pytest.mark.process
 def test_two_homes_that_merge_at_once_leave_each_row_once(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

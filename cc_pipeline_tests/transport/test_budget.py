@@ -340,6 +340,7 @@ def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier
                 assert isinstance(outcome, RangeBytes)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("rate", "seconds"), [(50.0, 3.0), (5.0, 4.0)])
 def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, seconds: float) -> None:
     (tmp_path / "f").write_bytes(bytes(100))

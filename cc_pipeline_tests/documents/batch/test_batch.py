@@ -82,6 +82,7 @@ def test_no_batches_and_empty_batches() -> None:
     assert only["page_metadata"].num_rows == 0
 
 
+@pytest.mark.process
 def test_a_page_that_kills_or_hangs_its_process_is_a_row_and_the_others_go_on() -> None:
     bodies = [b"a", b"kill", b"b", b"hang", b"c"]
     options = ParseOptions(main_content="none", language=False, limits=Limits(seconds=1.5))
@@ -179,6 +180,7 @@ def test_a_reader_may_hand_over_ready_rows() -> None:
     assert [row["failure_reason"] for row in found["page_metadata"].to_pylist()] == [None, "Missing"]
 
 
+@pytest.mark.process
 def test_processes_that_never_get_to_a_page_end_the_run() -> None:
     with pytest.raises(EnvironmentFault, match="before they parse anything"):
         list(parse_batches([[page("kill")]], OPTIONS, 1, trapped))

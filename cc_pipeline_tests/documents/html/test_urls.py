@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urljoin
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolver, shown_host
@@ -46,7 +46,6 @@ def test_a_page_without_a_usable_url_resolves_only_absolute_links() -> None:
     assert resolve("http://example.com/")[1] == "example.com"
 
 
-@settings(deadline=None)
 @given(
     st.from_regex(r"https?://[a-z]{1,8}\.(com|org)(/[a-z]{1,6}){1,4}/?(\?[a-z=&]{1,6})?", fullmatch=True),
     st.from_regex(r"((\.\.?|[a-z]{1,4})/){0,4}[a-z]{1,4}(\?[a-z]{1,3})?(#[a-z]{1,3})?", fullmatch=True),
@@ -55,7 +54,6 @@ def test_agrees_with_the_standard_library_on_ordinary_urls(base: str, value: str
     assert resolver(base)(value)[0] == urljoin(base, value)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_never_raises_and_hosts_agree(base: str, value: str) -> None:
     url, host = resolver(base)(value)
@@ -119,7 +117,6 @@ def test_hosts_that_are_shown_as_they_are(host: str) -> None:
     assert shown_host(host) is None
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_a_browser_s_url_never_raises(base: str, value: str) -> None:
     url, host = browser_resolver(base, "cp1252")(value)

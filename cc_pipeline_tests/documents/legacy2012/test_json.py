@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.legacy2012.json import metadata_object
@@ -168,7 +168,6 @@ _json = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["content", "http_headers", "archiveInfo", "redirect_from", "attempt_time", "x"]), _json

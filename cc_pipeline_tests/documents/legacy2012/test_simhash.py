@@ -7,7 +7,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.legacy2012 import simhash
@@ -27,7 +27,6 @@ def plainly(text: str) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         st.text(max_size=300),

@@ -29,7 +29,7 @@ from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import CREDENTIALS, REGION, weed_server
 from cc_pipeline_tests.world import NEW
 
-pytestmark = [pytest.mark.xdist_group(GROUP), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP), pytest.mark.timeout(900)]
 
 BIN = Path(sys.executable).parent
 SITES = ("example.com", "example.org", "host:www.example.com")

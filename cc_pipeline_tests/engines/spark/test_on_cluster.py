@@ -28,7 +28,7 @@ from cc_pipeline_tests.swiftserver import S3Server
 from cc_pipeline_tests.weedserver import REGION, weed_server
 from cc_pipeline_tests.world import NEW
 
-pytestmark = pytest.mark.xdist_group(GROUP)
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 
 PAGES = TABLES[1:]
 #: Distinct pages of the bucket; three quarters as many captures.
@@ -100,6 +100,18 @@ def on_cluster(context: Any) -> SparkEngine:
 def home(large: Bucket, tmp_path: Path, name: str, targets: list[str], place: dict[str, str]) -> Workspace:
     lake = f"s3://lake/{tmp_path.name}-{name}"
     return located(large[0], tmp_path / name, targets, lake=lake, **place)
+
+
+@pytest.mark.smoke
+def test_a_domain_gets_the_same_tables_on_a_cluster_as_here(
+    bucket: Bucket, place: dict[str, str], tmp_path: Path, context: Any
+) -> None:
+    slugs = ["example.com"]
+    homes = [home(bucket, tmp_path, name, slugs, place) for name in ("local", "spark")]
+    for workspace, by in zip(homes, (LOCAL, on_cluster(context)), strict=True):
+        assert all(one.error is None for one in made(workspace, slugs, by, PAGES).values())
+    same(*homes, slugs)
+    assert not left_over(homes[1])
 
 
 def test_a_set_into_empty_tables_beside_others_and_in_the_place_of_itself(

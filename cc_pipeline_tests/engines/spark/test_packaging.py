@@ -13,7 +13,7 @@ import pytest
 
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
 
-pytestmark = pytest.mark.xdist_group(GROUP)
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 
 #: Asks workers of each Python that is named, in one application.
 ASK = """

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline_tests.sparkcluster import GROUP, SparkCluster
 
-pytestmark = pytest.mark.xdist_group(GROUP)
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 
 
 def test_what_was_started_is_gone_with_its_worker(cluster: SparkCluster) -> None:

@@ -123,7 +123,7 @@ def test_an_index_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.binary(max_size=20), max_size=300), st.integers(60, 3000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_external_sort_is_sorted(tmp_path_factory: pytest.TempPathFactory, items: list[bytes], memory: int) -> None:
     scratch = tmp_path_factory.mktemp("sort")
     with ExternalSort(scratch, memory) as sort:

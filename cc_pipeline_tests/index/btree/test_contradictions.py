@@ -40,7 +40,7 @@ def answer(tree: BTree, key: bytes) -> list[bytes] | DataKind:
 
 
 @given(KEYS, st.integers(0, 1000), st.integers(0, 1000), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_data_blocks_in_the_wrong_order_never_lose_a_key(
     numbers: set[int], one: int, other: int, trusted: bool
 ) -> None:
@@ -55,7 +55,7 @@ def test_data_blocks_in_the_wrong_order_never_lose_a_key(
 
 
 @given(KEYS, st.integers(-4, 4), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_drifted_pointers_are_followed_and_noted(numbers: set[int], drift: int, trusted: bool) -> None:
     keys = keys_of(numbers)
     tree = _tree(_drifted(content_of(keys), drift), trusted=trusted)

@@ -136,7 +136,7 @@ keys = st.lists(
 
 
 @given(keys, st.sampled_from([64, 65, 128, 200, 1024]), st.integers(-6, 6), st.booleans(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_answers_like_a_sorted_list(
     found: list[bytes], size: int, drift: int, trusted: bool, data: st.DataObject
 ) -> None:
@@ -254,7 +254,7 @@ def test_damage_is_an_error_and_never_a_shorter_answer(position: int, patch: byt
 
 
 @given(st.binary(max_size=400), st.integers(0, 5000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_garbage_gets_further_than_a_data_fault(garbage: bytes, position: int) -> None:
     items = [(b"key-%05d" % number, _value(number)) for number in range(100)]
     content = bytearray(_file(items, 256))

@@ -128,7 +128,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_kept_step_by_step_it_answers_as_if_built_at_once(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, changes: list[dict[str, Made | None]]
@@ -174,6 +174,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[int]:
     return taken
 
 
+@pytest.mark.process
 def test_killed_between_any_two_steps_it_is_whole_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before: dict[str, Made] = {f"CC-MAIN-2024-{week}": (1, 6) for week in range(10, 14)}
     after = before | {"CC-MAIN-2024-11": (2, 5), "CC-MAIN-2024-20": (1, 3)}
@@ -230,6 +231,7 @@ def test_one_crawl_changed_touches_its_file_alone(tmp_path: Path) -> None:
     assert_same(folder, tmp_path / "whole.duckdb", crawls | {changed: (2, 4)})
 
 
+@pytest.mark.bomb
 def test_a_question_about_one_crawl_of_120_opens_one_file_and_files_beside_merged_ones_stay_few(
     tmp_path: Path,
 ) -> None:
@@ -260,6 +262,7 @@ def test_a_question_about_one_crawl_of_120_opens_one_file_and_files_beside_merge
         assert len(catalog.coverage()) == 120
 
 
+@pytest.mark.process
 def test_readers_beside_a_builder_see_each_crawl_whole(tmp_path: Path) -> None:
     folder = tmp_path / "catalog"
     crawls: dict[str, Made] = {f"CC-MAIN-2024-{week}": (1, 5) for week in range(10, 16)}

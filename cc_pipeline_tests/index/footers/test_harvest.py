@@ -34,6 +34,7 @@ def transport(url: str, **options: object) -> Transport:
     return Transport(url, PlaceOptions(**{"retry": QUICK, "concurrency": 64, "timeouts": timeouts, **options}))
 
 
+@pytest.mark.bomb
 def test_nine_hundred_files_through_faults(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 900)
     rotten, stalled = keys[450], keys[700]
@@ -369,6 +370,7 @@ print(own_peak())
 """
 
 
+@pytest.mark.bomb
 def test_memory_is_flat(tmp_path: Path):
     peaks = []
     for count in (200, 4000):

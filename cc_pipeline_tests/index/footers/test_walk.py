@@ -77,15 +77,16 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.bomb
 @needs_compiled
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(damaged(), st.integers(0, 4), st.sampled_from([4, 300, 10_000, 2**62]))
 def test_both_walks_agree_on_damaged_footers(metadata, stat_count, limit):
     both_agree(metadata, stat_count, limit)
 
 
 @needs_compiled
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=300))
 def test_both_walks_agree_on_noise(metadata):
     both_agree(metadata)
@@ -111,7 +112,7 @@ def test_both_walks_agree_on_the_corpus():
             both_agree(metadata_of(data)[:100_000], limit=len(data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(damaged())
 def test_only_data_faults_leave_the_decoder(metadata):
     tail = metadata + len(metadata).to_bytes(4, "little") + b"PAR1"
@@ -124,7 +125,7 @@ def test_only_data_faults_leave_the_decoder(metadata):
         assert all(group.rows >= 0 for group in found.row_groups)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_only_footer_faults_leave_the_schema_parser(elements):
     try:
@@ -231,6 +232,7 @@ for turn in range(20_000):
 """
 
 
+@pytest.mark.bomb
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build a sanitised walk with")
 def test_no_byte_out_of_bounds_is_touched(tmp_path: Path):
     """The compiled walk with the address and undefined-behaviour sanitisers, fed with damaged footers."""

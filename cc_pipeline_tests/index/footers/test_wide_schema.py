@@ -79,7 +79,7 @@ def test_the_widest_schema_is_read() -> None:
 
 
 @given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600), st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_both_walks_refuse_the_same(columns: int, chunks: int, orders: int, cut: int) -> None:
     metadata = footer(schema(columns), chunks, orders)
     outcomes = []

@@ -203,7 +203,7 @@ def written(values: list[bytes | None], **options: Any) -> tuple[ColumnLayout, b
     st.integers(1, 200),
     st.integers(1, 50),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_small_steps_give_the_same_values(
     values: list[bytes | None], version: str, options: dict[str, Any], step: int, batch: int
 ) -> None:
@@ -220,7 +220,7 @@ def test_small_steps_give_the_same_values(
 
 
 @given(st.integers(0, 5000), st.binary(min_size=1, max_size=6), st.booleans(), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_damage_is_a_fault_or_values_within_the_bound(at: int, noise: bytes, cut: bool, dictionary: bool) -> None:
     values: list[bytes | None] = [b"key %d" % (number % 9) for number in range(60)]
     layout, chunk = written(values, use_dictionary=dictionary, max_rows_per_page=20)

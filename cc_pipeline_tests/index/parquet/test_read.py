@@ -94,7 +94,7 @@ hosts = st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=60
     st.integers(1, 40),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rows_of_any_file_are_those_of_a_full_read(
     tmp_path_factory: pytest.TempPathFactory,
     names: list[str],
@@ -252,7 +252,7 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=40))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_damage_gives_a_typed_fault_and_no_other_exception(
     tmp_path_factory: pytest.TempPathFactory, position: int, patch: bytes
 ) -> None:

@@ -32,7 +32,7 @@ def _place(physical: str, repetition: str = "optional", size: int = 10) -> Colum
 
 
 @given(st.sampled_from(sorted(TYPES)), st.lists(st.tuples(st.none() | st.booleans(), st.integers(1, 9)), min_size=1))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_page_said_to_hold_one_value_holds_it(physical: str, runs: list[tuple[bool | None, int]]) -> None:
     kinds: dict[str, tuple[Any, Any]] = {
         "INT32": (-200, 404),

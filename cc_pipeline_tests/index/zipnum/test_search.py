@@ -50,7 +50,7 @@ hostile = st.one_of(
     st.sampled_from([(16, 40, 30), (60, 200, 64), (400, 1000, 300)]),
     st.lists(st.tuples(hostile, st.floats(0, 1)), max_size=20),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_members_are_those_of_a_plain_bisection(
     keys: list[bytes], equal: int, asked: list[bytes], sizes: tuple[int, int, int], marks: list[tuple[bytes, float]]
 ) -> None:
@@ -75,7 +75,7 @@ def test_members_are_those_of_a_plain_bisection(
 
 
 @given(st.lists(hostile, min_size=20, max_size=200, unique=True), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_file_that_is_not_sorted_is_an_error_or_never_seen(keys: list[bytes], chance: random.Random) -> None:
     chance.shuffle(keys)
     with pytest.MonkeyPatch.context() as patch:

@@ -317,7 +317,7 @@ LABEL = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @example(["a.www.www2", "a.www2.www", "a.www", "a.www2"], False)
 @given(st.lists(st.lists(LABEL, max_size=5).map(".".join), max_size=8), st.booleans())
 def test_keys_in_bulk_are_those_of_one_by_one(names: list[str], www_kept: bool) -> None:
@@ -325,7 +325,7 @@ def test_keys_in_bulk_are_those_of_one_by_one(names: list[str], www_kept: bool) 
     assert found == [graph_key(name, www_kept) for name in names]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 9), st.none() | st.floats(0, 1))),
     st.integers(1, 4),

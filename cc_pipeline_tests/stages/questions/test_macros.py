@@ -317,6 +317,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.process
 @needs_corpus
 def test_real_pages(real: Connection) -> None:
     captures, known = oracle.rows(real, "captures"), texts(real)

@@ -1,0 +1,151 @@
+"""The names that others hold: queries, schedules, notebooks and scripts break without a word where one of them goes.
+
+``names.txt`` is the list, one name a line behind its kind. Who changes a name on purpose writes a line in
+docs/CHANGELOG.md, and then the list anew: ``python -m cc_pipeline_tests.test_names``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import typer
+
+from cc_pipeline.cli import app as front
+from cc_pipeline.definitions import defs
+from cc_pipeline.engines.spark import job
+from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.settings import Settings
+from cc_pipeline.stages.publish import publish_warehouse
+from cc_pipeline.stages.tables import TABLES
+from cc_pipeline_tests.closing import close_all
+from cc_pipeline_tests.stages.lake_pages import make_workspace
+
+LIST = Path(__file__).with_name("names.txt")
+SOURCES = sorted(Path(front.__file__).parents[1].rglob("*.py"))
+
+
+def of_stages() -> Iterator[str]:
+    """A stage's label and the pattern of its digests' names: both are stored in every home."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Stage":
+                label, _, named = (ast.unparse(each) for each in node.args)
+                yield f"stage {label} {named}"
+
+
+def of_the_lake() -> Iterator[str]:
+    for table in TABLES:
+        yield from (f"lake {table.name}.{field.name}: {field.type}" for field in table.schema)
+
+
+def of_the_published_file(home: Path) -> Iterator[str]:
+    workspace = make_workspace(home)
+    publish_warehouse(workspace)
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        views = connection.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+            "WHERE schema_name = 'main' AND NOT internal"
+        )
+        yield from (f"view {table}.{column}: {kind}" for table, column, kind in views.fetchall())
+        macros = connection.execute(
+            "SELECT function_name, parameters FROM duckdb_functions() WHERE schema_name = 'main' AND NOT internal"
+        )
+        yield from (f"macro {name}({', '.join(parameters)})" for name, parameters in macros.fetchall())
+
+
+def of_dagster() -> Iterator[str]:
+    repository = defs().get_repository_def()
+    graph = repository.asset_graph
+    yield from (f"asset {key.to_user_string()}" for key in graph.get_all_asset_keys())
+    yield from (f"check {key.asset_key.to_user_string()} {key.name}" for key in graph.asset_check_keys)
+    yield from (f"job {name}" for name in repository.job_names if not name.startswith("__"))
+    yield from (f"schedule {each.name}" for each in repository.schedule_defs)
+    yield from (f"sensor {each.name}" for each in repository.sensor_defs)
+
+
+def of_settings() -> Iterator[str]:
+    """Settings, and each variable that the code reads or writes down for another process."""
+    yield from (f"setting {field.name}" for field in fields(Settings))
+    for path in SOURCES:
+        text = path.read_text("utf-8")
+        for name in re.findall(r'_in\([^()"]+, "([A-Z][A-Z0-9_]*)"', text):
+            yield f"variable CC_PIPELINE_{name}"
+        yield from (f"variable {name}" for name in re.findall(r"CC_PIPELINE_[A-Z0-9_]*[A-Z0-9]\b", text))
+
+
+def of_commands() -> Iterator[str]:
+    yield from _of_command("cc-pipeline", typer.main.get_command(front.app))
+
+
+def _of_command(path: str, command: Any) -> Iterator[str]:
+    yield f"command {path}"
+    for given in command.params:
+        names = [*given.opts, *given.secondary_opts]
+        said = " ".join(names) if names[0].startswith("-") else f"<{names[0]}>"
+        yield f"command {path} {said}"
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _of_command(f"{path} {name}", inner)
+
+
+def of_the_spark_entry() -> Iterator[str]:
+    yield f"spark {job.__name__}"
+    flags = re.findall(r'add_argument\("(--[a-z-]+)"', Path(str(job.__file__)).read_text("utf-8"))
+    yield from (f"spark {job.__name__} {flag}" for flag in flags)
+
+
+def all_names(home: Path) -> set[str]:
+    """Every name that the code has, with its kind in front."""
+    return {
+        *of_stages(), *of_the_lake(), *of_the_published_file(home), *of_dagster(),
+        *of_settings(), *of_commands(), *of_the_spark_entry(),
+    }  # fmt: skip
+
+
+def test_the_names_that_others_hold_stay(tmp_path: Path) -> None:
+    listed, there = set(LIST.read_text("utf-8").splitlines()), all_names(tmp_path)
+    came, went = sorted(there - listed), sorted(listed - there)
+    assert not came and not went, (
+        f"names that went: {went}; names that came: {came}. If that is meant, say so in docs/CHANGELOG.md, "
+        "then write the list anew: python -m cc_pipeline_tests.test_names"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (None, 0),
+        (CcPipelineError("broken"), 1),
+        (OSError(28, "No space left"), 1),
+        (Incomplete("some is missing", "Run it again."), 3),
+    ],
+)
+def test_an_exit_status_stays(monkeypatch: pytest.MonkeyPatch, error: Exception | None, status: int) -> None:
+    def ends() -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(front, "app", ends)
+    monkeypatch.setattr(front, "drop_output", lambda: None)  # it would close the streams of the tests
+    monkeypatch.setattr(front, "usable_streams", lambda: None)
+    monkeypatch.setattr(front.progress, "to_nobody_else", lambda listener: None)
+    try:
+        front.main()
+    except SystemExit as end:
+        assert end.code == status
+    else:
+        assert status == 0
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        names = sorted(all_names(Path(scratch)))
+        close_all()
+    LIST.write_text("".join(f"{name}\n" for name in names), "utf-8")
