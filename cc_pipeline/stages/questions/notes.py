@@ -46,7 +46,7 @@ COLUMN_NOTES: dict[str, str] = {
     "url_surtkey_min": "Lowest key of the row group; null means unknown, and unknown is never pruned",
     "url_surtkey_max": "Highest key of the row group; null means unknown",
     "url_surtkey_source": "Where the bounds came from: statistics, deprecated_statistics or repaired",
-    "disposition": "SUCCESS or FAILURE, as the 2012 metadata has it (docs/metadata-mapping.md)",
+    "disposition": "SUCCESS or FAILURE, as the 2012 metadata has it (docs/formats.md)",
     "failure_reason": "Why it is a FAILURE, in the 2012 vocabulary",
     "attempt_time": "When the crawl of the page was attempted",
     "charset_detector": "0 header, 1 meta tag, 2 and 3 detectors, 10 undetermined (docs/documents.md)",
