@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Final
 
 from cc_pipeline_tests.faultmatrix import TIMES, Cell, Result
@@ -15,7 +16,7 @@ _PLACES_SHOWN: Final = {"folder": "folder", "http": "HTTP", "s3": "S3"}
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """The Markdown lines of ``results``, one a place, kind and scope; places that do the same share a line."""
+    """The Markdown lines of ``results``; places, and kinds, that do the same in a scope share a line."""
     rows: dict[tuple[str, str], dict[tuple[str, ...], list[Result]]] = {}
     by_row: dict[tuple[str, str, str], dict[str, Result]] = {}
     for result in results:
@@ -23,14 +24,15 @@ def table(results: Sequence[Result]) -> list[str]:
         by_row.setdefault((cell.kind, cell.scope, cell.place), {})[cell.time] = result
     for (kind, scope, _), by_time in by_row.items():
         rows.setdefault((kind, scope), {}).setdefault(shown_row(by_time), []).extend(by_time.values())
-    lines = [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|"]
+    kinds: dict[tuple[str, ...], list[str]] = {}
     for (kind, scope), same in rows.items():
         for shown, runs in same.items():
             places = ", ".join(dict.fromkeys(_PLACES_SHOWN[run.cell.place] for run in runs))
             most = max((run.first for run in runs), key=lambda run: run.requests / (run.bound or 1))
             asked = "–" if most.bound is None else f"{most.requests} of {most.bound}"
-            lines.append(f"| {' | '.join((places, f'`{kind}`', scope, *shown[:3], asked, shown[3]))} |")
-    return lines
+            kinds.setdefault((places, scope, *shown[:3], asked, shown[3]), []).append(f"`{kind}`")
+    lines = [f"| {' | '.join((places, ' '.join(told), *rest))} |" for (places, *rest), told in kinds.items()]
+    return [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|", *lines]
 
 
 def shown_row(by_time: dict[str, Result]) -> tuple[str, ...]:
@@ -48,8 +50,8 @@ def read_table(page: str) -> dict[Cell, str]:
         parts = [part.strip() for part in line.strip("|").split(" | ")]
         if len(parts) != len(_HEAD) or parts[0] == _HEAD[0]:
             continue
-        for place in parts[0].split(", "):
+        for place, kind in product(parts[0].split(", "), parts[1].split()):
             for time, told in zip(TIMES, parts[3:6], strict=True):
                 if told != "–":
-                    found[Cell(names[place], parts[1].strip("`"), parts[2], time)] = told
+                    found[Cell(names[place], kind.strip("`"), parts[2], time)] = told
     return found
