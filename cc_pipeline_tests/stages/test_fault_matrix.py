@@ -22,7 +22,7 @@ from cc_pipeline_tests.faultmatrix import (
     run_cell,
 )
 from cc_pipeline_tests.faultserver import FAULT_KINDS
-from cc_pipeline_tests.faulttable import read_table, shown_row
+from cc_pipeline_tests.faulttable import read_table, shown
 
 #: one worker: making the places costs more than a dozen cells
 pytestmark = pytest.mark.xdist_group("fault matrix")
@@ -54,8 +54,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
 def test_a_cell_is_as_promised_and_as_the_page_says(places: dict[str, Place], cell: Cell) -> None:
     result = run_cell(places[cell.place], cell)
     assert result.wrongs() == []
-    shown = shown_row({cell.time: result})[TIMES.index(cell.time)]
-    assert read_table(PAGE.read_text("utf-8"))[cell] == shown
+    assert read_table(PAGE.read_text("utf-8"))[cell] == shown(result)
 
 
 def test_the_page_has_every_cell() -> None:
