@@ -19,7 +19,7 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import read_header, unpack_pointer
 from cc_pipeline.index.btree.locator import ListedNames, unpack_names
 from cc_pipeline.index.footers.decode import footer_length
-from cc_pipeline.wholefiles.files import SourceFile
+from cc_pipeline.stages.source_files import SourceFile
 from cc_pipeline.wholefiles.pages import sequencefile_pages
 
 GOOD = gzip.compress(b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n", mtime=0)

@@ -143,7 +143,7 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
 
 def has_gaps(workspace: Workspace, crawl: str) -> bool:
     """Whether files of the crawl's columnar index could not be read when it was harvested."""
-    from cc_pipeline.extraction.lookups import catalog_gaps
+    from cc_pipeline.stages.indexing.catalog import catalog_gaps
 
     return bool(catalog_gaps(workspace, [crawl]))
 

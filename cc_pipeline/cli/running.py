@@ -184,7 +184,7 @@ def build_indexes(launcher: Launcher, crawls: Iterable[str], screen: Console, mo
 
 def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
     """Writes down how many stretches of archive files no index of ours could take in."""
-    from cc_pipeline.wholefiles.files import ARCHIVE
+    from cc_pipeline.stages.source_files import ARCHIVE
 
     for crawl in crawls:
         rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()

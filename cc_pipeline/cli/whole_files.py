@@ -50,9 +50,10 @@ def add_source(
       cc-pipeline run --crawl LOCAL-press --domain example.com      (the pages of a site in them)
     """
     from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.stages.source_files import ARCHIVE
     from cc_pipeline.stages.whole_files import register
     from cc_pipeline.stages.workspace import open_workspace
-    from cc_pipeline.wholefiles.files import ARCHIVE, identify
+    from cc_pipeline.wholefiles.files import identify
 
     settings = load_settings(source=source, home=home)
     if kind == ARCHIVE:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.surt import canonical_host
@@ -131,3 +132,18 @@ def _has_odd_surrogates(text: str) -> bool:
     return not text.isascii() and any(
         "\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff" for character in text
     )
+
+
+def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """The same keys as ``ranges`` in the fewest ranges, sorted; overlapping and touching ones become one."""
+    merged: list[KeyRange] = []
+    for item in sorted(ranges, key=lambda one: (one.start, one.end is None, one.end or b"")):
+        if item.end is not None and item.end <= item.start:
+            continue
+        if merged and (merged[-1].end is None or item.start <= merged[-1].end):
+            last = merged[-1]
+            end = None if last.end is None or item.end is None else max(last.end, item.end)
+            merged[-1] = KeyRange(last.start, end)
+        else:
+            merged.append(item)
+    return tuple(merged)

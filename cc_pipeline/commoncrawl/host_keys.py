@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range, reverse_dots
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, merge_ranges, prefix_range, reverse_dots
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.surt import canonical_host, reverse_labels, split_authority, surt_host, surt_key
-from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target, exact_range, merge_ranges
+from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target, exact_range
 from cc_pipeline.commoncrawl.url_parts import host_of, port_of
 
 #: How a column writes hosts: ``com,example``, ``com.example.www``, ``www.example.com``.

@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import overload
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange
-from cc_pipeline.commoncrawl.target import merge_ranges
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, merge_ranges
 
 
 class RangeSet(Sequence[KeyRange]):

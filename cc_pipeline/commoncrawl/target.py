@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, domain_prefixes, host_prefixes, prefix_range, reverse_dots
+from cc_pipeline.commoncrawl.btree_keys import (
+    KeyRange,
+    domain_prefixes,
+    host_prefixes,
+    merge_ranges,
+    prefix_range,
+    reverse_dots,
+)
 from cc_pipeline.commoncrawl.domains import Place, plain_host
 from cc_pipeline.commoncrawl.members import MemberIndex
 from cc_pipeline.commoncrawl.surt import resolved_parts, reverse_labels, surt_host, surt_key
@@ -16,21 +22,6 @@ from cc_pipeline.commoncrawl.url_parts import host_of, port_of, reversed_url, sp
 #: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
 _PORTS_LEFT_OUT = (80, 443)
-
-
-def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """The same keys as ``ranges`` in the fewest ranges, sorted; overlapping and touching ones become one."""
-    merged: list[KeyRange] = []
-    for item in sorted(ranges, key=lambda one: (one.start, one.end is None, one.end or b"")):
-        if item.end is not None and item.end <= item.start:
-            continue
-        if merged and (merged[-1].end is None or item.start <= merged[-1].end):
-            last = merged[-1]
-            end = None if last.end is None or item.end is None else max(last.end, item.end)
-            merged[-1] = KeyRange(last.start, end)
-        else:
-            merged.append(item)
-    return tuple(merged)
 
 
 def exact_range(key: str) -> KeyRange:

@@ -21,6 +21,7 @@ from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.expanding import part_slices
 from cc_pipeline.extraction.slice import FACTS, FETCH, HARVEST, LIST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.index.catalog.checks import CheckResult
+from cc_pipeline.stages import whole_files_checks
 from cc_pipeline.stages.reports import checks, facts, inputs, outputs, pages
 from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, some, versions_of
 from cc_pipeline.stages.workspace import Workspace
@@ -151,7 +152,7 @@ def _rows_of_pages(table: str) -> Check:
 
 def _of_files(asset: str, table: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return inputs.files_read_verdict(workspace, table, look)
+        return whole_files_checks.files_read_verdict(workspace, table, look)
 
     text = "Each file's tables come from one reading, and the file gave rows."
     return Check(asset, "files_of_one_reading", text, verdict, "file")
@@ -159,7 +160,7 @@ def _of_files(asset: str, table: str) -> Check:
 
 def _of_exports(asset: str) -> Check:
     def verdict(workspace: Workspace, look: Look) -> CheckResult:
-        return outputs.exports_verdict(workspace, outputs.EXPORTS[asset], look)
+        return whole_files_checks.exports_verdict(workspace, whole_files_checks.EXPORTS[asset], look)
 
     text = "The files of every export are there, whole, with the records promised, and of the pages of now."
     return Check(asset, "files_are_there", text, verdict, "partition")
@@ -302,7 +303,7 @@ _SOURCES = (
         "source_faults",
         "files_are_readable",
         "Every stretch of every file could be read.",
-        inputs.faults_verdict,
+        whole_files_checks.faults_verdict,
         "file",
     ),
     _of_files("source_metadata", "page_metadata"),
@@ -350,7 +351,7 @@ page_checks = _definitions("page_checks", _PAGES)
 source_checks = _definitions("source_checks", _SOURCES)
 built_index_checks = _definitions("built_index_checks", _BUILT)
 url_index_checks = _definitions("url_index_checks", _URL_INDEXES)
-export_checks = _definitions("export_checks", tuple(map(_of_exports, outputs.EXPORTS)))
+export_checks = _definitions("export_checks", tuple(map(_of_exports, whole_files_checks.EXPORTS)))
 report_checks = _definitions(
     "report_checks",
     (

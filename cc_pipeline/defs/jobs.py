@@ -6,6 +6,7 @@ Belongs here: selections of assets that run together, and upkeep. Not here: when
 import dagster as dg
 
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
+from cc_pipeline.stages.facts.known import sweep_datasets
 from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline.stages.workspace import Workspace
 
@@ -96,12 +97,13 @@ export_domain = dg.define_asset_job(
 @dg.op(pool="warehouse")
 def tidy_tables(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]) -> None:
     """Merges small files, publishes the merged tables, and deletes files that were superseded a week ago or before."""
+    left = sweep_datasets(workspace.settings)
     report = keep_up(workspace)
     context.add_output_metadata(
         {
             "files merged": sum(report.merged.values()),
             "files deleted": sum(report.deleted.values()),
-            "left by killed processes, deleted": report.debris,
+            "left by killed processes, deleted": report.debris + left,
         }
     )
 

@@ -17,43 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.extraction.slice import Figures, Slice
-from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.lake.contents import NOTHING, content_versions, together
 
 #: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
 MOST_ROUNDS: Final = 5
-
-FETCHES_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("planned", pa.int64(), nullable=False),
-        pa.field("fetched", pa.int64(), nullable=False),
-        pa.field("quarantined", pa.int64(), nullable=False),
-        pa.field("missing", pa.int64(), nullable=False),
-        pa.field("unsettled", pa.int64(), nullable=False),
-        pa.field("given_up", pa.int64(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("example", pa.string()),
-        pa.field("rounds", pa.int32(), nullable=False),
-        pa.field("silent_runs", pa.int32(), nullable=False),
-        pa.field("asked_at", TIMESTAMP, nullable=False),
-        pa.field("made_from", pa.string(), nullable=False),
-        pa.field("stored_bytes", pa.int64()),
-        pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
-        pa.field("lost_reason", pa.string()),
-        pa.field("lost_file", pa.string()),
-        pa.field("lost_in_one", pa.int64()),
-        pa.field("losses", pa.string()),
-        pa.field("losses_accepted", pa.string()),
-        pa.field("losses_doubted", pa.bool_()),
-        pa.field("mismatched", pa.int64()),
-        pa.field("mismatches", pa.string()),
-        pa.field("mismatches_confirmed", pa.string()),
-        pa.field("mismatches_doubted", pa.bool_()),
-        pa.field("second_looks", pa.int32()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

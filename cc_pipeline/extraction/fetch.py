@@ -28,7 +28,7 @@ from cc_pipeline.extraction.held import (
 )
 from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
 from cc_pipeline.extraction.second_look import Looked, look_again
-from cc_pipeline.extraction.shortfall import Judged, fetch_rows, judged, refused
+from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.keys import RECORD_KEY_NAMES
@@ -152,7 +152,7 @@ class _State:
         return judged(
             found,
             notes,
-            workspace.fetched,
+            workspace.of_command(Command),
             allowed=workspace.settings.max_lost,
             accepted={slice_ for slice_ in found if slice_.whole in told},
             asked_twice=asked_twice,

@@ -18,8 +18,7 @@ from cc_pipeline.keys import PLACE
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.plan import FetchPrice, check_budget, price_of
 from cc_pipeline.settings import Settings
-from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
+from cc_pipeline.stages.workspace import Workspace, limits_of
 
 
 def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:
@@ -85,12 +84,6 @@ def _refuse(workspace: Workspace, price: FetchPrice, what: str) -> None:
         what=what,
         rate=limits_of(settings).rate,
     )
-
-
-def limits_of(settings: Settings) -> SourceLimits:
-    """What the request budget allows this host at the source, once it has earned its rate."""
-    defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
-    return shared_among(chosen_limits(defaults, settings.rate, settings.concurrency), settings.hosts)
 
 
 def places_of_targets(workspace: Workspace, crawl: str, slugs: Collection[str]) -> Mapping[str, pa.Table]:

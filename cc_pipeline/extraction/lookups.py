@@ -13,10 +13,9 @@ from cc_pipeline.commoncrawl.parts import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.extraction.standing import Lookup, stand
-from cc_pipeline.index.catalog.catalog import open_catalog
-from cc_pipeline.index.catalog.contents import catalog_exists
-from cc_pipeline.index.gaps import IndexGaps, find_gaps
+from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.records.plan import price_of
+from cc_pipeline.stages.indexing.catalog import catalog_gaps
 from cc_pipeline.stages.workspace import Workspace
 
 
@@ -31,17 +30,6 @@ class Found:
     definition: str
     members: Mapping[str, int] | None
     gaps: IndexGaps | None
-
-
-def catalog_gaps(workspace: Workspace, crawls: Sequence[str], subsets: Sequence[str] | None = None) -> list[IndexGaps]:
-    """The holes in the index of each of ``crawls``, in the ``subsets`` (default: the settings'), as the catalog knows
-    them."""
-    settings = workspace.settings
-    if not catalog_exists(settings.catalog_path):
-        return []
-    with open_catalog(settings.catalog_path) as catalog:
-        found = [find_gaps(catalog, crawl, settings.subsets if subsets is None else subsets) for crawl in crawls]
-    return [gaps for gaps in found if gaps is not None]
 
 
 def commit_lookups(workspace: Workspace, made_from: Mapping[Slice, str], found: Mapping[Slice, Found]) -> None:

@@ -20,9 +20,9 @@ from cc_pipeline.lake.streaming import stream_table
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.questions.macros import MACROS
 from cc_pipeline.stages.questions.notes import note_of
+from cc_pipeline.stages.source_files import registered
 from cc_pipeline.stages.tables import TABLES
 from cc_pipeline.stages.views import Sharing, publication_views
-from cc_pipeline.stages.whole_files import registered
 from cc_pipeline.stages.workspace import Workspace
 
 #: Tables that no published view shows and that a copy leaves out: they are for looking captures up, and large.

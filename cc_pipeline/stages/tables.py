@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
-from cc_pipeline.extraction.brought import FETCHES_SCHEMA
 from cc_pipeline.index.catalog.schemas import (
     COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
@@ -20,7 +19,6 @@ from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.merging import bytes_too_large, split_large
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.stages.facts.schema import HOST_FACTS_SCHEMA
-from cc_pipeline.wholefiles.files import SOURCE_FAULTS_SCHEMA, SOURCE_FILES_SCHEMA
 
 BY_CRAWL = ("crawl",)
 
@@ -78,6 +76,62 @@ LOOKUPS_SCHEMA = pa.schema(
         pa.field("record_bytes", pa.int64()),
         pa.field("fetch_bytes", pa.int64()),
         pa.field("fetch_requests", pa.int64()),
+    ]
+)
+
+FETCHES_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("planned", pa.int64(), nullable=False),
+        pa.field("fetched", pa.int64(), nullable=False),
+        pa.field("quarantined", pa.int64(), nullable=False),
+        pa.field("missing", pa.int64(), nullable=False),
+        pa.field("unsettled", pa.int64(), nullable=False),
+        pa.field("given_up", pa.int64(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("example", pa.string()),
+        pa.field("rounds", pa.int32(), nullable=False),
+        pa.field("silent_runs", pa.int32(), nullable=False),
+        pa.field("asked_at", TIMESTAMP, nullable=False),
+        pa.field("made_from", pa.string(), nullable=False),
+        pa.field("stored_bytes", pa.int64()),
+        pa.field("stored_files", pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))),
+        pa.field("lost_reason", pa.string()),
+        pa.field("lost_file", pa.string()),
+        pa.field("lost_in_one", pa.int64()),
+        pa.field("losses", pa.string()),
+        pa.field("losses_accepted", pa.string()),
+        pa.field("losses_doubted", pa.bool_()),
+        pa.field("mismatched", pa.int64()),
+        pa.field("mismatches", pa.string()),
+        pa.field("mismatches_confirmed", pa.string()),
+        pa.field("mismatches_doubted", pa.bool_()),
+        pa.field("second_looks", pa.int32()),
+    ]
+)
+
+#: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
+#: ``content_tag`` is there for archive files only: their size and ETag when they were added.
+SOURCE_FILES_SCHEMA = pa.schema(
+    [
+        pa.field("slug", pa.string(), nullable=False),
+        pa.field("source_kind", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("content_tag", pa.string()),
+    ]
+)
+
+#: ``byte_offset`` is where in the file reading failed; null when the whole file is meant.
+SOURCE_FAULTS_SCHEMA = pa.schema(
+    [
+        pa.field("crawl", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("source_kind", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("byte_offset", pa.int64()),
+        pa.field("reason", pa.string(), nullable=False),
     ]
 )
 

@@ -23,20 +23,17 @@ from cc_pipeline import progress
 from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.extraction.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport, spilled_batches
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, registered
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.wholefiles.download import local_copy, size_and_tag
-from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
 
 if TYPE_CHECKING:
     from cc_pipeline.wholefiles.pages import SourcePage
 
 VERSION = "1"
-FAULTS = "source_faults"
-#: Faults of a file that become rows; all are counted.
-MAX_FAULT_ROWS = 1_000
 #: Pages turned into rows at a time; bounds memory.
 _BATCH_ROWS = 64
 #: Faults that a note names.
@@ -100,24 +97,6 @@ def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFi
         slices = [{"slug": row["slug"]} for row in rows]
         workspace.lake.commit("source_files", table, slices, {"source_files": digest})
     return new
-
-
-def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
-    """The files behind partition keys (default: all). Archive files, of which an index is built, are not among them.
-
-    Raises ``UserInputError`` for a key that is not registered.
-    """
-    where = None if slugs is None else {"slug": list(slugs)}
-    rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
-    found = {
-        row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"])
-        for row in rows
-        if row["source_kind"] != ARCHIVE
-    }
-    unknown = [slug for slug in slugs or () if slug not in found]
-    if unknown:
-        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline add-source FILE")
-    return found
 
 
 def rows_of(workspace: Workspace, slice_: Slice) -> Figures:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
@@ -34,13 +34,21 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.rates import OWN_BUCKET_RATE, default_limits, refuse_nameless
+from cc_pipeline.transport.rates import (
+    OWN_BUCKET_RATE,
+    SourceLimits,
+    chosen_limits,
+    default_limits,
+    refuse_nameless,
+    shared_among,
+)
 from cc_pipeline.transport.refusals import RefusalPolicy
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.shortfall import Command
     from cc_pipeline.extraction.slice import Slice
     from cc_pipeline.records.plan import FetchPrice
+
+_T = TypeVar("_T")
 
 #: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
 _LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, few={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
@@ -142,13 +150,18 @@ class Workspace:
         """What the fetches of partitions cost that were priced with this workspace (``extraction/gate.py``)."""
         return {}
 
-    @cached_property
-    def fetched(self) -> Command:
-        """What the fetches with this workspace brought: losses are doubted by their share of all that a command asked
-        for."""
-        from cc_pipeline.extraction.shortfall import Command  # noqa: PLC0415  # it stands on rooms that know a workspace
+    def of_command(self, make: Callable[[], _T]) -> _T:
+        """The one value of a kind that a stage keeps for as long as this workspace is open; ``make`` makes the first.
 
-        return Command()
+        So rooms above can add things up over a whole command, and this one need not know of them.
+        """
+        if make not in self._of_command:
+            self._of_command[make] = make()
+        return cast("_T", self._of_command[make])
+
+    @cached_property
+    def _of_command(self) -> dict[Callable[[], Any], Any]:
+        return {}
 
     @cached_property
     def accepted_losses(self) -> set[str]:
@@ -307,3 +320,14 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
     if settings.lake_endpoint:
         options |= {"AWS_ENDPOINT_URL": settings.lake_endpoint, "AWS_ALLOW_HTTP": "true"}
     return options
+
+
+def limits_of(settings: Settings) -> SourceLimits:
+    """What the request budget allows this host at the source, once it has earned its rate."""
+    defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
+    return shared_among(chosen_limits(defaults, settings.rate, settings.concurrency), settings.hosts)
+
+
+def export_prefix(crawl: str, slug: str) -> str:
+    """Where in the lake a slice's files lie, with a slash at its end."""
+    return f"exports/{crawl}/{slug}/"

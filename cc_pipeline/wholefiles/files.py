@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
-
-import pyarrow as pa
+from typing import get_args
 
 from cc_pipeline.addresses import shown
 from cc_pipeline.archive.record import ArchivedRecord
@@ -17,61 +13,15 @@ from cc_pipeline.archive.warc import iter_records
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.commoncrawl.paths import current_key
 from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.stages.source_files import FileKind, SourceFile
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.wholefiles.download import is_local, read_head, size_and_tag
-
-FileKind = Literal["sequencefile", "wat", "wet", "warc"]
-#: The kind of WARC and ARC files, which are not read into tables whole: an index of them is built.
-ARCHIVE: Final = "warc"
-
-#: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
-#: ``content_tag`` is there for archive files only: their size and ETag when they were added.
-SOURCE_FILES_SCHEMA = pa.schema(
-    [
-        pa.field("slug", pa.string(), nullable=False),
-        pa.field("source_kind", pa.string(), nullable=False),
-        pa.field("source_file", pa.string(), nullable=False),
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("content_tag", pa.string()),
-    ]
-)
-
-#: ``byte_offset`` is where in the file reading failed; null when the whole file is meant.
-SOURCE_FAULTS_SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("source_kind", pa.string(), nullable=False),
-        pa.field("source_file", pa.string(), nullable=False),
-        pa.field("byte_offset", pa.int64()),
-        pa.field("reason", pa.string(), nullable=False),
-    ]
-)
 
 #: Header metadata under which exported SequenceFiles name their crawl.
 CRAWL_ENTRY = "cc_pipeline.crawl"
 _CRAWL_OF_2012 = "CC-MAIN-2012"
 _IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
 _PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
-_ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
-_SPEAKING = 80
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file to read whole, which belongs to ``crawl``. ``location`` is an absolute path or a key of the source."""
-
-    kind: FileKind
-    location: str
-    crawl: str
-
-    @property
-    def slug(self) -> str:
-        """The partition key: the printable part of the name, and 64 bits of a hash over kind, place and crawl."""
-        speaking = _ODD.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_SPEAKING].rstrip(".-")
-        text = "\n".join((self.kind, self.location, self.crawl))
-        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        return "_".join(part for part in (self.kind, speaking, digest) if part)
 
 
 def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:

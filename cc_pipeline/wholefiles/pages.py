@@ -15,7 +15,7 @@ from cc_pipeline.documents.legacy2012.mapping import page_keys
 from cc_pipeline.documents.legacy2012.read import read_metadata_json
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
+from cc_pipeline.stages.source_files import ARCHIVE, SourceFile
 
 #: A page, or what could not be read. A page whose ``metadata`` is empty came from a file that has only texts.
 SourcePage = ParsedPage | DataFault

@@ -16,7 +16,7 @@ from cc_pipeline.documents.html.urls import domain_of, resolver
 from cc_pipeline.documents.legacy2012.mapping import exchange_row, page_keys
 from cc_pipeline.documents.page import Limits, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.wholefiles.files import SourceFile
+from cc_pipeline.stages.source_files import SourceFile
 from cc_pipeline.wholefiles.pages import SourcePage, page_input, text_row
 
 _WAT_PARSER = "commoncrawl-wat"

@@ -17,9 +17,8 @@ from cc_pipeline.defs.assets.exports import export_sequencefiles
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN, SOURCE_FILE
 from cc_pipeline.defs.resources import WORKSPACE
-from cc_pipeline.stages.handing.export import export_prefix
 from cc_pipeline.stages.publish import publish_warehouse
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 

@@ -15,8 +15,8 @@ from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs, read_head
 from cc_pipeline.documents.legacy2012.json import metadata_object
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stages.handing import export
-from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, export_slices, write_files
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.handing.export import ExportOptions, export_slices, write_files
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 
 PAGES = [page(number) for number in range(40)]

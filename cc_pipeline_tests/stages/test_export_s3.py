@@ -11,7 +11,8 @@ import botocore.session
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, export_slices
+from cc_pipeline.stages.handing.export import ExportOptions, export_slices
+from cc_pipeline.stages.workspace import export_prefix
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 from cc_pipeline_tests.world import workspace_of
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.documents.legacy2012.json import metadata_json
-from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, export_slices
+from cc_pipeline.stages.handing.export import ExportOptions, export_slices
+from cc_pipeline.stages.workspace import export_prefix
 from cc_pipeline_tests.archive.test_sequencefile_spark import SPARK_PYTHON, spark_missing
 from cc_pipeline_tests.stages.lake_pages import CRAWL, TARGET, commit_pages, make_workspace, page
 

@@ -11,13 +11,13 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.extraction.locate import captures_of
-from cc_pipeline.extraction.lookups import catalog_gaps
 from cc_pipeline.extraction.slice import HARVEST, Slice
 from cc_pipeline.index.catalog.catalog import open_catalog
 from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
+from cc_pipeline.stages.indexing.catalog import catalog_gaps
 from cc_pipeline.stages.indexing.harvest import (
     commit_manifest,
     commit_row_groups,

@@ -13,16 +13,17 @@ import pytest
 from cc_pipeline.extraction.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.minicrawl.truth import MiniCrawlTruth
-from cc_pipeline.stages.handing.export import export_prefix, export_slices
+from cc_pipeline.stages import whole_files_checks
+from cc_pipeline.stages.handing.export import export_slices
 from cc_pipeline.stages.indexing.crawls import commit_crawls
 from cc_pipeline.stages.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports import inputs, outputs, pages
 from cc_pipeline.stages.reports.checks import ledger_verdict, locators_verdict, stored_verdict
 from cc_pipeline.stages.reports.looking import Look, Note, changed_since, noted, read_note, versions_of
+from cc_pipeline.stages.source_files import SourceFile
 from cc_pipeline.stages.whole_files import register
-from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.files import SourceFile
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 from cc_pipeline_tests.world import NEW, OLD, announce, copy_of, extract, harvest, publish, workspace_of
 
 Bucket = tuple[Path, MiniCrawlTruth]
@@ -215,10 +216,10 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> None:
-    kind = outputs.EXPORTS["text_sequencefile"]
+    kind = whole_files_checks.EXPORTS["text_sequencefile"]
 
     def verdicts() -> list[CheckResult]:
-        return [outputs.exports_verdict(home, kind, look) for look in looks()]
+        return [whole_files_checks.exports_verdict(home, kind, look) for look in looks()]
 
     assert [found.figures["partitions"] for found in verdicts()] == [0, 0]
     export_slices(home, NEW, [SITE, OTHER])
@@ -294,7 +295,8 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
 
     def verdict(table: str) -> str:
         found = {
-            inputs.files_read_verdict(home, table, look).severity for look in (Look(), Look([Slice("", file.slug)]))
+            whole_files_checks.files_read_verdict(home, table, look).severity
+            for look in (Look(), Look([Slice("", file.slug)]))
         }
         assert len(found) == 1
         return found.pop()
@@ -304,10 +306,10 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     READ_FILES.commit(home.lake, {own: "abc"}, rows)
     assert verdict("page_metadata") == "warn", "a file without any page is odd"
     assert verdict("page_links") == "ok"
-    assert inputs.faults_verdict(home, Look()).passed
+    assert whole_files_checks.faults_verdict(home, Look()).passed
     fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
     rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
     home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
-    assert inputs.faults_verdict(home, Look()).severity == "warn"
-    assert file.slug in inputs.faults_verdict(home, Look([Slice("", file.slug)])).message
+    assert whole_files_checks.faults_verdict(home, Look()).severity == "warn"
+    assert file.slug in whole_files_checks.faults_verdict(home, Look([Slice("", file.slug)])).message
     assert verdict("page_links") == "error", "its tables come from two readings"

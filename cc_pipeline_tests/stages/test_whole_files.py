@@ -15,11 +15,12 @@ from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.slice import READ_FILES, Slice
-from cc_pipeline.stages.handing.export import ExportOptions, export_prefix, export_slices
+from cc_pipeline.stages.handing.export import ExportOptions, export_slices
 from cc_pipeline.stages.publish import interrupted_slices, publish_warehouse
-from cc_pipeline.stages.whole_files import MAX_FAULT_ROWS, read_sources, register, registered
-from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.files import SourceFile, identify
+from cc_pipeline.stages.source_files import MAX_FAULT_ROWS, SourceFile, registered
+from cc_pipeline.stages.whole_files import read_sources, register
+from cc_pipeline.stages.workspace import Workspace, export_prefix
+from cc_pipeline.wholefiles.files import identify
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.stages.lake_pages import CRAWL, commit_pages, make_workspace, page

@@ -65,7 +65,7 @@ def harvest(
 
       cc-pipeline harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
     """
-    from cc_pipeline.extraction.lookups import catalog_gaps
+    from cc_pipeline.stages.indexing.catalog import catalog_gaps
     from cc_pipeline.stages.workspace import open_workspace
 
     subsets = tuple(subset) if subset else None

@@ -114,7 +114,7 @@ def _located(question: Question, crawl: str) -> FetchPrice:
 
 def _repairable(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
     """A note when row groups are read only because they have no key bounds."""
-    from cc_pipeline.commoncrawl.target import merge_ranges
+    from cc_pipeline.commoncrawl.btree_keys import merge_ranges
     from cc_pipeline.index.catalog.catalog import open_catalog
     from cc_pipeline.index.catalog.price import plan_lookup, unbounded_note
 
@@ -172,7 +172,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 def _seconds(settings: Settings, requests: int | None) -> float | None:
     """Seconds that the request budget takes for so many; ``None`` where it has no limit, or nobody knows how many."""
-    from cc_pipeline.extraction.gate import limits_of
+    from cc_pipeline.stages.workspace import limits_of
 
     rate = limits_of(settings).rate
     return None if rate is None or requests is None else round(requests / rate, 1)

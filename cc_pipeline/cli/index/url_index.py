@@ -161,8 +161,7 @@ def _describe(settings: Settings, crawl: str) -> None:
 def _items(
     locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
 ) -> Iterator[tuple[str, str, int, int]]:
-    from cc_pipeline.commoncrawl.btree_keys import url_of_btree_key
-    from cc_pipeline.commoncrawl.target import merge_ranges
+    from cc_pipeline.commoncrawl.btree_keys import merge_ranges, url_of_btree_key
     from cc_pipeline.stages.indexing.url_index import read_item
 
     ranges = merge_ranges(keys for target in targets for keys in target.btree_ranges())

@@ -13,8 +13,8 @@ from cc_pipeline.defs.metadata import OWNERS, figures, stage_metadata
 from cc_pipeline.defs.partitions import CRAWL_AND_DOMAIN
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
 from cc_pipeline.defs.slices import BACKFILL, Yielded, each_alone
-from cc_pipeline.stages.handing.export import VERSION, Codec, ExportKind, ExportOptions, export_prefix, export_slices
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.handing.export import VERSION, Codec, ExportKind, ExportOptions, export_slices
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
 

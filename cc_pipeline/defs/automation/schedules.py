@@ -16,7 +16,6 @@ from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.jobs import extract_domain
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, keys_tags, partition_key
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.gate import limits_of
 from cc_pipeline.extraction.run import look
 from cc_pipeline.extraction.slice import Slice
 from cc_pipeline.stages.automation import watch_list as watch_list_file
@@ -32,7 +31,7 @@ from cc_pipeline.stages.automation.due import (
 from cc_pipeline.stages.automation.pace import Pace, pace_of, spoken
 from cc_pipeline.stages.automation.reparse import is_agreed, outdated, price_in_words
 from cc_pipeline.stages.automation.standing import trouble_of_source
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, limits_of
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
 _MOST_RUNS = 10

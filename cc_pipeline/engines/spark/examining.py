@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from cc_pipeline.engines.spark.readiness import EMR, spark_submit, troubles
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.gate import limits_of
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.stages.reports.health import Finding
+from cc_pipeline.stages.workspace import limits_of
 
 #: Seconds to wait for a cluster's answer.
 _PATIENCE: Final = 3.0

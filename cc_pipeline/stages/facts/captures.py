@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.btree_keys import KeyRange, prefix_range
-from cc_pipeline.commoncrawl.target import Target, merge_ranges
+from cc_pipeline.commoncrawl.btree_keys import KeyRange, merge_ranges, prefix_range
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.index.keyed.lookup import Endings, Keep
 from cc_pipeline.keys import TIMESTAMP
 from cc_pipeline.stages.facts.asking import Columns, Facts, all_facts, ask, check_kinds

@@ -22,7 +22,7 @@ from cc_pipeline.extraction.expanding import part_slices
 from cc_pipeline.extraction.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.stages.handing.export_rows import metadata_records, record_order, text_records
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.wholefiles.files import CRAWL_ENTRY
@@ -161,11 +161,6 @@ def export_slices(
         notes=tuple(notes),
         per_target=figures,
     )
-
-
-def export_prefix(crawl: str, slug: str) -> str:
-    """Where in the lake a slice's files lie, with a slash at its end."""
-    return f"exports/{crawl}/{slug}/"
 
 
 def _export(

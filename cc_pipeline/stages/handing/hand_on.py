@@ -17,9 +17,9 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.keys import CAPTURE
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
-from cc_pipeline.stages.handing.export import EXPORT_KINDS, export_prefix, export_slices
+from cc_pipeline.stages.handing.export import EXPORT_KINDS, export_slices
 from cc_pipeline.stages.tables import TABLES
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 
 _ORDER = ("warc_filename", "warc_record_offset", "outcome")
 _PAGE = ("warc_filename", "warc_record_offset", "url", "fetch_time", "fetch_status", "title", "text_type")

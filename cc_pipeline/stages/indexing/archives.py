@@ -15,9 +15,9 @@ from cc_pipeline.commoncrawl.paths import current_key, parse_path_list, path_lis
 from cc_pipeline.errors import DataFault, EnvironmentFault, NotNow, UserInputError
 from cc_pipeline.index.built.names import Shard, folder_of, shard_of
 from cc_pipeline.lake.digests import input_digest
+from cc_pipeline.stages.source_files import ARCHIVE, SourceFile
 from cc_pipeline.stages.workspace import Workspace
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
 
 #: A month has some 350 files; each becomes an object, a row, and a footer to read.
 _MOST_FILES: Final = 100_000

@@ -15,7 +15,6 @@ from cc_pipeline import interruption, progress
 from cc_pipeline.archive.members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow, UserInputError
-from cc_pipeline.extraction.gate import limits_of
 from cc_pipeline.extraction.slice import BUILT, Figures, Slice, StageReport
 from cc_pipeline.index.built.names import VERSION, Shard
 from cc_pipeline.index.built.rows import Tally, batches_of, index_rows, packed
@@ -23,12 +22,11 @@ from cc_pipeline.index.built.shards import write_shard
 from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.records.leases import is_half_of_gone
 from cc_pipeline.stages.indexing.archives import BuiltIndex, built_index
-from cc_pipeline.stages.whole_files import FAULTS, MAX_FAULT_ROWS
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
+from cc_pipeline.stages.workspace import Workspace, limits_of
 from cc_pipeline.transport.ahead import PIECE, ReadAhead
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ObjectInfo
-from cc_pipeline.wholefiles.files import ARCHIVE, SourceFile
 
 #: Files whose size is asked for before a price is told; the others are taken to be as large on the average.
 _ASKED_SIZES: Final = 12

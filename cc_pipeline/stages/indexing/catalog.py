@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -12,7 +12,10 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.slice import HARVEST, Slice
 from cc_pipeline.home import locked
 from cc_pipeline.index.catalog.build import FORMAT
+from cc_pipeline.index.catalog.catalog import open_catalog
+from cc_pipeline.index.catalog.contents import catalog_exists
 from cc_pipeline.index.catalog.keep import CatalogChange, CrawlSources, stale_crawls, update_catalog
+from cc_pipeline.index.gaps import IndexGaps, find_gaps
 from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable
@@ -121,3 +124,14 @@ def _batches(lake: Lake, table: PinnedTable, crawl: str, files: Mapping[str, str
             raise EnvironmentFault(
                 f"could not read {address}: {error}", "Check the place and its permissions, then run it again."
             ) from error
+
+
+def catalog_gaps(workspace: Workspace, crawls: Sequence[str], subsets: Sequence[str] | None = None) -> list[IndexGaps]:
+    """The holes in the index of each of ``crawls``, in the ``subsets`` (default: the settings'), as the catalog knows
+    them."""
+    settings = workspace.settings
+    if not catalog_exists(settings.catalog_path):
+        return []
+    with open_catalog(settings.catalog_path) as catalog:
+        found = [find_gaps(catalog, crawl, settings.subsets if subsets is None else subsets) for crawl in crawls]
+    return [gaps for gaps in found if gaps is not None]

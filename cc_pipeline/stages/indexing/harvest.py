@@ -14,7 +14,6 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import IndexFile, parse_path_list, path_list_key
 from cc_pipeline.errors import EnvironmentFault, NotNow
-from cc_pipeline.extraction.lookups import catalog_gaps
 from cc_pipeline.extraction.slice import HARVEST, LIST, Slice, StageReport
 from cc_pipeline.index.built.names import SUBSET
 from cc_pipeline.index.catalog.from_footers import CrawlTables, crawl_tables, footers_digest
@@ -28,7 +27,7 @@ from cc_pipeline.lake.digests import input_digest
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import Settings
 from cc_pipeline.stages.indexing.archives import archive_files, built_index, has_archives
-from cc_pipeline.stages.indexing.catalog import catalog_has, follow_catalog, rebuild_catalog
+from cc_pipeline.stages.indexing.catalog import catalog_gaps, catalog_has, follow_catalog, rebuild_catalog
 from cc_pipeline.stages.indexing.crawls import find_crawl
 from cc_pipeline.stages.indexing.own_lists import own_list
 from cc_pipeline.stages.indexing.probing import evidence, probe, unknown

@@ -41,7 +41,6 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.superseded import note as note_superseded
 from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
-from cc_pipeline.stages.handing.export import export_prefix
 from cc_pipeline.stages.keeping import purge_note
 from cc_pipeline.stages.keeping.left_by_jobs import delete_left_by_jobs
 from cc_pipeline.stages.keeping.moved_records import left_by_killed_runs, move_records
@@ -50,7 +49,7 @@ from cc_pipeline.stages.keeping.purge_plan import PurgePlan, being_fetched, slic
 from cc_pipeline.stages.keeping.stored_files import named_files
 from cc_pipeline.stages.publish import publish_warehouse
 from cc_pipeline.stages.tables import TABLES
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 
 #: Slices that one commit empties.
 _SLICES_AT_ONCE: Final = 2_000

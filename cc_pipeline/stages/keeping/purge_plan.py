@@ -20,8 +20,7 @@ from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.records.leases import living
 from cc_pipeline.records.lost import STORED
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
-from cc_pipeline.stages.handing.export import export_prefix
-from cc_pipeline.stages.workspace import Workspace
+from cc_pipeline.stages.workspace import Workspace, export_prefix
 
 #: Tables with rows of a target in a crawl, in the order in which purging empties them: what is shown goes first.
 SLICED: Final = (*PAGE_TABLES, "fetches", "records", "lookups", "captures", "host_facts")

@@ -19,7 +19,6 @@ from cc_pipeline.lake.pins import pinned_versions
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.records.sweep import crawls_with_files, sweep
-from cc_pipeline.stages.facts.known import sweep_datasets
 from cc_pipeline.stages.keeping.debris import clear_debris
 from cc_pipeline.stages.keeping.purge import end_what_is_done, go_on
 from cc_pipeline.stages.keeping.stored_files import named_files
@@ -40,8 +39,7 @@ _MOST_FOOTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
-    """Files merged away and deleted by table, and what processes and datasets that are gone had left in the
-    home."""
+    """Files merged away and deleted by table, and what processes that are gone had left in the home."""
 
     merged: dict[str, int]
     deleted: dict[str, int]
@@ -57,7 +55,7 @@ def keep_up(workspace: Workspace, max_files: int = FEW_FILES, retention_hours: i
     another home on the same lake (``lake/pins.py``). Tables keep their files for a week at least
     (``keeping.RETENTION_FLOOR_HOURS``).
     """
-    debris = clear_debris(workspace.settings) + sweep_datasets(workspace.settings)
+    debris = clear_debris(workspace.settings)
     lake = workspace.lake
     go_on(workspace)
     merged = _merge(workspace, Bounds(max_files), wait=True)

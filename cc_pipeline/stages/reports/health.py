@@ -12,7 +12,6 @@ from pathlib import Path
 import duckdb
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.extraction.gate import limits_of
 from cc_pipeline.home import LAYOUT, as_written, read_note
 from cc_pipeline.lake.evolution import pending
 from cc_pipeline.lake.lake import Lake
@@ -26,7 +25,7 @@ from cc_pipeline.stages.keeping.old_credentials import files_with_credentials
 from cc_pipeline.stages.keeping.stored_files import Verified, lost_records
 from cc_pipeline.stages.reports.checks import shortfall_verdict
 from cc_pipeline.stages.tables import MIGRATIONS, TABLES
-from cc_pipeline.stages.workspace import Workspace, open_lake, open_workspace
+from cc_pipeline.stages.workspace import Workspace, limits_of, open_lake, open_workspace
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 

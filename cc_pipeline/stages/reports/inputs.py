@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
-
 import pyarrow.compute as pc
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.slice import LIST, READ_FILES, Figures, Slice
+from cc_pipeline.extraction.slice import LIST, Figures
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.stages.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.stages.indexing.harvest import asked_subsets
 from cc_pipeline.stages.reports.looking import Look, joined, some
-from cc_pipeline.stages.whole_files import FAULTS, registered
 from cc_pipeline.stages.workspace import Workspace
-from cc_pipeline.wholefiles.files import SourceFile
-
-#: The tables that a file of each kind gives rows of, whatever it holds.
-_MAIN_TABLES: Final = {"sequencefile": "page_metadata", "wat": "page_metadata", "wet": "page_text"}
 
 
 def crawl_list_verdict(workspace: Workspace) -> CheckResult:
@@ -88,54 +79,7 @@ def footers_verdict(workspace: Workspace, look: Look) -> CheckResult:
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept:,} footers are kept")
 
 
-def files_read_verdict(workspace: Workspace, table: str, look: Look) -> CheckResult:
-    """Whether the rows of ``table`` from files read whole are of registered files, and of one reading each; and where
-    the table is a file's main one, whether the file gave any."""
-    name = "files_of_one_reading"
-    files = list(_files(workspace, look))
-    mixed = {s.target for s in READ_FILES.interrupted(workspace.lake, [Slice(f.crawl, f.slug) for f in files], {})}
-    read = [f for f in files if READ_FILES.is_made(workspace.lake, Slice(f.crawl, f.slug))]
-    counts = _rows(workspace, table, read)
-    empty = {f.slug for f in read if _MAIN_TABLES[f.kind] == table and not counts.get(f.slug) and f.slug not in mixed}
-    figures = {"files": len(read), "rows": sum(counts.values())}
-    if mixed:
-        message = f"the tables of {len(mixed):,} files come from two readings ({some(mixed)}): read them again"
-        return CheckResult(name, "error", message, figures)
-    if empty:
-        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", figures)
-    return CheckResult(name, "ok", f"{figures['rows']:,} rows of {len(read):,} files", figures)
-
-
-def faults_verdict(workspace: Workspace, look: Look) -> CheckResult:
-    """Whether every stretch of every file could be read."""
-    name, files = "files_are_readable", list(_files(workspace, look))
-    counts = _rows(workspace, FAULTS, files)
-    figures = {"files": len(files), "stretches": sum(counts.values())}
-    if counts:
-        message = f"{figures['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
-        return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", figures)
-
-
 def _listed_crawls(workspace: Workspace, look: Look) -> list[str]:
     """The crawls whose path list was read, of those to look at."""
     made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
     return sorted(made if look.crawls is None else made & look.crawls)
-
-
-def _files(workspace: Workspace, look: Look) -> Iterator[SourceFile]:
-    slugs = None if look.slices is None else {slice_.target for slice_ in look.slices}
-    for slug, file in registered(workspace).items():
-        if slugs is None or slug in slugs:
-            yield file
-
-
-def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict[str, int]:
-    by_crawl: dict[str, list[str]] = {}
-    for file in files:
-        by_crawl.setdefault(file.crawl, []).append(file.slug)
-    found: dict[str, int] = {}
-    for crawl, slugs in by_crawl.items():
-        counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": slugs}, ["target"])
-        found |= {target: count for (target,), count in counts.items()}
-    return found

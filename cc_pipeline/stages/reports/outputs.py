@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -12,14 +11,13 @@ import duckdb
 import pyarrow.fs as pafs
 
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.extraction.slice import LIST, Figures, Slice
+from cc_pipeline.errors import DataFault
+from cc_pipeline.extraction.slice import LIST, Figures
 from cc_pipeline.index.btree.files import open_url_index, read_about
 from cc_pipeline.index.built.names import folder_of
 from cc_pipeline.index.catalog.checks import CheckResult
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.stages.handing.export import EXPORT_KINDS, ExportKind, export_prefix, pages_digest, read_manifest
 from cc_pipeline.stages.indexing.url_index import url_index_root
 from cc_pipeline.stages.questions.report import report_path
 from cc_pipeline.stages.reports.looking import Look, joined, some
@@ -103,18 +101,6 @@ def published_files_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult(name, "ok", f"all {files:,} files that the views name are there", figures)
 
 
-def exports_verdict(workspace: Workspace, kind: ExportKind, look: Look) -> CheckResult:
-    """Whether the files of each export of ``kind`` are there, whole, and of the pages of now."""
-    name = "files_are_there"
-    verdicts = [_export(workspace, kind, slice_, here) for slice_, here in _exported(workspace, kind, look)]
-    bad = [verdict for verdict in verdicts if not verdict.passed]
-    if bad:
-        return joined(name, bad)
-    records = sum(int(verdict.figures["records"]) for verdict in verdicts)
-    figures = {"partitions": len(verdicts), "records": records}
-    return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", figures)
-
-
 def url_indexes_verdict(workspace: Workspace, look: Look) -> CheckResult:
     """Whether each URL index built here is whole: files, sizes and numbers as when it was built."""
     name, root = "index_is_whole", url_index_root(workspace)
@@ -178,48 +164,3 @@ def _files_below(workspace: Workspace, pinned: PinnedTable) -> set[str]:
     folder = workspace.lake.address(pinned.spec.name).removeprefix("s3://")
     selector = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
     return {info.path for info in workspace.lake.file_system().get_file_info(selector)}
-
-
-def _exported(workspace: Workspace, kind: ExportKind, look: Look) -> Iterator[tuple[Slice, dict[str, int]]]:
-    """The partitions that have an export, and the sizes of the files there."""
-    place = workspace.place
-    if look.slices is not None:
-        whole = sorted({one.whole for one in look.slices})
-        folders = [(one, export_prefix(one.crawl, one.target)) for one in whole]
-        listed = {one: place.listing(folder) for one, folder in folders}
-    else:
-        listed = {}
-        for found in place.listing("exports/"):
-            _, crawl, target, _ = found.key.split("/", 3)
-            listed.setdefault(Slice(crawl, target), []).append(found)
-    for slice_, files in listed.items():
-        here = {file.key.rpartition("/")[2]: file.size for file in files}
-        if any(file.startswith((f"{kind}-", f"_{kind}.")) for file in here):
-            yield slice_, here
-
-
-def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, here: dict[str, int]) -> CheckResult:
-    name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
-    manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
-    if manifest is None:
-        return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
-    lost = [file["name"] for file in manifest["files"] if here.get(file["name"]) != file["bytes"]]
-    if lost:
-        return CheckResult(name, "error", f"{key}: {some(lost)} are not there, or cut; export it again", wrong=(key,))
-    if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
-        return CheckResult(
-            name, "error", f"{key}: its files have not the {manifest['records']:,} records promised", wrong=(key,)
-        )
-    try:
-        pages = pages_digest(workspace, slice_)
-    except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{key}: {fault.what}", wrong=(key,))
-    if manifest.get("pages") != pages:
-        return CheckResult(name, "warn", f"{key}: its pages were parsed again since; export it again", wrong=(key,))
-    return CheckResult(name, "ok", f"{key}: {manifest['records']:,} records", {"records": manifest["records"]})
-
-
-#: The kind of file behind each export asset.
-EXPORTS: Final[dict[str, ExportKind]] = dict(
-    zip(("text_sequencefile", "metadata_sequencefile"), EXPORT_KINDS, strict=True)
-)

@@ -15,7 +15,6 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.stages.facts.answers import facts_of_hosts
 from cc_pipeline.stages.facts.datasets import Dataset, parse_dataset, read_dataset, ready_made
 from cc_pipeline.stages.facts.known import add_dataset, known_datasets, remove_dataset, sweep_datasets
-from cc_pipeline.stages.keeping.upkeep import keep_up
 from cc_pipeline_tests.world import workspace_of
 
 WHOLE = """
@@ -167,6 +166,6 @@ def test_what_is_kept_of_files_goes_with_their_dataset(tmp_path: Path) -> None:
     own.write_text("name: [")
     assert sweep_datasets(workspace.settings) == 0, "nobody knows which datasets there are"
     own.unlink()
-    assert keep_up(workspace).debris == 1
+    assert sweep_datasets(workspace.settings) == 1
     assert kept() == {other}
     assert "own-more" in known_datasets(workspace.settings)
