@@ -34,3 +34,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if ":" not in path and not (there.exists() and (not anchor or anchor in anchors(there))):
             broken.append(link)
     assert broken == []
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    named = {
+        (page, path.name)
+        for folder in ("cc_pipeline", "cc_pipeline_tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        for page in re.findall(r"docs/([\w/-]+\.md)", path.read_text("utf-8"))
+    }
+    assert sorted(one for one in named if not (ROOT / "docs" / one[0]).exists()) == []
