@@ -42,9 +42,7 @@ FACT_NOTES: Final[dict[str, str]] = {
     **{f"fetch_{name}": f"Page fetches answered with {what}" for name, what in _ANSWERS.items()},
     "robots_200": "Fetches of robots.txt answered with status 200",
     **{f"robots_{name}": f"Fetches of robots.txt answered with {what}" for name, what in _ANSWERS.items()},
-    **{
-        f"nutch_{name}": f"URLs of the crawl database that are {what}" for name, what in _DATABASE.items()
-    },
+    **{f"nutch_{name}": f"URLs of the crawl database that are {what}" for name, what in _DATABASE.items()},
     "nutch_numRecords": "URLs of the host in the crawl database, which is over a year: not of this crawl alone",
     **{f"nutch_{name}_pct": f"Share of nutch_numRecords that is {what}, 0 to 100" for name, what in _DATABASE.items()},
     "webgraph_outdegree": "Hosts of the crawl's web graph that it links to",
