@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-rest smoke-live httpfs spark fuzz setup dev wheel lint types imports fmt lock check clean help
+.PHONY: demo test test-rest smoke-live httpfs spark fuzz setup dev wheel lint types imports docs fmt lock check clean help
 
 # two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
 WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
@@ -52,6 +52,9 @@ wheel: setup     ## dist/cc_pipeline-*.whl, with the compiled parts where there 
 	@$(VENV)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
 	@ls dist/*.whl
+
+docs: setup      ## the columns in docs/tables.md, from their notes
+	$(VENV)/python -m cc_pipeline_tests.tables_page
 
 fmt: setup       ## format and sort imports
 	$(VENV)/ruff format . && $(VENV)/ruff check --fix .

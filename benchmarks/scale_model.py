@@ -30,7 +30,7 @@ class Figure:
     source: str
 
 
-_LOCATORS, _RECORDS = "[locators.md](locators.md#measured)", "[records.md](records.md#measured)"
+_LOCATORS, _RECORDS = "[finding.md](finding.md#measured)", "[records.md](records.md#measured)"
 _EMR = "AWS, *EMR best practices*, its example for x86 in us-west-2 (undated copy, read November 2026)"
 _S3 = "c3x.dev, *S3 request fees explained* (read November 2026)"
 

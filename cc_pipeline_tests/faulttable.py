@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Final
 
 from cc_pipeline_tests.faultmatrix import TIMES, Cell, Result
@@ -10,46 +11,38 @@ from cc_pipeline_tests.faultmatrix import TIMES, Cell, Result
 #: Where the table stands in docs/faults.md.
 BEGIN: Final = "<!-- made by make bench-faults -->"
 END: Final = "<!-- end of what make bench-faults made -->"
-_HEAD: Final = ("place", "fault", "of", "once", "one run", "the next run too", "requests", "all here after")
+_HEAD: Final = ("place", "fault", "of", "once", "one run", "the next run too")
 _PLACES_SHOWN: Final = {"folder": "folder", "http": "HTTP", "s3": "S3"}
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """The Markdown lines of ``results``, one a place, kind and scope; places that do the same share a line."""
-    rows: dict[tuple[str, str], dict[tuple[str, ...], list[Result]]] = {}
-    by_row: dict[tuple[str, str, str], dict[str, Result]] = {}
+    """The Markdown lines of ``results``; places, and kinds, that do the same in a scope share a line."""
+    by_row: dict[tuple[str, str, str], dict[str, str]] = {}
     for result in results:
         cell = result.cell
-        by_row.setdefault((cell.kind, cell.scope, cell.place), {})[cell.time] = result
-    for (kind, scope, _), by_time in by_row.items():
-        rows.setdefault((kind, scope), {}).setdefault(shown_row(by_time), []).extend(by_time.values())
-    lines = [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|"]
-    for (kind, scope), same in rows.items():
-        for shown, runs in same.items():
-            places = ", ".join(dict.fromkeys(_PLACES_SHOWN[run.cell.place] for run in runs))
-            most = max((run.first for run in runs), key=lambda run: run.requests / (run.bound or 1))
-            asked = "–" if most.bound is None else f"{most.requests} of {most.bound}"
-            lines.append(f"| {' | '.join((places, f'`{kind}`', scope, *shown[:3], asked, shown[3]))} |")
-    return lines
+        by_row.setdefault((cell.kind, cell.scope, _PLACES_SHOWN[cell.place]), {})[cell.time] = shown(result)
+    places: dict[tuple[str, ...], list[str]] = {}
+    for (kind, scope, place), by_time in by_row.items():
+        places.setdefault((kind, scope, *(by_time.get(time, "–") for time in TIMES)), []).append(place)
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for (kind, *rest), same in places.items():
+        kinds.setdefault((", ".join(same), *rest), []).append(f"`{kind}`")
+    rows = [_HEAD, ("---",) * len(_HEAD), *((place, " ".join(same), *rest) for (place, *rest), same in kinds.items())]
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def shown_row(by_time: dict[str, Result]) -> tuple[str, ...]:
-    """What the table says of a place, kind and scope: of each time, and what brought the last capture."""
-    runs = {time: result.second if time == "lasting" else result.first for time, result in by_time.items()}
-    told = [runs[time].told() if time in runs else "–" for time in TIMES]
-    return (*told, ", ".join(dict.fromkeys(by_time[time].ends_with for time in by_time if time != "once")))
+def shown(result: Result) -> str:
+    """What the table says of a cell: how its first run ended, or its second where the fault lasts."""
+    return (result.second if result.cell.time == "lasting" else result.first).told()
 
 
 def read_table(page: str) -> dict[Cell, str]:
     """What the table in ``page`` tells of each cell."""
     found = {}
     names = {shown: place for place, shown in _PLACES_SHOWN.items()}
-    for line in page.partition(BEGIN)[2].partition(END)[0].splitlines():
-        parts = [part.strip() for part in line.strip("|").split(" | ")]
-        if len(parts) != len(_HEAD) or parts[0] == _HEAD[0]:
-            continue
-        for place in parts[0].split(", "):
-            for time, told in zip(TIMES, parts[3:6], strict=True):
-                if told != "–":
-                    found[Cell(names[place], parts[1].strip("`"), parts[2], time)] = told
+    for line in page.partition(BEGIN)[2].partition(END)[0].splitlines()[3:]:
+        places, kinds, scope, *told = (part.strip() for part in line.strip("|").split(" | "))
+        for place, kind, (time, what) in product(places.split(", "), kinds.split(), zip(TIMES, told, strict=True)):
+            if what != "–":
+                found[Cell(names[place], kind.strip("`"), scope, time)] = what
     return found

@@ -1,1 +1,1 @@
-"""Record containers, pure over bytes: WARC, ARC, Hadoop SequenceFile, WAT, WET (see docs/archive.md)."""
+"""Record containers, pure over bytes: WARC, ARC, Hadoop SequenceFile, WAT, WET (see docs/formats.md)."""

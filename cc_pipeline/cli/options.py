@@ -55,7 +55,7 @@ Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        help="Where records are fetched and pages parsed: local, or spark (docs/spark.md).",
+        help="Where records are fetched and pages parsed: local, or spark (docs/scale.md).",
         show_default=False,
     ),
 ]

@@ -18,7 +18,7 @@ HARVEST: Final = "harvest"
 #: Index files of one subset, where the path list was not read yet, and bytes read of each for its footer.
 _FILES: Final = 300
 _FOOTER_BYTES: Final = 64 << 10
-#: Requests and bytes of a target in the columnar index (docs/locators.md), and the most of a file: then all is read.
+#: Requests and bytes of a target in the columnar index (docs/finding.md), and the most of a file: then all is read.
 _PAGES: Final = (8, 1_400_000)
 _MOST_OF_A_FILE: Final = (40, 100_000_000)
 #: Reads of a cluster.idx for a place that is not known (bench_shortest), and its bytes, of which all may be read.

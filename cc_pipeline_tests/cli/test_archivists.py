@@ -1,4 +1,4 @@
-"""The commands of docs/archivists.md and docs/analytics.md, in their order, as they stand there."""
+"""The commands of docs/delivery.md and docs/analytics.md, in their order, as they stand there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_archivists_task_needs_no_sql(
     monkeypatch.chdir(tmp_path)
     # one record was damaged when the home was made
     assert cli("replay", "-c", "CC-MAIN-2024-22", "-d", "example.com").status == 0
-    commands = commands_of("archivists.md")
+    commands = commands_of("delivery.md")
     assert len(commands) == 8
     for command in commands:
         said = cli(*shlex.split(command)[1:])

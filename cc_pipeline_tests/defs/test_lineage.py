@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import dagster as dg
@@ -44,6 +45,28 @@ def specs() -> dict[dg.AssetKey, dg.AssetSpec]:
 
 def columns_of(spec: dg.AssetSpec) -> set[str]:
     return {column.name for column in spec.metadata["dagster/column_schema"].columns}
+
+
+def test_the_readme_shows_every_arrow_between_groups(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+    shown = {
+        (above, below)
+        for above, those in re.findall(r"^  (\w+) --> (.+)$", readme, re.MULTILINE)
+        for below in those.split(" & ")
+    }
+    arrows = {(specs[dep.asset_key].group_name, spec.group_name) for spec in specs.values() for dep in spec.deps}
+    assert shown == {(above, below) for above, below in arrows if above != below}
+
+
+def test_the_page_on_dagster_names_all_there_is(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "dagster.md").read_text("utf-8")
+    graph = defs()
+    names = {spec.key.path[-1] for spec in specs.values() if spec.group_name != "commoncrawl"}
+    names |= {key.name for one in graph.asset_checks or () for key in one.check_keys}
+    for ones in (graph.jobs, graph.sensors, graph.schedules):
+        names |= {one.name for one in ones or ()}
+    assert len(names) > 60
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
 
 
 def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(

@@ -23,7 +23,7 @@ from cc_pipeline_tests.faultmatrix import (
     run_cell,
 )
 from cc_pipeline_tests.faultserver import FAULT_KINDS
-from cc_pipeline_tests.faulttable import read_table, shown_row
+from cc_pipeline_tests.faulttable import read_table, shown
 
 #: one worker: making the places costs more than a dozen cells
 pytestmark = [pytest.mark.matrix, pytest.mark.xdist_group("fault matrix")]
@@ -65,8 +65,7 @@ def marked() -> Iterator[ParameterSet]:
 def test_a_cell_is_as_promised_and_as_the_page_says(places: dict[str, Place], cell: Cell) -> None:
     result = run_cell(places[cell.place], cell)
     assert result.wrongs() == []
-    shown = shown_row({cell.time: result})[TIMES.index(cell.time)]
-    assert read_table(PAGE.read_text("utf-8"))[cell] == shown
+    assert read_table(PAGE.read_text("utf-8"))[cell] == shown(result)
 
 
 @pytest.mark.smoke

@@ -1,7 +1,7 @@
 """Rows of page_metadata written as the 2012 JSON document.
 
 The default is what that document was meant to hold; ``compat="2012"`` is what its writer wrote, bugs included
-(docs/metadata-mapping.md lists them).
+(docs/formats.md lists them).
 """
 
 from __future__ import annotations

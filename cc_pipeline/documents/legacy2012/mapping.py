@@ -1,4 +1,4 @@
-"""Where a capture of today stands in the 2012 vocabulary (docs/metadata-mapping.md is the table)."""
+"""Where a capture of today stands in the 2012 vocabulary (docs/formats.md is the table)."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def refuse_others(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> None
     driver, which has ``own``."""
     advice = (
         "Install the wheel (make wheel) in what the workers run with, and name its Python for them in PYSPARK_PYTHON; "
-        "docs/spark.md says how."
+        "docs/scale.md says how."
     )
     for one in answers:
         if "lacks" in one:

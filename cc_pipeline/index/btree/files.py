@@ -10,7 +10,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, BTreeLocator, ListedNames, unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 
-#: Of the layout described in docs/url-index-format.md.
+#: Of the layout described in docs/finding.md.
 FORMAT = 1
 TREE = "url-index.pbtree"
 FILES = "url-index.files.gz"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 _ANSWERS: Final = {
-    "3xx": "redirects other than 301, 302, 307 and 308, and not 304",
-    "4xx": "errors of the 400s other than 404 and 410",
+    "3xx": "other redirects than 301, 302, 304, 307, 308",
+    "4xx": "other errors of the 400s than 404, 410",
     "5xx": "errors of the 500s",
     "gone": "404 and 410",
     "notModified": "304",
@@ -39,18 +39,16 @@ FACT_NOTES: Final[dict[str, str]] = {
     "fetch_200": "Pages of the crawl fetched with status 200",
     "fetch_200_lote": "Those of them whose first language is not English",
     "fetch_200_lote_pct": "Their share of fetch_200, 0 to 100",
-    **{f"fetch_{name}": f"Page fetches of the crawl answered with {what}" for name, what in _ANSWERS.items()},
+    **{f"fetch_{name}": f"Page fetches answered with {what}" for name, what in _ANSWERS.items()},
     "robots_200": "Fetches of robots.txt answered with status 200",
     **{f"robots_{name}": f"Fetches of robots.txt answered with {what}" for name, what in _ANSWERS.items()},
-    **{
-        f"nutch_{name}": f"URLs of the crawl database, over a year, that are {what}" for name, what in _DATABASE.items()
-    },
-    "nutch_numRecords": "URLs of the host in the crawl database, over a year: not of this crawl alone",
+    **{f"nutch_{name}": f"URLs of the crawl database that are {what}" for name, what in _DATABASE.items()},
+    "nutch_numRecords": "URLs of the host in the crawl database, which is over a year: not of this crawl alone",
     **{f"nutch_{name}_pct": f"Share of nutch_numRecords that is {what}, 0 to 100" for name, what in _DATABASE.items()},
     "webgraph_outdegree": "Hosts of the crawl's web graph that it links to",
     "webgraph_indegree": "Hosts of the crawl's web graph that link to it",
     **{
-        f"gneissweb_{topic}": f"How much its pages are about {topic}, by GneissWeb's classifier, 0 to 1"
+        f"gneissweb_{topic}": f"How much its pages are about {topic} by GneissWeb, 0 to 1"
         for topic in ("technology", "science", "education", "medical")
     },
     "in_gneissweb": "Whether GneissWeb has pages of it",

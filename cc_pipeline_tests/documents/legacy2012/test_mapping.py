@@ -1,4 +1,4 @@
-"""The mapping table of docs/metadata-mapping.md, and the "Available" column of the 2012 document."""
+"""The mapping table of docs/formats.md, and the "Available" column of the 2012 document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cc_pipeline.documents.page import FLAGS, PageInput, ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "metadata-mapping.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
 
 ALWAYS = ("attempt_time", "disposition")
 ON_FAILURE = ("failure_reason", "failure_detail")

@@ -1,4 +1,4 @@
-"""docs/analytics.md: every query answers, and its twins in polars and pandas give the same rows."""
+"""docs/analytics.md: every query answers, and its twins in polars and pandas (twins.md) give the same rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from cc_pipeline.stages.questions.macros import MACROS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "analytics.md").read_text("utf-8")
 SECTIONS = re.findall(r"^## (\d+\. .+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+#: The same questions in polars and pandas, under the same titles.
+TWINS = dict(
+    re.findall(
+        r"^## (\d+\. .+?)\n(.*?)(?=^## |\Z)",
+        Path(__file__).with_name("twins.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
 pytestmark = pytest.mark.xdist_group("questions")
 
 
@@ -47,13 +55,13 @@ def test_there_are_twelve_and_every_macro_is_explained() -> None:
 
 @pytest.mark.parametrize(("title", "text"), SECTIONS, ids=[title for title, _ in SECTIONS])
 def test_the_query_and_its_twins_agree(in_views: duckdb.DuckDBPyConnection, title: str, text: str) -> None:
-    [query], twins = blocks(text, "sql"), blocks(text, "python")
+    [query], twins = blocks(text, "sql"), blocks(TWINS[title], "python")
     found = in_views.execute(query)
     names = [column[0] for column in found.description or []]
     wanted = [[plain(value) for value in row] for row in found.fetchall()]
     assert wanted
     assert [twin.splitlines()[0] for twin in twins] == ["# polars", "# pandas"]
-    import polars  # noqa: PLC0415  # the first section of the page imports it for all
+    import polars  # noqa: PLC0415  # the first of them imports it for all
 
     for twin in twins:
         given: dict[str, Any] = {"con": in_views, "pl": polars}

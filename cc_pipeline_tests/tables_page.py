@@ -1,0 +1,93 @@
+"""The lists of columns of docs/tables.md, made from a published file and the notes that it carries.
+
+``make docs`` (``python -m cc_pipeline_tests.tables_page``) writes them between the page's markers; a test compares.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import duckdb
+
+from cc_pipeline.stages.publish import publish_warehouse
+from cc_pipeline_tests.stages.lake_pages import make_workspace
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables.md"
+#: Columns that so many tables have, with one type and one note, stand in a table of their own.
+_MANY = 3
+SHARED = "columns of many tables"
+_BLOCK = re.compile(r"(<!-- columns: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+Column = tuple[str, str, str]
+
+
+def columns_by_table(folder: Path) -> dict[str, list[Column]]:
+    """Name, type and note of each column of each table that a home in an empty ``folder`` publishes."""
+    workspace = make_workspace(folder)
+    publish_warehouse(workspace)
+    found: dict[str, list[Column]] = {}
+    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+        rows = connection.execute(
+            "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() "
+            "WHERE schema_name = 'main' AND NOT internal ORDER BY table_name, column_index"
+        ).fetchall()
+    for table, column, kind, note in rows:
+        found.setdefault(table, []).append((column, _shortened(kind), _linked(note or "")))
+    return found
+
+
+def blocks(tables: dict[str, list[Column]]) -> dict[str, str]:
+    """Markdown by the name of a block: each table, and the columns that many have."""
+    count = Counter(column for columns in dict.fromkeys(map(tuple, tables.values())) for column in columns)
+    shared = {column: None for column, times in count.items() if times >= _MANY}
+    made = {SHARED: _table(shared)}
+    for name, columns in tables.items():
+        twin = max((each for each in tables if each != name and tables[each] == columns), default="")
+        if name < twin:
+            made[name] = f"The columns of [{twin}](#{twin}).\n"
+            continue
+        common = ", ".join(f"`{column[0]}`" for column in columns if column in shared)
+        said = f"[Shared](#{SHARED.replace(' ', '-')}): {common}." if common else ""
+        own = _table(column for column in columns if column not in shared)
+        made[name] = "\n\n".join(filter(None, (textwrap.fill(said, 118, break_on_hyphens=False), own)))
+    return made
+
+
+def page_of(text: str, made: dict[str, str]) -> str:
+    """The page with its blocks as they should be. A block that nothing makes is an error (``KeyError``)."""
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{made[block[2]]}\n{block[3]}", text)
+
+
+def named_blocks(text: str) -> list[str]:
+    return [block[1] for block in _BLOCK.findall(text)]
+
+
+def _table(columns: Iterable[Column]) -> str:
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, kind, note in columns:
+        rows.setdefault((kind, note), []).append(f"`{name}`")
+    lines = (f"- {', '.join(names)} ({kind}): {note}" for (kind, note), names in rows.items())
+    return "\n".join(textwrap.fill(line, 119, subsequent_indent="  ", break_on_hyphens=False) for line in lines) + "\n"
+
+
+def _shortened(kind: str) -> str:
+    if kind.endswith("[]"):
+        return f"list of {_shortened(kind[:-2])}"
+    for word in ("STRUCT", "MAP"):
+        if kind.startswith(f"{word}("):
+            return word.lower()
+    return {"TIMESTAMP WITH TIME ZONE": "timestamptz"}.get(kind, kind.lower())
+
+
+def _linked(note: str) -> str:
+    """A note as the page has it: with links to pages."""
+    return re.sub(r"docs/(\w[\w-]*\.md)", r"[\1](\1)", note)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        PAGE.write_text(page_of(PAGE.read_text("utf-8"), blocks(columns_by_table(Path(scratch)))), "utf-8")
